@@ -1,0 +1,1 @@
+"""Python functions as tools, published over the Model Context Protocol, with MCP on both sides."""

@@ -1,0 +1,121 @@
+"""The one tree of errors that this package raises.
+
+    BridgeError
+    ├── DefinitionError          a mistake in a program: found when a tool is defined or registered
+    │   └── NameClashError       two tools want one name
+    ├── TargetError              a file, module or command line target that holds no tools
+    ├── MissingExtraError        an optional dependency that is not installed
+    └── ToolCallError            one call did not succeed
+        ├── UnknownToolError     no tool has that name
+        ├── ArgumentsError       the arguments do not parse or do not validate
+        ├── ToolError            raised by a tool's author on purpose: the message is for the model
+        └── ToolTimeoutError     the tool ran out of time
+
+A mistake in a program is an exception where the program made it. A call that failed becomes a result with
+``is_error``, so that the model can correct itself (see `bridge.tools.execution`). A broken protocol is neither:
+it is answered in the protocol's own terms at the edge that speaks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class BridgeError(Exception):
+    """The root of every error of this package."""
+
+
+class DefinitionError(BridgeError):
+    """A tool that cannot be defined; the message names the object and the remedy."""
+
+
+class NameClashError(DefinitionError):
+    """Two tools of one ToolBox want the same name; the message names both sources."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        super().__init__(
+            f"two tools are named {name!r}: one from {first}, one from {second}; "
+            f"rename one (bridge.renamed) or give one source a prefix (bridge.prefixed)"
+        )
+        self.name = name
+
+
+class TargetError(BridgeError):
+    """What was named on the command line, or in a configuration, holds no tools; the message says why."""
+
+
+class MissingExtraError(BridgeError, ImportError):
+    """A feature needs a package that is not installed; the message names the extra to install."""
+
+    def __init__(self, feature: str, package: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the package {package!r}: pip install 'mcp-toolbridge[{extra}]'")
+        self.extra = extra
+
+
+class ToolCallError(BridgeError):
+    """One call of a tool did not succeed; ``str(error)`` is fit for the model."""
+
+
+class UnknownToolError(ToolCallError):
+    """No tool has the name that was called.
+
+    Attributes:
+        name: The name that was called.
+        suggestions: The nearest names that exist, nearest first.
+    """
+
+    def __init__(self, name: str, suggestions: Sequence[str] = ()) -> None:
+        hint = f"; did you mean {' or '.join(repr(s) for s in suggestions)}?" if suggestions else ""
+        super().__init__(f"there is no tool named {name!r}{hint}")
+        self.name = name
+        self.suggestions = tuple(suggestions)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """One thing that is wrong with the arguments of a call."""
+
+    path: str
+    """Where: ``city``, ``order.items[2].price``; empty for the arguments as a whole."""
+    expected: str
+    """What would have been right, in words."""
+    received: str | None = None
+    """What came, as JSON cut at 200 characters; None where nothing came."""
+
+    def __str__(self) -> str:
+        came = f", got {self.received}" if self.received is not None else ""
+        return f"{self.path}: {self.expected}{came}" if self.path else f"{self.expected}{came}"
+
+
+class ArgumentsError(ToolCallError):
+    """The arguments of one call do not parse or do not validate; all problems are reported together.
+
+    Attributes:
+        tool: The tool's name.
+        problems: Every problem that was found, in the order of the parameters.
+    """
+
+    def __init__(self, tool: str, problems: Sequence[ArgumentProblem]) -> None:
+        super().__init__(f"invalid arguments for {tool!r}: " + "; ".join(map(str, problems)))
+        self.tool = tool
+        self.problems = tuple(problems)
+
+
+class ToolError(ToolCallError):
+    """Raise this inside a tool to tell the model, in your words, what went wrong and what to do about it.
+
+    The message reaches local and remote callers as it is; any other exception's text stays on this side.
+    """
+
+
+class ToolTimeoutError(ToolCallError):
+    """The tool ran out of time."""
+
+    def __init__(self, tool: str, timeout_seconds: float) -> None:
+        super().__init__(f"{tool!r} did not finish within {timeout_seconds:g} seconds")
+        self.tool = tool
+        self.timeout_seconds = timeout_seconds

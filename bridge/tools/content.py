@@ -1,0 +1,137 @@
+"""Content: the blocks of which a tool's result, or a message, is made.
+
+The kinds are those of the Model Context Protocol (ContentBlock): text, image, audio, an embedded file and a link to a
+resource. A tool returns them where plain text or JSON is not enough:
+
+    @tool
+    def chart(city: str) -> Image:
+        return Image.from_path(f"charts/{city}.png")
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What every kind of content can carry beside itself."""
+
+    annotations: Mapping[str, Any] | None = None
+    """Hints for whoever shows the block, in MCP's keys: ``audience``, ``priority``, ``lastModified``."""
+    metadata: Mapping[str, Any] | None = None
+    """Free data about the block; travels over MCP in ``_meta``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Block):
+    """Text, read by the model as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Media(Block):
+    """Bytes of a declared media type; the common part of `Image` and `Audio`."""
+
+    data: bytes = field(repr=False)
+    """The encoded file, not base64."""
+    mime_type: str
+    """The IANA media type, such as ``image/png``."""
+
+    @classmethod
+    def from_path(cls, path: str | Path, mime_type: str | None = None) -> Self:
+        """Read a file.
+
+        Args:
+            path: The file to read, at once and whole.
+            mime_type: Its media type; guessed from the file's name by default.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: The name does not tell the media type.
+        """
+        return cls(Path(path).read_bytes(), mime_type or _media_type_of(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Image(Media):
+    """A picture."""
+
+    mime_type: str = "image/png"
+
+
+@dataclass(frozen=True, slots=True)
+class Audio(Media):
+    """A sound."""
+
+    mime_type: str = "audio/wav"
+
+
+@dataclass(frozen=True, slots=True)
+class File(Block):
+    """A file's content carried inside a result (MCP's embedded resource)."""
+
+    uri: str
+    """What identifies the file, such as ``file:///report.csv``; any URI will do."""
+    content: str | bytes = field(repr=False)
+    """Text, or bytes."""
+    mime_type: str | None = None
+    """The IANA media type, where known."""
+    resource_metadata: Mapping[str, Any] | None = None
+    """``_meta`` of the resource inside the block, beside the block's own."""
+
+    @classmethod
+    def from_path(cls, path: str | Path, mime_type: str | None = None) -> Self:
+        """Read a file: as text where its media type is text, else as bytes.
+
+        Args:
+            path: The file to read, at once and whole.
+            mime_type: Its media type; guessed from the file's name by default.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        path = Path(path).resolve()
+        kind = mime_type or mimetypes.guess_type(path.name)[0]
+        data = path.read_bytes()
+        is_text = kind is not None and (kind.startswith("text/") or kind in {"application/json", "application/xml"})
+        return cls(path.as_uri(), data.decode() if is_text else data, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLink(Block):
+    """A pointer to a resource that the reader may fetch."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size_bytes: int | None = None
+    icons: tuple[Mapping[str, Any], ...] = ()
+    """Icons as MCP writes them: ``{"src": …, "mimeType": …, "sizes": […]}``."""
+
+
+Content = Text | Image | Audio | File | ResourceLink
+"""One block of content."""
+
+
+def text_of(content: tuple[Content, ...]) -> str:
+    """The text blocks of some content, joined by newlines."""
+    if len(content) == 1 and type(block := content[0]) is Text:
+        return block.text
+    return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+def _media_type_of(path: str | Path) -> str:
+    guessed = mimetypes.guess_type(str(path))[0]
+    if guessed is None:
+        raise ValueError(f"the name {str(path)!r} does not tell a media type; pass mime_type=")
+    return guessed

@@ -1,0 +1,211 @@
+"""The one way from a request to a result.
+
+    look-up → arguments → (time limit) → executor → output budget → result
+                    ╰──────────── error policy ───────────╯
+
+A server, an AI service's loop and a gateway all go through `execute`, so they cannot differ. What a call does not need
+is not built: no cancel scope without a time limit, no clock without a callback. Errors follow LangChain4j's
+ToolArgumentsErrorHandler, ToolExecutionErrorHandler and HallucinatedToolNameStrategy.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.errors import ArgumentsError, ToolCallError, ToolTimeoutError, UnknownToolError
+from bridge.tools.arguments import parse_arguments
+from bridge.tools.content import Text, text_of
+from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult
+
+if TYPE_CHECKING:
+    from bridge.tools.content import Content
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import Tool
+    from bridge.tools.toolbox import ToolBox
+
+_logger = logging.getLogger("bridge.tools")
+
+Remedy = str | ToolExecutionResult | ToolExecutionRequest
+"""What a handler can answer: words for the model, a whole result, or a corrected request to try."""
+
+ErrorHandler = Callable[[Exception, ToolExecutionRequest, "InvocationContext", int], "Remedy | Awaitable[Remedy]"]
+"""Gets the error, the request, the context and the attempt's number (from 1); may raise to stop the invocation."""
+
+UnknownToolHandler = Callable[[UnknownToolError, ToolExecutionRequest, "InvocationContext"], "Remedy | Awaitable[Remedy]"]
+"""Gets the error, the request and the context (LangChain4j's HallucinatedToolNameStrategy); may raise to stop."""
+
+BeforeTool = Callable[[ToolExecutionRequest, "InvocationContext"], "Awaitable[None] | None"]
+"""Called before a tool runs; what it raises stops the invocation."""
+
+AfterTool = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
+"""Called when there is a result; what it raises stops the invocation. A cancelled call has no result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionPolicy:
+    """How whoever runs tools wants calls and their failures treated. The defaults suit a local program."""
+
+    on_arguments_error: ErrorHandler | None = None
+    """Instead of telling the model what is wrong with its arguments."""
+    on_execution_error: ErrorHandler | None = None
+    """Instead of telling the model what the tool raised."""
+    on_unknown_tool: UnknownToolHandler | None = None
+    """Instead of telling the model that there is no such tool, and what the nearest names are."""
+    before: tuple[BeforeTool, ...] = ()
+    after: tuple[AfterTool, ...] = ()
+    timeout_seconds: float | None = None
+    """How long one call may take, beside the tool's own limit and the context's deadline; the earliest counts."""
+    max_attempts: int = 3
+    """How often one request is tried at most where handlers answer with corrected requests."""
+    propagate: bool = False
+    """An exception of a tool that is not a ToolCallError stops the invocation instead of becoming a result."""
+    reveal_errors: bool = True
+    """Tell the model the text of any exception; else only of those that an author raised for it."""
+
+
+LOCAL = ExecutionPolicy()
+"""The policy of a local program."""
+
+
+async def execute(
+    tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy = LOCAL
+) -> ToolExecutionResult:
+    """Run one request.
+
+    Args:
+        tools: Where the tool is looked up, by the request's name.
+        request: What is asked.
+        context: What surrounds the call.
+        policy: How failures are treated.
+
+    Returns:
+        The tool's result; a failure is a result with ``is_error``, unless the policy says otherwise.
+
+    Raises:
+        InputRequired: The tool asked something that only a later round can answer.
+        Exception: What a handler or callback raised; what the tool raised, where it is to propagate.
+    """
+    if policy.before or policy.after:
+        return (await execute_timed(tools, request, context, policy)).result
+    return (await _run(tools, request, context, policy))[0]
+
+
+async def execute_timed(
+    tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy = LOCAL
+) -> ToolExecution:
+    """Run one request as `execute` does, and tell when, how long and with which error it ran."""
+    for callback in policy.before:
+        await _call(callback, request, context)
+    started_at, start = datetime.now(UTC), perf_counter()
+    result, error = await _run(tools, request, context, policy)
+    execution = ToolExecution(
+        request=request,
+        result=result,
+        started_at=started_at,
+        duration_seconds=perf_counter() - start,
+        error=error,
+    )
+    for observer in policy.after:
+        await _call(observer, execution, context)
+    return execution
+
+
+async def _run(
+    tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+) -> tuple[ToolExecutionResult, Exception | None]:
+    attempt = 1
+    while True:
+        try:
+            tool = tools.get(request.name)
+            if isinstance(request.arguments, str):
+                request = replace(request, arguments=parse_arguments(request.name, request.arguments))
+            seconds = _seconds_left(tool, context, policy)
+            if seconds is None:
+                result = await tool.executor.execute(request, context)
+            else:
+                result = await _execute_within(seconds, tool, request, context)
+        except Exception as error:  # noqa: BLE001 - every failure is settled in one place
+            remedy = await _settle(error, tools, request, context, policy, attempt)
+            if isinstance(remedy, ToolExecutionResult):
+                return remedy, error
+            request, attempt = remedy, attempt + 1
+        else:
+            return _within_budget(result, tool.policy.max_output_chars), None
+
+
+def _seconds_left(tool: Tool, context: InvocationContext, policy: ExecutionPolicy) -> float | None:
+    limits = [s for s in (tool.policy.timeout_seconds, policy.timeout_seconds) if s is not None]
+    if context.deadline is not None:
+        limits.append(max(0.0, context.deadline - anyio.current_time()))
+    return min(limits, default=None)
+
+
+async def _execute_within(
+    seconds: float, tool: Tool, request: ToolExecutionRequest, context: InvocationContext
+) -> ToolExecutionResult:
+    with anyio.move_on_after(seconds) as scope:
+        return await tool.executor.execute(request, context)
+    assert scope.cancelled_caught
+    raise ToolTimeoutError(request.name, seconds)
+
+
+async def _settle(
+    error: Exception,
+    tools: ToolBox,
+    request: ToolExecutionRequest,
+    context: InvocationContext,
+    policy: ExecutionPolicy,
+    attempt: int,
+) -> ToolExecutionResult | ToolExecutionRequest:
+    """Turn a failure into what comes next: a result, or another request to try."""
+    remedy: Any
+    if isinstance(error, UnknownToolError) and error.name == request.name and request.name not in tools:
+        handler = policy.on_unknown_tool
+        remedy = str(error) if handler is None else await _call(handler, error, request, context)
+    elif isinstance(error, ArgumentsError):
+        handler = policy.on_arguments_error
+        remedy = str(error) if handler is None else await _call(handler, error, request, context, attempt)
+    elif policy.on_execution_error is not None:
+        remedy = await _call(policy.on_execution_error, error, request, context, attempt)
+    else:
+        remedy = _described(error, tools.get(request.name), policy)
+    if isinstance(remedy, str):
+        return ToolExecutionResult.error(remedy)
+    if isinstance(remedy, ToolExecutionRequest) and attempt >= policy.max_attempts:
+        return ToolExecutionResult.error(f"{request.name!r} failed {attempt} times; last: {error}")
+    assert isinstance(remedy, ToolExecutionResult | ToolExecutionRequest), f"a handler answered {remedy!r}"
+    return remedy
+
+
+def _described(error: Exception, tool: Tool, policy: ExecutionPolicy) -> str:
+    if isinstance(error, ToolCallError):
+        return str(error)
+    if policy.propagate or tool.policy.propagate:
+        raise error
+    _logger.error("the tool %r failed", tool.name, exc_info=error)
+    if policy.reveal_errors:
+        return str(error) or type(error).__name__
+    return f"the tool {tool.name!r} failed; its server's log says why"
+
+
+def _within_budget(result: ToolExecutionResult, max_chars: int | None) -> ToolExecutionResult:
+    """Let the model read head and tail of a text over the budget, and the result keep the whole."""
+    if max_chars is None or result.model_content is not None or len(text := text_of(result.content)) <= max_chars:
+        return result
+    head, tail = max_chars - max_chars // 3, max_chars // 3
+    cut = f"{text[:head]}\n… {len(text) - head - tail} characters left out …\n{text[len(text) - tail:]}"
+    others: tuple[Content, ...] = tuple(block for block in result.content if not isinstance(block, Text))
+    return replace(result, model_content=(Text(cut), *others))
+
+
+async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    answer = function(*arguments)
+    return await answer if inspect.isawaitable(answer) else answer

@@ -1,0 +1,198 @@
+"""What a tool is: a specification, an executor, and how its calls are to be treated.
+
+The vocabulary is LangChain4j's (`dev.langchain4j.agent.tool`, `dev.langchain4j.service.tool`): a `ToolSpecification`
+says what a model sees, a `ToolExecutor` runs one `ToolExecutionRequest` into a `ToolExecutionResult`. A tool is one
+thing wherever it comes from: a function, a method, an AI service, or another server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bridge.errors import DefinitionError
+from bridge.tools.content import Content, Text, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from bridge.tools.context import InvocationContext
+
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+_EMPTY: Mapping[str, Any] = {}
+
+
+class ReturnBehavior(Enum):
+    """What becomes of a tool's result in an AI service (LangChain4j's ReturnBehavior)."""
+
+    TO_LLM = "to_llm"
+    """The model reads the result and goes on."""
+    IMMEDIATE = "immediate"
+    """The result is the answer, if all tools of the response say so."""
+    IMMEDIATE_IF_LAST = "immediate_if_last"
+    """The result is the answer, if the tool is the last of the response."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnnotations:
+    """Hints about a tool's behaviour (MCP's ToolAnnotations). None means unsaid. From a remote server: untrusted."""
+
+    title: str | None = None
+    """A name for people; a specification's own title comes before it."""
+    read_only: bool | None = None
+    """The tool changes nothing."""
+    destructive: bool | None = None
+    """The tool may delete or overwrite, not only add."""
+    idempotent: bool | None = None
+    """Calling again with the same arguments changes nothing more."""
+    open_world: bool | None = None
+    """The tool reaches beyond a closed domain, such as the web."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpecification:
+    """All that a model, or a remote client, is told about a tool. Compared by value; not to be changed once made."""
+
+    name: str
+    """What a caller calls the tool."""
+    title: str | None = None
+    """A name for people."""
+    description: str | None = None
+    """What the tool does and when to use it."""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: _NO_PARAMETERS)
+    """A JSON Schema (2020-12) of type ``object``, carried as it was given."""
+    output_schema: Mapping[str, Any] | None = None
+    """The JSON Schema of ``structured_content``; None where there is none."""
+    annotations: ToolAnnotations | None = None
+    """Hints about the tool's behaviour."""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Free data; travels over MCP in ``_meta``."""
+    icons: tuple[Mapping[str, Any], ...] = ()
+    """Icons as MCP writes them: ``{"src": …, "mimeType": …, "sizes": […]}``."""
+    strict: bool | None = None
+    """Ask a model provider that can to hold the model to the schema; None leaves it to the provider's adapter."""
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise DefinitionError(f"a tool's name must be text, not {self.name!r}")
+        if not isinstance(self.parameters.get("type", "object"), str):
+            raise DefinitionError(f"the parameters of {self.name!r} must be a JSON Schema of type 'object'")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutionRequest:
+    """A wish to run one tool, as a model or a remote client expressed it."""
+
+    name: str
+    """The tool's name."""
+    arguments: Mapping[str, Any] | str = field(default_factory=lambda: _EMPTY)
+    """The arguments by name, or the JSON text that a model wrote. An executor always receives a mapping."""
+    id: str | None = None
+    """What ties the result to the request; some models give none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutionResult:
+    """What came of one request."""
+
+    content: tuple[Content, ...]
+    """The result as blocks, whole."""
+    structured_content: Any = None
+    """The result as JSON data that conforms to the tool's output schema; None where there is none."""
+    is_error: bool = False
+    """The tool failed, and the content says why."""
+    attributes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Free data for callbacks and results on this side; neither a model nor a remote client sees it."""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Free data that travels with the result over MCP, in ``_meta``; a model does not see it."""
+    model_content: tuple[Content, ...] | None = None
+    """What a model reads, where an output budget cut it; None where it reads `content`."""
+
+    @property
+    def text(self) -> str:
+        """The text blocks of the whole content, joined by newlines."""
+        return text_of(self.content)
+
+    @property
+    def model_text(self) -> str:
+        """The text blocks of what a model reads, joined by newlines."""
+        return text_of(self.content if self.model_content is None else self.model_content)
+
+    @classmethod
+    def error(cls, message: str) -> ToolExecutionResult:
+        """A failed result with one text block."""
+        return cls((Text(message),), is_error=True)
+
+    @classmethod
+    def of_text(cls, text: str) -> ToolExecutionResult:
+        """A successful result with one text block."""
+        return cls((Text(text),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolExecution:
+    """A request, its result, and when and how long it ran (LangChain4j's ToolExecution)."""
+
+    request: ToolExecutionRequest
+    result: ToolExecutionResult
+    started_at: datetime
+    """When it began; aware, UTC."""
+    duration_seconds: float
+    """How long it took, by a monotonic clock."""
+    error: Exception | None = field(default=None, compare=False, repr=False)
+    """What was raised on this side, where the result is an error for that reason."""
+
+
+class ToolExecutor(Protocol):
+    """Runs requests for one tool (LangChain4j's ToolExecutor)."""
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request.
+
+        Args:
+            request: What is asked; its arguments are a mapping. Its name is the name that the caller knows, which
+                a wrapper may have changed: an executor that calls something remote keeps the remote name itself.
+            context: Who calls, on whose behalf, with what left of time.
+
+        Raises:
+            ArgumentsError: The arguments do not validate.
+            ToolError: The tool failed in a way that its author has words for.
+            Exception: Anything else; its text stays on this side of a connection.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPolicy:
+    """How the calls of one tool are treated by the execution path."""
+
+    timeout_seconds: float | None = None
+    """How long one call may take; None leaves it to the caller's own limit."""
+    max_output_chars: int | None = None
+    """How many characters of text a model reads: of a longer text it reads head and tail. None: all."""
+    propagate: bool = False
+    """An exception of the tool that is not a ToolCallError stops the invocation instead of becoming a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A specification with its executor, and how its calls are treated."""
+
+    specification: ToolSpecification
+    executor: ToolExecutor
+    return_behavior: ReturnBehavior = field(default=ReturnBehavior.TO_LLM, kw_only=True)
+    policy: ToolPolicy = field(default_factory=ToolPolicy, kw_only=True)
+    interactive: bool = field(default=True, kw_only=True)
+    """The tool may report progress, log or ask while it runs. False promises that it does not."""
+    source: str = field(default="a Tool made by hand", kw_only=True, compare=False)
+    """Where the tool comes from, for messages: ``function 'add' (tools.py:3)``, ``server 'github'``."""
+
+    @property
+    def name(self) -> str:
+        """What a caller calls the tool."""
+        return self.specification.name

@@ -1,0 +1,113 @@
+"""A ToolBox: tools by name, in order, with news of its changes."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from bridge.errors import DefinitionError, NameClashError, UnknownToolError
+from bridge.tools.function import tools_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from bridge.tools.model import Tool
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class ToolBox:
+    """Tools by name, in the order in which they came.
+
+    Args:
+        sources: Tools, functions, objects, modules, or iterables of these (see `tools_from`).
+
+    Raises:
+        DefinitionError: A source holds no tools, or a name is outside ``[A-Za-z0-9_.-]{1,128}``.
+        NameClashError: Two tools have one name.
+    """
+
+    def __init__(self, *sources: object) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self.add(*sources)
+
+    def add(self, *sources: object) -> None:
+        """Add tools after those that are here: all of them, or none where one is refused.
+
+        Raises:
+            DefinitionError: As for the constructor.
+            NameClashError: As for the constructor.
+        """
+        self._put(_admitted(dict(self._tools), (tool for source in sources for tool in tools_from(source))))
+
+    def remove(self, *names: str) -> None:
+        """Take tools away.
+
+        Raises:
+            UnknownToolError: One of the names is not here; nothing was removed.
+        """
+        for name in names:
+            self.get(name)
+        self.replace([tool for tool in self if tool.name not in names])
+
+    def replace(self, tools: Iterable[Tool]) -> None:
+        """Let exactly these tools be here, and tell the listeners if that changes anything.
+
+        Raises:
+            DefinitionError: A name is outside ``[A-Za-z0-9_.-]{1,128}``; nothing was changed.
+            NameClashError: Two tools have one name; nothing was changed.
+        """
+        self._put(_admitted({}, tools))
+
+    def _put(self, tools: dict[str, Tool]) -> None:
+        if list(tools.values()) != list(self._tools.values()):
+            self._tools = tools
+            for listener in tuple(self._listeners):
+                listener()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` after every change, in the thread that made it; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of that name, or None; costs the same however many there are."""
+        return self._tools.get(name)
+
+    def get(self, name: str) -> Tool:
+        """The tool of that name.
+
+        Raises:
+            UnknownToolError: There is none; the error suggests the nearest names.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            raise UnknownToolError(name, get_close_matches(name, self._tools, n=3))
+        return tool
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"ToolBox({', '.join(self._tools)})"
+
+
+def _admitted(present: dict[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool]:
+    for tool in tools:
+        if not _NAME.fullmatch(tool.name):
+            raise DefinitionError(
+                f"the name {tool.name!r} of {tool.source} is not allowed: "
+                "1 to 128 letters, digits, underscores, dots or hyphens"
+            )
+        if tool.name in present:
+            raise NameClashError(tool.name, present[tool.name].source, tool.source)
+        present[tool.name] = tool
+    return present

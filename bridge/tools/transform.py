@@ -1,0 +1,81 @@
+"""Transforms: small wrappers that change how tools appear and never what they do.
+
+A renamed tool still calls the right thing, because its executor is untouched and keeps a remote name itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from bridge.tools.model import Tool
+
+_HASH_CHARS = 8
+
+
+def renamed(tool: Tool, name: str) -> Tool:
+    """The same tool under another name."""
+    return replace(tool, specification=replace(tool.specification, name=name))
+
+
+def prefixed(tools: Iterable[Tool], prefix: str) -> Iterator[Tool]:
+    """The same tools, each name with a prefix before it: ``prefixed(tools, "github_")``."""
+    return (renamed(tool, prefix + tool.name) for tool in tools)
+
+
+def filtered(
+    tools: Iterable[Tool],
+    keep: Callable[[Tool], bool] = lambda _: True,
+    *,
+    include: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+) -> Iterator[Tool]:
+    """Those of the tools that pass all the tests.
+
+    Args:
+        tools: What to choose from.
+        keep: Says of a tool whether it stays.
+        include: The only names that stay; None for no such limit.
+        exclude: Names that do not stay.
+    """
+    return (
+        tool
+        for tool in tools
+        if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
+    )
+
+
+def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"[^A-Za-z0-9_-]") -> dict[str, str]:
+    """A name for each name that a chat model's provider accepts; the result is reversible and knows no order.
+
+    Forbidden characters become underscores. A hash of the whole name is added where a name had to be cut, or where two
+    would still be the same, and to all of those alike, so that the answer for a name depends on the set, not its order.
+
+    Args:
+        names: The names as they are; each counts once.
+        max_chars: How long a safe name may be.
+        forbidden: A regular expression for one character that a safe name must not have.
+
+    Returns:
+        Each name with its safe one; no two safe ones are the same.
+    """
+    wanted: defaultdict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        wanted[re.sub(forbidden, "_", name)].append(name)
+    safe: dict[str, str] = {}
+    for candidate, originals in wanted.items():
+        for name in originals:
+            taken_as_is = name == candidate and len(candidate) <= max_chars
+            alone = len(originals) == 1 and len(candidate) <= max_chars
+            safe[name] = candidate if taken_as_is or alone else _hashed(candidate, name, max_chars)
+    return safe
+
+
+def _hashed(candidate: str, name: str, max_chars: int) -> str:
+    return f"{candidate[: max_chars - _HASH_CHARS - 1]}_{sha256(name.encode()).hexdigest()[:_HASH_CHARS]}"
