@@ -7,7 +7,6 @@ it by annotating a parameter with `InvocationContext`, under any name; the param
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,7 +20,7 @@ from bridge.errors import ToolError
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bridge.tools.content import Content
     from bridge.tools.model import Tool
@@ -85,7 +84,7 @@ class LocalChannel:
         severity = getattr(logging, level.upper(), logging.INFO if level == "notice" else logging.CRITICAL)
         (logging.getLogger(logger) if logger else _logger).log(severity, "%s", data)
 
-    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:  # noqa: ARG002 - the protocol's
         """Refuse."""
         raise ToolError("this tool needs to ask something, and its caller cannot be asked")
 
@@ -156,7 +155,7 @@ class InvocationContext:
 
     @property
     def cancelled(self) -> bool:
-        """The caller no longer waits. A function in a worker thread cannot be stopped: it should look here and return."""
+        """The caller no longer waits. A function in a worker thread cannot be stopped: it looks here and returns."""
         return self._cancelled
 
     def cancel(self) -> None:
@@ -207,7 +206,9 @@ class InvocationContext:
         """
         return await self._channel.ask(questions)
 
-    async def elicit(self, message: str, schema: Mapping[str, Any] | type, *, key: str | None = None) -> ElicitationAnswer:
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any] | type, *, key: str | None = None
+    ) -> ElicitationAnswer:
         """Ask the person to fill in a form; see `ask` for what asking entails.
 
         Args:

@@ -39,7 +39,9 @@ Remedy = str | ToolExecutionResult | ToolExecutionRequest
 ErrorHandler = Callable[[Exception, ToolExecutionRequest, "InvocationContext", int], "Remedy | Awaitable[Remedy]"]
 """Gets the error, the request, the context and the attempt's number (from 1); may raise to stop the invocation."""
 
-UnknownToolHandler = Callable[[UnknownToolError, ToolExecutionRequest, "InvocationContext"], "Remedy | Awaitable[Remedy]"]
+UnknownToolHandler = Callable[
+    [UnknownToolError, ToolExecutionRequest, "InvocationContext"], "Remedy | Awaitable[Remedy]"
+]
 """Gets the error, the request and the context (LangChain4j's HallucinatedToolNameStrategy); may raise to stop."""
 
 BeforeTool = Callable[[ToolExecutionRequest, "InvocationContext"], "Awaitable[None] | None"]
@@ -142,10 +144,11 @@ async def _run(
 
 
 def _seconds_left(tool: Tool, context: InvocationContext, policy: ExecutionPolicy) -> float | None:
-    limits = [s for s in (tool.policy.timeout_seconds, policy.timeout_seconds) if s is not None]
-    if context.deadline is not None:
-        limits.append(max(0.0, context.deadline - anyio.current_time()))
-    return min(limits, default=None)
+    own, general, deadline = tool.policy.timeout_seconds, policy.timeout_seconds, context.deadline
+    if own is None and general is None and deadline is None:
+        return None
+    left = None if deadline is None else max(0.0, deadline - anyio.current_time())
+    return min(limit for limit in (own, general, left) if limit is not None)
 
 
 async def _execute_within(
@@ -201,7 +204,7 @@ def _within_budget(result: ToolExecutionResult, max_chars: int | None) -> ToolEx
     if max_chars is None or result.model_content is not None or len(text := text_of(result.content)) <= max_chars:
         return result
     head, tail = max_chars - max_chars // 3, max_chars // 3
-    cut = f"{text[:head]}\n… {len(text) - head - tail} characters left out …\n{text[len(text) - tail:]}"
+    cut = f"{text[:head]}\n… {len(text) - head - tail} characters left out …\n{text[len(text) - tail :]}"
     others: tuple[Content, ...] = tuple(block for block in result.content if not isinstance(block, Text))
     return replace(result, model_content=(Text(cut), *others))
 

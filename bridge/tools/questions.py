@@ -106,7 +106,7 @@ Answer = ElicitationAnswer | SamplingAnswer | tuple[Root, ...]
 """What can come back: in the order of the kinds of `Question`."""
 
 
-class InputRequired(BaseException):  # noqa: N818 - an outcome, not an error
+class InputRequired(BaseException):
     """A call cannot go on before its caller answers; the call will be run again with the answers.
 
     An outcome of its own beside result and error. It derives from BaseException so that an ``except Exception`` in a

@@ -45,9 +45,7 @@ def filtered(
         exclude: Names that do not stay.
     """
     return (
-        tool
-        for tool in tools
-        if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
+        tool for tool in tools if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
     )
 
 
