@@ -1,0 +1,42 @@
+# Everything that a developer does, each in one word. `make demo` and `make test` set up what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format conformance bench clean
+
+help: ## Say what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable . --group test
+	@touch $@
+
+demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing each step
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) ## Run the tests
+	$(BIN)/python -m pytest
+
+check: $(READY) ## Format, lint, types, layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## Put the code into shape
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+conformance: $(READY) ## Run the official MCP conformance suite against the bridge (needs npm)
+	$(BIN)/python tests/conformance/run.py
+
+bench: $(READY) ## Run the benchmarks and print the figures of the README
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only
+
+clean: ## Forget the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist
