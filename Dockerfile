@@ -22,5 +22,5 @@ WORKDIR /app
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["bridge"]
-# Keys come with a later release: until then an operator who binds beyond the container says so by --no-auth.
-CMD ["serve", "/opt/bridge/servers/calculator.py", "--transport", "http", "--host", "0.0.0.0", "--port", "8000", "--no-auth"]
+# A bind beyond loopback asks for a key or for BRIDGE_NO_AUTH=1, so that nobody serves the world unawares.
+CMD ["serve", "/opt/bridge/servers/calculator.py", "--transport", "http", "--host", "0.0.0.0", "--port", "8000"]

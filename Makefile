@@ -13,7 +13,7 @@ help: ## Say what can be made
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group test
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test
 	@touch $@
 
 demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing each step
