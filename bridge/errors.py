@@ -5,6 +5,7 @@
     │   └── NameClashError       two tools want one name
     ├── TargetError              a file, module or command line target that holds no tools
     ├── MissingExtraError        an optional dependency that is not installed
+    ├── WireError                what came over a connection, or from a disk, is not what it should be
     └── ToolCallError            one call did not succeed
         ├── UnknownToolError     no tool has that name
         ├── ArgumentsError       the arguments do not parse or do not validate
@@ -54,6 +55,10 @@ class MissingExtraError(BridgeError, ImportError):
     def __init__(self, feature: str, package: str, extra: str) -> None:
         super().__init__(f"{feature} needs the package {package!r}: pip install 'mcp-toolbridge[{extra}]'")
         self.extra = extra
+
+
+class WireError(BridgeError, ValueError):
+    """What came over a connection, or from a disk, is not what the protocol or format says; the message shows it."""
 
 
 class ToolCallError(BridgeError):

@@ -1,0 +1,102 @@
+"""Blocks of content as JSON, and back: MCP's ``ContentBlock``, which serves for what goes to a disk as well."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import WireError
+from bridge.tools.content import Audio, File, Image, ResourceLink, Text
+from bridge.tools.json_reading import Json, abridged, binary, optional, present, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.tools.content import Content
+
+
+def block_to_json(block: Content) -> Json:
+    """A block as MCP's ``ContentBlock``."""
+    json = _WRITERS[type(block)](block)
+    if block.annotations is not None:
+        json["annotations"] = block.annotations
+    if block.metadata is not None:
+        json["_meta"] = block.metadata
+    return json
+
+
+def block_from_json(json: Mapping[str, Any]) -> Content:
+    """MCP's ``ContentBlock`` as a block.
+
+    Raises:
+        WireError: The block's type is unknown, or something that it needs is missing or malformed.
+    """
+    if not isinstance(json, dict):
+        raise WireError(f"content that is no object: {abridged(json)}")
+    reader = _READERS.get(json.get("type", ""))
+    if reader is None:
+        raise WireError(f"content of an unknown type: {abridged(json)}")
+    carried = {"annotations": optional(json, "annotations", dict), "metadata": optional(json, "_meta", dict)}
+    try:
+        return reader(json, carried)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise WireError(f"malformed content: {abridged(json)}") from error
+
+
+def _write_file(block: File) -> Json:
+    body = {"text": block.content} if isinstance(block.content, str) else {"blob": b64encode(block.content).decode()}
+    resource = {"uri": block.uri, **body} | present(mimeType=block.mime_type, _meta=block.resource_metadata)
+    return {"type": "resource", "resource": resource}
+
+
+def _write_link(block: ResourceLink) -> Json:
+    return {"type": "resource_link", "uri": block.uri, "name": block.name} | present(
+        title=block.title,
+        description=block.description,
+        mimeType=block.mime_type,
+        size=block.size_bytes,
+        icons=list(block.icons) or None,
+    )
+
+
+_WRITERS: dict[type, Callable[[Any], Json]] = {
+    Text: lambda block: {"type": "text", "text": block.text},
+    Image: lambda block: {"type": "image", "data": b64encode(block.data).decode(), "mimeType": block.mime_type},
+    Audio: lambda block: {"type": "audio", "data": b64encode(block.data).decode(), "mimeType": block.mime_type},
+    File: _write_file,
+    ResourceLink: _write_link,
+}
+
+
+def _read_file(json: Mapping[str, Any], carried: Json) -> File:
+    resource = json["resource"]
+    content = text(resource["text"]) if "text" in resource else binary(resource["blob"])
+    return File(
+        text(resource["uri"]),
+        content,
+        optional(resource, "mimeType", str),
+        optional(resource, "_meta", dict),
+        **carried,
+    )
+
+
+def _read_link(json: Mapping[str, Any], carried: Json) -> ResourceLink:
+    return ResourceLink(
+        text(json["uri"]),
+        text(json["name"]),
+        optional(json, "title", str),
+        optional(json, "description", str),
+        optional(json, "mimeType", str),
+        optional(json, "size", int),
+        tuple(optional(json, "icons", list) or ()),
+        **carried,
+    )
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any], Json], Content]] = {
+    "text": lambda json, carried: Text(text(json["text"]), **carried),
+    "image": lambda json, carried: Image(binary(json["data"]), text(json["mimeType"]), **carried),
+    "audio": lambda json, carried: Audio(binary(json["data"]), text(json["mimeType"]), **carried),
+    "resource": _read_file,
+    "resource_link": _read_link,
+}

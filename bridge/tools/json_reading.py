@@ -1,0 +1,65 @@
+"""Reading JSON that someone else wrote: strict about what is needed, with errors that show what came."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridge.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+Json = dict[str, Any]
+"""A JSON object."""
+
+_MAX_SHOWN_CHARS = 200
+
+
+def present(**fields: Any) -> Json:
+    """Those of the fields that are not None."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def optional(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
+    """A field that may be absent or null.
+
+    Raises:
+        WireError: It is there and of another type.
+    """
+    value = json.get(key)
+    if value is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
+        return value
+    raise WireError(f"{key!r} must be {kind.__name__}: {abridged(json)}")
+
+
+def text(value: object) -> str:
+    """A value that must be text.
+
+    Raises:
+        WireError: It is not.
+    """
+    if not isinstance(value, str):
+        raise WireError(f"text was expected: {abridged(value)}")
+    return value
+
+
+def binary(value: object) -> bytes:
+    """A value that must be base64.
+
+    Raises:
+        WireError: It is not.
+    """
+    try:
+        return b64decode(text(value), validate=True)
+    except Base64Error as error:
+        raise WireError(f"base64 was expected: {abridged(value)}") from error
+
+
+def abridged(value: object) -> str:
+    """A value as a person can take it in: at most 200 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= _MAX_SHOWN_CHARS else shown[: _MAX_SHOWN_CHARS - 1] + "…"
