@@ -6,6 +6,7 @@
     ├── TargetError              a file, module or command line target that holds no tools
     ├── MissingExtraError        an optional dependency that is not installed
     ├── WireError                what came over a connection, or from a disk, is not what it should be
+    ├── ChatModelError           a chat model's provider failed
     └── ToolCallError            one call did not succeed
         ├── UnknownToolError     no tool has that name
         ├── ArgumentsError       the arguments do not parse or do not validate
@@ -59,6 +60,35 @@ class MissingExtraError(BridgeError, ImportError):
 
 class WireError(BridgeError, ValueError):
     """What came over a connection, or from a disk, is not what the protocol or format says; the message shows it."""
+
+
+class ChatModelError(BridgeError):
+    """A model's provider failed.
+
+    Attributes:
+        provider: The provider's name.
+        status: The HTTP status; None where there was none.
+        request_id: What the provider calls the request; for its support.
+        retryable: Trying again may succeed. The provider's SDK has tried already.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str,
+        status: int | None = None,
+        request_id: str | None = None,
+        retryable: bool = False,
+    ) -> None:
+        details = "".join(
+            f", {name} {value}" for name, value in (("status", status), ("request", request_id)) if value is not None
+        )
+        super().__init__(f"{provider}{details}: {message}")
+        self.provider = provider
+        self.status = status
+        self.request_id = request_id
+        self.retryable = retryable
 
 
 class ToolCallError(BridgeError):

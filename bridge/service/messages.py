@@ -1,0 +1,161 @@
+"""Messages: what a conversation with a chat model is made of, and their JSON (LangChain4j's ChatMessage).
+
+Four kinds: what the program says (`SystemMessage`), what the user says (`UserMessage`), what the model says
+(`AiMessage`, with the tools that it wants run), and what came of a tool (`ToolExecutionResultMessage`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from bridge.errors import WireError
+from bridge.tools.content import Content, Text, text_of
+from bridge.tools.content_json import block_from_json, block_to_json
+from bridge.tools.json_reading import Json, abridged, optional, present, text
+from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_EMPTY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    """How the model is to behave."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user says: text, and beside it images, sounds and files."""
+
+    content: tuple[Content, ...]
+    name: str | None = None
+    """Who of several users speaks, for models that can tell them apart."""
+
+    @classmethod
+    def of(cls, *content: str | Content, name: str | None = None) -> UserMessage:
+        """A message of text and blocks: ``UserMessage.of("What is this?", Image.from_path("cat.png"))``."""
+        return cls(tuple(Text(block) if isinstance(block, str) else block for block in content), name)
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by newlines."""
+        return text_of(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class AiMessage:
+    """What the model says."""
+
+    text: str | None = None
+    tool_execution_requests: tuple[ToolExecutionRequest, ...] = ()
+    """The tools that it wants run, in its order."""
+    thinking: str | None = None
+    """What it thought aloud, where the provider tells."""
+    attributes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """What the provider wants back unchanged, as JSON data under the provider's name: signatures of thinking, say."""
+
+    @property
+    def has_tool_execution_requests(self) -> bool:
+        """The model wants tools run."""
+        return bool(self.tool_execution_requests)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutionResultMessage:
+    """What came of one tool execution request, as the model reads it."""
+
+    id: str | None
+    """The request's id."""
+    tool_name: str
+    content: tuple[Content, ...]
+    is_error: bool = False
+
+    @classmethod
+    def of(cls, request: ToolExecutionRequest, result: ToolExecutionResult | str) -> ToolExecutionResultMessage:
+        """The message that answers a request: with a result as a model reads it, or with plain text."""
+        if isinstance(result, str):
+            return cls(request.id, request.name, (Text(result),))
+        shown = result.content if result.model_content is None else result.model_content
+        return cls(request.id, request.name, shown, result.is_error)
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by newlines."""
+        return text_of(self.content)
+
+
+ChatMessage = SystemMessage | UserMessage | AiMessage | ToolExecutionResultMessage
+"""Any message."""
+
+Kind = Literal["system", "user", "ai", "tool"]
+
+
+def message_to_json(message: ChatMessage) -> Json:
+    """A message as JSON data: ``{"type": "system" | "user" | "ai" | "tool", …}``."""
+    match message:
+        case SystemMessage():
+            return {"type": "system", "text": message.text}
+        case UserMessage():
+            return {"type": "user", "content": [block_to_json(b) for b in message.content]} | present(name=message.name)
+        case AiMessage():
+            return {"type": "ai"} | present(
+                text=message.text,
+                thinking=message.thinking,
+                toolExecutionRequests=[_request_to_json(r) for r in message.tool_execution_requests] or None,
+                attributes=message.attributes or None,
+            )
+        case ToolExecutionResultMessage():
+            return {
+                "type": "tool",
+                "toolName": message.tool_name,
+                "content": [block_to_json(b) for b in message.content],
+                "isError": message.is_error,
+            } | present(id=message.id)
+
+
+def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
+    """A message from the JSON data that `message_to_json` made.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        match json.get("type"):
+            case "system":
+                return SystemMessage(text(json["text"]))
+            case "user":
+                return UserMessage(_content_from_json(json), optional(json, "name", str))
+            case "ai":
+                return AiMessage(
+                    optional(json, "text", str),
+                    tuple(_request_from_json(r) for r in optional(json, "toolExecutionRequests", list) or ()),
+                    optional(json, "thinking", str),
+                    optional(json, "attributes", dict) or _EMPTY,
+                )
+            case "tool":
+                return ToolExecutionResultMessage(
+                    optional(json, "id", str), text(json["toolName"]), _content_from_json(json), json["isError"] is True
+                )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise WireError(f"a malformed message: {abridged(json)}") from error
+    raise WireError(f"a message of an unknown type: {abridged(json)}")
+
+
+def _content_from_json(json: Mapping[str, Any]) -> tuple[Content, ...]:
+    return tuple(block_from_json(block) for block in json["content"])
+
+
+def _request_to_json(request: ToolExecutionRequest) -> Json:
+    return {"name": request.name, "arguments": request.arguments} | present(id=request.id)
+
+
+def _request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
+    arguments = json["arguments"]
+    if not isinstance(arguments, dict | str):
+        raise WireError(f"arguments must be an object or text: {abridged(json)}")
+    return ToolExecutionRequest(text(json["name"]), arguments, optional(json, "id", str))
