@@ -1,0 +1,240 @@
+"""Run the official MCP conformance suite against `server.py`, for every requirement set and event loop.
+
+    python tests/conformance/run.py [--requirements 2026-07-28] [--speed fast] [--scenario NAME]
+
+It passes if exactly the scenarios of `expected_failures.toml` do not pass: one that fails unexpectedly counts as much
+as one that passes unexpectedly, and a warning counts as a failure. A surprise is run once more, alone, because a few
+scenarios measure time. The suite and Node come from npm into a cache folder: ``BRIDGE_CONFORMANCE_CACHE``, by default
+``~/.cache/bridge-conformance``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+SUITE = "0.2.0-alpha.12"
+NODE_MAJOR = "26"
+REQUIREMENTS = ("2025-11-25", "2026-07-28")
+SPEEDS = ("plain", "fast")
+SUITE_TIMEOUT_SECONDS = 300
+RESULTS_NAME = re.compile(r"server-(?P<scenario>.+?)-\d{4}-\d\d-\d\dT[\d-]+Z")
+
+
+def main() -> int:
+    options = parsed_options()
+    suite = installed_suite()
+    expected = expected_failures()
+    surprises: list[str] = []
+    for speed in options.speed or SPEEDS:
+        with running_server(speed) as server:
+            for requirements in options.requirements or REQUIREMENTS:
+                outcomes = suite.run(server.url, requirements, options.scenario)
+                outcomes |= suite.run_again(server.url, requirements, outcomes, expected[requirements])
+                found = surprises_in(outcomes, expected[requirements], whole=options.scenario is None)
+                report(speed, requirements, outcomes, expected[requirements])
+                surprises += [f"{speed} {requirements} {surprise}" for surprise in found]
+        surprises += [f"{speed}: the server logged {line!r}" for line in server.errors()]
+    say("")
+    for surprise in surprises:
+        say(f"SURPRISE {surprise}")
+    say("conformance: " + (f"{len(surprises)} surprises" if surprises else "as expected"))
+    return 1 if surprises else 0
+
+
+def parsed_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requirements", action="append", choices=REQUIREMENTS, help="a set; by default all")
+    parser.add_argument("--speed", action="append", choices=SPEEDS, help="an event loop; by default all")
+    parser.add_argument("--scenario", help="one scenario alone")
+    return parser.parse_args()
+
+
+# --- outcomes --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the suite found in one scenario."""
+
+    checks: tuple[dict[str, Any], ...]
+
+    def count(self, status: str) -> int:
+        return sum(check["status"] == status for check in self.checks)
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.count("SUCCESS")) and not self.count("FAILURE") and not self.count("WARNING")
+
+    @property
+    def complaints(self) -> list[str]:
+        return [
+            f"{check['id']}: {check.get('errorMessage')}"
+            for check in self.checks
+            if check["status"] in {"FAILURE", "WARNING"}
+        ]
+
+
+def expected_failures() -> dict[str, dict[str, str]]:
+    """For each requirement set, the scenarios that may not pass, each with the reason."""
+    reasons: dict[str, dict[str, str]] = {requirements: {} for requirements in REQUIREMENTS}
+    for entry in tomllib.loads((HERE / "expected_failures.toml").read_text())["expected"]:
+        for requirements in REQUIREMENTS:
+            reasons[requirements] |= dict.fromkeys(entry.get(requirements, ()), entry["reason"])
+    return reasons
+
+
+def surprises_in(outcomes: dict[str, Outcome], expected: dict[str, str], *, whole: bool) -> list[str]:
+    surprises = []
+    for scenario, outcome in outcomes.items():
+        if outcome.passed and scenario in expected:
+            surprises.append(f"{scenario} passes, and is listed as an expected failure")
+        elif not outcome.passed and scenario not in expected:
+            surprises.append(f"{scenario}: {'; '.join(outcome.complaints) or 'nothing was checked'}")
+    if whole:
+        surprises += [f"{scenario} is listed, and did not run" for scenario in expected if scenario not in outcomes]
+    return surprises
+
+
+def report(speed: str, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]) -> None:
+    say(f"\n{requirements}, {speed} event loop")
+    for scenario, outcome in outcomes.items():
+        verdict = "passed" if outcome.passed else "expected" if scenario in expected else "FAILED"
+        counts = ", ".join(
+            f"{count} {status.lower()}"
+            for status in ("SUCCESS", "FAILURE", "WARNING", "SKIPPED")
+            if (count := outcome.count(status))
+        )
+        say(f"  {verdict:9} {scenario:48} {counts}")
+    say(f"  {sum(outcome.passed for outcome in outcomes.values())} of {len(outcomes)} scenarios pass")
+
+
+# --- the suite -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The installed suite."""
+
+    node: Path
+    entry: Path
+
+    def run(self, url: str, requirements: str, scenario: str | None = None) -> dict[str, Outcome]:
+        """Run all scenarios of a requirement set in one go, or one alone."""
+        which = ["--requirements", requirements]
+        if scenario:
+            which = ["--scenario", scenario, "--spec-version", requirements, "--force"]
+        with tempfile.TemporaryDirectory(prefix="conformance-") as results:
+            done = subprocess.run(
+                [self.node, self.entry, "server", "--url", url, "--output-dir", results, *which],
+                capture_output=True,
+                text=True,
+                timeout=SUITE_TIMEOUT_SECONDS,
+                check=False,
+            )
+            outcomes = dict(outcomes_in(Path(results)))
+        if not outcomes:
+            raise SystemExit(f"the suite did not run: {done.stderr or done.stdout}")
+        return outcomes
+
+    def run_again(
+        self, url: str, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]
+    ) -> dict[str, Outcome]:
+        """Those that failed unexpectedly, each once more and alone."""
+        again: dict[str, Outcome] = {}
+        for scenario, outcome in outcomes.items():
+            if not outcome.passed and scenario not in expected:
+                again |= self.run(url, requirements, scenario)
+        return again
+
+
+def outcomes_in(results: Path) -> Iterator[tuple[str, Outcome]]:
+    for folder in sorted(results.iterdir(), key=lambda folder: folder.stat().st_mtime_ns):
+        matched = RESULTS_NAME.fullmatch(folder.name)
+        assert matched, f"the suite names its results in a new way: {folder.name}"
+        checks = folder / "checks.json"
+        yield matched["scenario"], Outcome(tuple(json.loads(checks.read_text())) if checks.exists() else ())
+
+
+def installed_suite() -> Suite:
+    """The suite from the cache, put there from npm where it is missing."""
+    cache = Path(os.environ.get("BRIDGE_CONFORMANCE_CACHE", "~/.cache/bridge-conformance")).expanduser()
+    node = cache / "node_modules" / node_package()
+    installed = cache / SUITE
+    if not installed.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            raise SystemExit("the conformance suite is installed with npm, which is not here: install Node.js first")
+        cache.mkdir(parents=True, exist_ok=True)
+        packages = [f"{node_package()}@{NODE_MAJOR}", f"@modelcontextprotocol/conformance@{SUITE}"]
+        say(f"installing {' and '.join(packages)} into {cache}")
+        subprocess.run(
+            [npm, "install", "--prefix", cache, "--no-audit", "--no-fund", "--silent", *packages], check=True
+        )
+        installed.touch()
+    entry = cache / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    return Suite(node / "bin" / "node", entry)
+
+
+def node_package() -> str:
+    """The npm package that holds Node itself for this machine."""
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
+    return f"node-{platform.system().lower()}-{machine}"
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """A running server; what it says on stderr is kept."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        if " at " not in first:
+            raise SystemExit(f"the server did not start:\n{first}{process.stderr.read()}")
+        self.url = first.split(" at ")[1].strip()
+        self._lines: list[str] = []
+        self._reader = Thread(target=self._lines.extend, args=(process.stderr,))
+        self._reader.start()
+
+    def errors(self) -> list[str]:
+        """What was logged as an error, once the server has ended."""
+        self._reader.join()
+        return [line.rstrip() for line in self._lines if re.search(r"\b(ERROR|CRITICAL|Traceback)\b", line)]
+
+
+@contextmanager
+def running_server(speed: str) -> Iterator[Server]:
+    command = [sys.executable, str(HERE / "server.py"), "--port", "0", "--speed", speed]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield Server(process)
+        finally:
+            process.terminate()
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
