@@ -4,6 +4,7 @@
     ├── DefinitionError          a mistake in a program: found when a tool is defined or registered
     │   └── NameClashError       two tools want one name
     ├── TargetError              a file, module or command line target that holds no tools
+    ├── ConfigError              a configuration of servers that cannot be used: all its problems at once
     ├── MissingExtraError        an optional dependency that is not installed
     ├── WireError                what came over a connection, or from a disk, is not what it should be
     ├── ChatModelError           a chat model's provider failed
@@ -48,6 +49,49 @@ class NameClashError(DefinitionError):
 
 class TargetError(BridgeError):
     """What was named on the command line, or in a configuration, holds no tools; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One thing that is wrong with a configuration of servers; it quotes no value that may be secret."""
+
+    message: str
+    """What is wrong, and what to do."""
+    server: str | None = None
+    """The name of the server; None where it is not about one."""
+    key: str | None = None
+    """Where in the server, or in the file: ``args[1]``, ``headers.Authorization``."""
+    line: int | None = None
+    """The line of a syntax error, from 1."""
+    column: int | None = None
+    """The column of a syntax error, from 1."""
+
+    def __str__(self) -> str:
+        where = (
+            self.line is not None and f"line {self.line}, column {self.column}",
+            self.server is not None and f"server {self.server!r}",
+            self.key is not None and repr(self.key),
+        )
+        place = ", ".join(part for part in where if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class ConfigError(BridgeError):
+    """A configuration of servers that cannot be used; all its problems are reported together.
+
+    Attributes:
+        source: The file, or what else the configuration was read from.
+        problems: Every problem that was found, in the order of the file.
+    """
+
+    def __init__(self, source: str, problems: Sequence[ConfigProblem]) -> None:
+        if len(problems) == 1:
+            message = f"{source}: {problems[0]}"
+        else:
+            message = f"{source} has {len(problems)} problems:" + "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(message)
+        self.source = source
+        self.problems = tuple(problems)
 
 
 class MissingExtraError(BridgeError, ImportError):

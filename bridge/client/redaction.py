@@ -1,0 +1,136 @@
+"""Redaction: command lines and URLs as they may be shown, without what is secret in them.
+
+What is secret is guessed, and the guess errs on the side of hiding: every credential and query value of a URL, what
+follows a flag or a name such as ``--api-key``, ``Authorization:`` or ``TOKEN=``, and words of the known forms of keys.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+HIDDEN = "***"
+"""What stands where a secret was."""
+
+MIN_SECRET_CHARS = 6
+"""Shorter values are not looked for in foreign texts: they would be found everywhere."""
+
+_SECRET_WORDS = frozenset(
+    "auth authorization bearer cookie credential credentials dsn jwt pass passphrase passwd pat pwd signature".split()
+)
+_SECRET_ENDINGS = ("key", "keys", "token", "tokens", "secret", "secrets", "password", "passwords")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_KNOWN_KEY = re.compile(
+    r"\b(?:sk-|pk-|rk-|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|hf_|npm_|pypi-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w.~+/=-]{8,}"
+)
+_OPAQUE_SEGMENT = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.~%+=-]{20,}")
+_HOST_AND_PORT = re.compile(r"(?:\[[^\]]*\]|(?:\$\{[^}]*\}|[^:\[\]@])*)(?::(?:\d*|\$\{[^}]*\}))?")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_HEADER = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*):\s*(?P<value>\S.*)", re.DOTALL)
+_HEADER_FLAGS = frozenset({"-H", "--header", "--headers"})
+_VARIABLE_FLAGS = frozenset({"-e", "--env"})
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A text as it may be shown, and what was taken out of it."""
+
+    shown: str
+    """The text with `HIDDEN` in the place of each secret."""
+    secrets: tuple[str, ...] = ()
+    """What was hidden."""
+
+
+def redact_url(url: str) -> Redacted:
+    """A URL without its credentials, query values, fragment, and path segments that look like keys."""
+    rest, hash_mark, fragment = url.partition("#")
+    rest, question_mark, query = rest.partition("?")
+    scheme, separator, rest = rest.rpartition("://")
+    if scheme.lower() in {"http", "https"}:
+        authority, slash, path = rest.partition("/")
+        credentials, at, host = authority.rpartition("@")
+    else:  # a password with a slash in it is common in a database's URL
+        credentials, at, host = rest.rpartition("@")
+        host, slash, path = host.partition("/")
+    if not _HOST_AND_PORT.fullmatch(host):
+        return Redacted(f"{scheme}{separator}{HIDDEN}", (url,))
+    secrets = [credentials, *credentials.split(":", 1), query, fragment]
+    shown = f"{scheme}{separator}{at and HIDDEN + at}{host}{slash}"
+    segments = path.split("/")
+    opaque = [segment for segment in segments if _OPAQUE_SEGMENT.fullmatch(segment)]
+    shown += "/".join(HIDDEN if segment in opaque else segment for segment in segments)
+    if question_mark:
+        shown += "?" + "&".join(_query_part(part, secrets) for part in query.split("&"))
+    if hash_mark:
+        shown += f"#{HIDDEN}"
+    secrets += opaque
+    secrets += [unquote(secret) for secret in secrets]
+    return Redacted(shown, tuple(dict.fromkeys(filter(None, secrets))))
+
+
+def redact_command(words: Sequence[str]) -> Redacted:
+    """A command line, quoted as a shell would want it, without the arguments that look secret."""
+    parts = list(_redacted_words([*words[0].split(), *words[1:]] if words else []))
+    shown = " ".join(shlex.quote(part.shown) if re.search(r"\s", part.shown) else part.shown for part in parts)
+    return Redacted(shown, tuple(secret for part in parts for secret in part.secrets))
+
+
+def scrub(text: str, secrets: Iterable[str]) -> str:
+    """A foreign text, such as a child's last words, with every secret that it repeats hidden.
+
+    Args:
+        text: The text.
+        secrets: What to hide. Values shorter than `MIN_SECRET_CHARS` are left: they would be found everywhere.
+    """
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        if len(secret) >= MIN_SECRET_CHARS:
+            text = text.replace(secret, HIDDEN)
+    return text
+
+
+def names_secret(name: str) -> bool:
+    """Whether what goes by this name (a flag, a variable, a header) is probably secret."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
+
+
+def _query_part(part: str, secrets: list[str]) -> str:
+    name, equals, value = part.partition("=")
+    secrets.append(value or part)
+    return f"{name}={HIDDEN}" if equals else HIDDEN
+
+
+def _redacted_words(words: Sequence[str]) -> Iterator[Redacted]:
+    flag = ""
+    for word in words:
+        yield _redacted_word(word, flag)
+        flag = word if word.startswith("-") and "=" not in word else ""
+
+
+def _redacted_word(word: str, flag: str) -> Redacted:
+    if flag and not word.startswith("--") and names_secret(flag):
+        return Redacted(HIDDEN, (word,))
+    if _URL.match(word):
+        return redact_url(word)
+    if word.startswith(("{", "[")):  # JSON text given as one argument
+        return Redacted(HIDDEN, (word,))
+    if header := _HEADER.fullmatch(word):
+        if flag in _HEADER_FLAGS or names_secret(header["name"]):
+            return Redacted(f"{header['name']}: {HIDDEN}", (header["value"],))
+    elif "=" in word:
+        return _redacted_assignment(word, flag)
+    return Redacted(_KNOWN_KEY.sub(HIDDEN, word), tuple(_KNOWN_KEY.findall(word)))
+
+
+def _redacted_assignment(word: str, flag: str) -> Redacted:
+    name, _, value = word.partition("=")
+    if flag in _VARIABLE_FLAGS or names_secret(name):
+        return Redacted(f"{name}={HIDDEN}", (value,))
+    redacted = _redacted_word(value, name if name.startswith("-") else "")
+    return Redacted(f"{name}={redacted.shown}", redacted.secrets)
