@@ -1,0 +1,278 @@
+"""Arguments: from what a model or a remote client sent to what a Python function is called with.
+
+A text is parsed, and repaired once where models are known to slip (`parse_arguments`). A mapping is validated as it
+is, strictly; only where that fails are its values repaired along the schema and validated again (`ArgumentReader`).
+Nothing is ever run on a guess: a text that breaks off, or could mean two things, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import ValidationError, from_json, to_json
+
+from bridge.errors import ArgumentProblem, ArgumentsError
+from bridge.tools.coercion import FINITE, Coercion, Refusal, is_lenient, non_finite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+    from bridge.tools.coercion import Path
+
+_RECEIVED_CHARS = 200
+_MAX_PROBLEMS = 100
+_TOO_DEEP = "should be nested less deeply"
+
+_FENCE = "```"
+_LANGUAGE = re.compile(r"[A-Za-z0-9]*")
+_TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]\s*+,|(,)(?=\s*+[\]}])', re.DOTALL)
+_LARGE_NUMBER = re.compile(rb"[0-9]{309}|[eE]\+?[0-9]{3}")
+_LARGE_NUMBER_BYTES = 309
+
+
+def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
+    """Read the arguments that a model wrote as JSON text.
+
+    Blank is ``{}``. A text that does not parse is repaired once: a code fence around it, commas before a closing
+    bracket, and an object that was quoted once more as a JSON string. Of a name that stands twice the last counts.
+
+    Args:
+        tool_name: The tool's name, for the error.
+        text: What the model wrote.
+
+    Raises:
+        ArgumentsError: The text is no JSON object, even so.
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = _parsed(text)
+        if isinstance(value, str):
+            value = _parsed(value)
+    except ValueError as error:
+        raise ArgumentsError(
+            tool_name, [ArgumentProblem("", f"should be a JSON object ({_reason(error)})", _shown(text))]
+        ) from None
+    if not isinstance(value, dict):
+        raise ArgumentsError(tool_name, [ArgumentProblem("", "should be a JSON object", _shown(value))])
+    if _LARGE_NUMBER.search(text.encode()) and (infinite := [Refusal(path, FINITE) for path in non_finite(value)]):
+        raise ArgumentsError(tool_name, _problems_of(infinite, value))
+    return value
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        repaired = _without_trailing_commas(_without_fence(text))
+        if repaired == text:
+            raise
+        return from_json(repaired, allow_inf_nan=False)
+
+
+def _without_fence(text: str) -> str:
+    stripped = text.strip()
+    if len(stripped) < 2 * len(_FENCE) or not (stripped.startswith(_FENCE) and stripped.endswith(_FENCE)):
+        return text
+    inner = stripped[len(_FENCE) : -len(_FENCE)]
+    language = _LANGUAGE.match(inner)
+    return inner[language.end() :] if language else inner
+
+
+def _without_trailing_commas(text: str) -> str:
+    return _TRAILING_COMMA.sub(lambda match: "" if match[1] else match[0], text)
+
+
+class ArgumentReader:
+    """Reads the arguments of one tool's calls; built once, when the tool is registered.
+
+    Args:
+        tool_name: The tool's name, for errors.
+        adapter: Of a TypedDict of the parameters, whose aliases are the published names.
+        schema: The JSON Schema (2020-12) of the parameters, in which enums carry their members' values by name
+            under `bridge.tools.coercion.MEMBERS`.
+        defaults: By published name, the Python values that stand in for missing arguments. A parameter with no
+            entry that need not be given is left out, so that the function's own default applies.
+    """
+
+    __slots__ = (
+        "_adapter",
+        "_defaults",
+        "_has_numbers",
+        "_is_lenient",
+        "_never_null",
+        "_order",
+        "_schema",
+        "_tool",
+    )
+
+    def __init__(
+        self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any], defaults: Mapping[str, Any]
+    ) -> None:
+        properties = schema.get("properties", {})
+        required = schema.get("required", ())
+        walk = Coercion(schema)
+        self._tool = tool_name
+        self._adapter = adapter
+        self._schema = schema
+        self._is_lenient = is_lenient(schema)
+        self._has_numbers = b'"number"' in to_json(schema)
+        self._order = {name: i for i, name in enumerate(properties)}
+        self._never_null = frozenset(
+            name
+            for name, each in properties.items()
+            if (name not in required or name in defaults) and not walk.fit(None, each).is_exact
+        )
+        python_names = _python_names(adapter) if defaults else {}
+        self._defaults = tuple((python_names[name], default) for name, default in defaults.items())
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """What to call the function with, by the names of its parameters.
+
+        Args:
+            arguments: JSON data by published name; never changed. Names that the tool does not know are ignored.
+
+        Raises:
+            ArgumentsError: Something is wrong with them; the error tells all that is.
+        """
+        try:
+            raw = to_json(arguments)
+        except Exception:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
+            raw = self._raw(arguments)
+        values: dict[str, Any]
+        try:
+            values = self._adapter.validator.validate_json(raw, strict=True)
+        except ValidationError:
+            values = self._repaired(raw)
+        else:
+            if self._is_lenient or b"NaN" in raw or b"Infinity" in raw or self._may_overflow(raw):
+                values = self._repaired(raw, values)
+        for name, default in self._defaults:
+            if name not in values:
+                values[name] = deepcopy(default)
+        return values
+
+    def _may_overflow(self, raw: bytes) -> bool:
+        return self._has_numbers and len(raw) >= _LARGE_NUMBER_BYTES and _LARGE_NUMBER.search(raw) is not None
+
+    def _raw(self, arguments: Mapping[str, Any]) -> bytes:
+        """The JSON text of a mapping that is not a dict, or an error that names what is not JSON."""
+        problems = []
+        for name, value in arguments.items():
+            try:
+                to_json({name: value})
+            except Exception as error:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
+                problems.append(ArgumentProblem(_printable(str(name)), f"should be JSON data ({_reason(error)})"))
+        if problems:
+            raise ArgumentsError(self._tool, problems)
+        return to_json(dict(arguments))
+
+    def _repaired(self, raw: bytes, values: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The values after a repair along the schema, or those that are there where nothing was to be repaired."""
+        try:
+            given: dict[str, Any] = from_json(raw)
+            if values is None:
+                given = {k: v for k, v in given.items() if v is not None or k not in self._never_null}
+            fit = Coercion(self._schema).fit(given, self._schema)
+            refusals = [*fit.refusals, *(Refusal(path, FINITE) for path in non_finite(fit.value))]
+            repaired = raw if values is not None and fit.is_exact else to_json(fit.value)
+        except (ValueError, RecursionError) as error:
+            reason = _TOO_DEEP if isinstance(error, RecursionError) else f"should be JSON data ({_reason(error)})"
+            raise ArgumentsError(self._tool, [ArgumentProblem("", reason)]) from None
+        try:
+            if values is None or not fit.is_exact:
+                values = self._adapter.validator.validate_json(repaired, strict=True)
+        except ValidationError as error:
+            known = {refusal.path for refusal in refusals}
+            refusals += [each for each in _refusals_of(error, fit.value) if each.path not in known]
+        if refusals:
+            refusals.sort(key=lambda refusal: self._order.get(str(refusal.path[0]), -1) if refusal.path else -1)
+            raise ArgumentsError(self._tool, _problems_of(refusals, given, fit.value))
+        assert values is not None
+        return values
+
+
+def _python_names(adapter: TypeAdapter[Any]) -> dict[str, str]:
+    """The names of the parameters by the names under which they are published."""
+    published = adapter.json_schema(by_alias=True)["properties"]
+    return dict(zip(published, adapter.json_schema(by_alias=False)["properties"], strict=True))
+
+
+def _refusals_of(error: ValidationError, value: Any) -> Iterator[Refusal]:
+    """What pydantic says is wrong, each place once: its alternatives there are joined."""
+    said: dict[Path, list[str]] = {}
+    for details in error.errors(include_url=False, include_input=False):
+        path = _path_of(details, value)
+        words = _words_of(details)
+        if words not in said.setdefault(path, []):
+            said[path].append(words)
+    for path, alternatives in said.items():
+        first, *others = alternatives
+        yield Refusal(path, " or ".join([first, *(other.removeprefix("should be ") for other in others)]))
+
+
+def _path_of(details: ErrorDetails, value: Any) -> Path:
+    """Where an error is: pydantic's location without the names of the types that it tried."""
+    path: list[str | int] = []
+    for i, step in enumerate(details["loc"]):
+        if isinstance(value, dict) and str(step) in value:
+            path.append(str(step))
+            value = value[str(step)]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            path.append(step)
+            value = value[step]
+        elif details["type"] == "missing" and i == len(details["loc"]) - 1:
+            path.append(step)
+    return tuple(path)
+
+
+def _words_of(details: ErrorDetails) -> str:
+    if details["type"] == "missing":
+        return "is required"
+    if details["type"] == "extra_forbidden":
+        return "is not known here"
+    said = details["msg"].removeprefix("Value error, ")
+    return f"should be {said.removeprefix('Input should be ')}" if said.startswith("Input should be ") else said
+
+
+def _problems_of(refusals: list[Refusal], *values: Any) -> list[ArgumentProblem]:
+    """The problems with what came: a place is looked up in the first of the values that has it."""
+    problems = []
+    for path, expected in refusals[:_MAX_PROBLEMS]:
+        found = next((each for value in values for each in _found(path, value)), None)
+        problems.append(ArgumentProblem(_written(path), expected, found))
+    if len(refusals) > _MAX_PROBLEMS:
+        problems.append(ArgumentProblem("", f"and {len(refusals) - _MAX_PROBLEMS} more problems"))
+    return problems
+
+
+def _found(path: Path, value: Any) -> Iterator[str]:
+    for step in path:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return
+    yield _shown(value)
+
+
+def _written(path: Path) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "".join(steps).removeprefix(".")
+
+
+def _shown(value: Any) -> str:
+    text = to_json(_printable(value) if isinstance(value, str) else value).decode()
+    return text if len(text) <= _RECEIVED_CHARS else text[: _RECEIVED_CHARS - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _reason(error: Exception) -> str:
+    return _printable(str(error).removeprefix("Error serializing to JSON: ")) or type(error).__name__
