@@ -1,0 +1,1 @@
+"""Serving: a ToolBox published over the Model Context Protocol."""

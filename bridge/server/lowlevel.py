@@ -1,0 +1,192 @@
+"""A Publisher on the SDK's low-level Server: the handlers, and what stands around them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from weakref import finalize
+
+from mcp import MCPError
+from mcp.server import NotificationOptions, Server
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.caching import CacheHint
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import ListenHandler
+from mcp_types import (
+    CallToolRequestParams,
+    EmptyResult,
+    PaginatedRequestParams,
+    SetLevelRequestParams,
+    SubscriptionsListenRequestParams,
+)
+from pydantic import ValidationError
+
+from bridge.server.announcer import Announcer, ChangesBus, session_id
+from bridge.server.catalog import CACHE_SCOPE, CursorError
+from bridge.server.channel import HandshakeChannel, ModernChannel
+from bridge.server.protocol import (
+    CAPABILITIES_KEY,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LOG_LEVEL_KEY,
+    MODERN_VERSIONS,
+    ProtocolError,
+)
+from bridge.tools.context import LOG_LEVELS, Caller, InvocationContext
+from bridge.tools.questions import InputRequired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+    from bridge.server.publisher import Publisher
+    from bridge.tools.context import LogLevel
+    from bridge.tools.json_reading import Json
+
+    Request = ServerRequestContext[Any, Any]
+
+_logger = logging.getLogger("bridge.server")
+_NOTHING: Mapping[str, Any] = {}
+
+DISCOVERY_TTL_MS = 60_000
+"""How long a client may rely on what the server said of itself, in milliseconds."""
+
+STATE_TTL_SECONDS = 3600.0
+"""How long a client may take to answer what a call asks."""
+
+
+def build_server(publisher: Publisher) -> Server[Any]:
+    """The SDK's server for a publisher."""
+    handlers = _Handlers(publisher)
+    server = _Server(
+        publisher.name,
+        version=publisher.version,
+        title=publisher.title,
+        instructions=publisher.instructions,
+        cache_hints={"server/discover": CacheHint(ttl_ms=DISCOVERY_TTL_MS, scope=CACHE_SCOPE)},
+        get_tool_input_schema=publisher.catalog.header_schema,
+    )
+    server.add_request_handler("tools/list", PaginatedRequestParams, handlers.list_tools)
+    server.add_request_handler("tools/call", CallToolRequestParams, handlers.call_tool)
+    server.add_request_handler("logging/setLevel", SetLevelRequestParams, handlers.set_log_level)
+    listen = ListenHandler(ChangesBus(publisher.changes))
+    server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
+    security = (
+        RequestStateSecurity.ephemeral(ttl=STATE_TTL_SECONDS)
+        if publisher.state_keys is None
+        else RequestStateSecurity(keys=list(publisher.state_keys), ttl=STATE_TTL_SECONDS)
+    )
+    boundary = RequestStateBoundary(security, default_audience=publisher.name)
+    server.middleware[:] = [_guard, Announcer(publisher.changes), *server.middleware, boundary]
+    return server
+
+
+class _Server(Server[Any]):
+    """The SDK's server, which says in both eras that it tells of changes."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> Any:
+        return super().create_initialization_options(
+            notification_options or NotificationOptions(tools_changed=True), experimental_capabilities, extensions
+        )
+
+
+class _Handlers:
+    """What answers the requests of clients."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._log_levels: dict[int, LogLevel] = {}
+
+    async def list_tools(self, request: Request, params: PaginatedRequestParams) -> Json:
+        try:
+            return self._publisher.catalog.page(params.cursor, modern=_is_modern(request))
+        except CursorError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
+
+    async def call_tool(self, request: Request, params: CallToolRequestParams) -> Json:
+        publisher = self._publisher
+        channel = self._channel(request)
+        try:
+            context = self._context(request, channel)
+            return await publisher.call(
+                params.name, params.arguments or _NOTHING, context, modern=isinstance(channel, ModernChannel)
+            )
+        except InputRequired as asked:
+            if isinstance(channel, ModernChannel):
+                return _translated(channel.input_required, asked.questions)
+            _logger.exception("the tool %r asked for another round, which this era does not have", params.name)
+            raise MCPError(INTERNAL_ERROR, f"the tool {params.name!r} cannot be used by this client") from None
+        except ProtocolError as error:
+            raise MCPError(error.code, error.message, error.data) from None
+        finally:
+            channel.close()
+
+    async def set_log_level(self, request: Request, params: SetLevelRequestParams) -> EmptyResult:
+        client = request.session.client_params
+        if client is not None:
+            # The SDK tells no end of a session; its record of the client lives as long.
+            key = id(client)
+            if key not in self._log_levels:
+                finalize(client, self._log_levels.pop, key, None).atexit = False
+            self._log_levels[key] = params.level
+        return EmptyResult()
+
+    def _channel(self, request: Request) -> HandshakeChannel | ModernChannel:
+        if _is_modern(request):
+            meta = (request.params or {}).get("_meta") or {}
+            level = meta.get(LOG_LEVEL_KEY)
+            return ModernChannel(request, meta.get(CAPABILITIES_KEY) or {}, level if level in LOG_LEVELS else None)
+        declared = request.session.client_capabilities
+        capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+        level = self._log_levels.get(id(request.session.client_params), LOG_LEVELS[0])
+        return HandshakeChannel(request, capabilities, level)
+
+    def _context(self, request: Request, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
+        caller, session = _caller(), session_id(request)
+        context = InvocationContext(
+            memory_id=session if caller is None else caller.name,
+            caller=caller,
+            headers=_NOTHING if request.request is None else request.request.headers,
+            client_capabilities=channel.capabilities,
+            channel=channel,
+            round=channel.round,
+        )
+        if self._publisher.memory_id_of is not None:
+            context.memory_id = self._publisher.memory_id_of(context)
+        return context
+
+
+def _is_modern(request: Request) -> bool:
+    return request.protocol_version in MODERN_VERSIONS
+
+
+def _caller() -> Caller | None:
+    """Who calls, where the transport let nobody in without a credential."""
+    token = get_access_token()
+    if token is None:
+        return None
+    return Caller(token.subject or token.client_id, frozenset(token.scopes), token.claims or {})
+
+
+async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
+    """Let no exception out but the protocol's own: the SDK would tell its text to the client."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except Exception:
+        _logger.exception("a request for %r failed", ctx.method)
+        raise MCPError(INTERNAL_ERROR, "internal error; the server's log says why") from None
+
+
+def _translated(function: Callable[..., Json], *arguments: Any) -> Json:
+    try:
+        return function(*arguments)
+    except ProtocolError as error:
+        raise MCPError(error.code, error.message, error.data) from None

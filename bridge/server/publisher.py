@@ -1,0 +1,170 @@
+"""The publisher: a ToolBox as an MCP server, in both eras of the protocol, whatever the transport.
+
+Publisher ── tools, catalog, policy, call ── what any answer needs; nothing of the SDK
+    ╰── .server ── the SDK's low-level Server, built on first use; stdio and HTTP drive it
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import UnknownToolError
+from bridge.server.catalog import Catalog
+from bridge.server.changes import ToolChanges
+from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, CallRefused, ProtocolError
+from bridge.tools.execution import LOCAL, execute
+from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.questions import InputRequired
+from bridge.wire import result_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mcp.server import Server
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.execution import ExecutionPolicy
+    from bridge.tools.json_reading import Json
+    from bridge.tools.toolbox import ToolBox
+
+_logger = logging.getLogger("bridge.server")
+
+
+class Publisher:
+    """A ToolBox, published.
+
+    Args:
+        tools: What is published; its changes reach the clients.
+        name: What the server calls itself.
+        version: The version of what is published; empty where it has none.
+        title: A name for people.
+        instructions: What a model should know about the server as a whole.
+        page_size: How many tools a page of the list holds at most; None for one page, because many clients read only
+            the first.
+        policy: How calls and their failures are treated. Whatever it says, the text of an exception that no author
+            raised for the model stays on this side, and an unknown tool is an error of the protocol.
+        state_keys: Secrets of at least 32 bytes that seal what a client carries between the rounds of one call: the
+            first seals, all open. Processes that serve together need the same ones; None for one of this process.
+        memory_id_of: Says to which memory a call belongs, given its context. By default, and in the context that it
+            gets, that is the caller's name where the caller proved one, else the session's id, else None.
+
+    Raises:
+        ValueError: The page size is not positive.
+    """
+
+    def __init__(
+        self,
+        tools: ToolBox,
+        *,
+        name: str,
+        version: str = "",
+        title: str | None = None,
+        instructions: str | None = None,
+        page_size: int | None = None,
+        policy: ExecutionPolicy | None = None,
+        state_keys: Sequence[bytes] | None = None,
+        memory_id_of: Callable[[InvocationContext], Any] | None = None,
+    ) -> None:
+        self.tools = tools
+        self.name = name
+        self.version = version
+        self.title = title
+        self.instructions = instructions
+        self.state_keys = state_keys
+        self.memory_id_of = memory_id_of
+        self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_refuse_unknown)
+        self.catalog = Catalog(tools, page_size)
+        self.changes = ToolChanges(tools)
+
+    @property
+    def implementation(self) -> Json:
+        """What the server says of itself (MCP's ``Implementation``)."""
+        said = {"name": self.name, "version": self.version}
+        return said if self.title is None else said | {"title": self.title}
+
+    @property
+    def capabilities(self) -> Json:
+        """What the server can do (MCP's ``ServerCapabilities``)."""
+        return {"logging": {}, "tools": {"listChanged": True}}
+
+    @cached_property
+    def server(self) -> Server[Any]:
+        """The SDK's server, which any of its transports can run; built, and the SDK imported, on first use."""
+        from bridge.server.lowlevel import build_server  # noqa: PLC0415 - the SDK takes most of a second to import
+
+        return build_server(self)
+
+    async def call(self, name: str, arguments: Mapping[str, Any], context: InvocationContext, *, modern: bool) -> Json:
+        """Run one call, as the result of ``tools/call``.
+
+        Args:
+            name: The tool's name.
+            arguments: Its arguments, as they came.
+            context: What surrounds the call.
+            modern: Whether the client speaks the 2026-07-28 revision. Older ones know structured content only as an
+                object, and go without where it is none.
+
+        Raises:
+            ProtocolError: There is no such tool, or the call cannot be answered; its cause has been logged.
+            InputRequired: The tool asked something that only a later round can answer.
+        """
+        try:
+            result = await execute(self.tools, ToolExecutionRequest(name, arguments), context, self.policy)
+            return _sendable(result_to_wire(result), modern=modern)
+        except InputRequired:
+            raise
+        except CallRefused as refused:
+            raise refused.error from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - logged, and answered without its text
+            if isinstance(error, UnknownToolError) and error.name == name and name not in self.tools:
+                raise ProtocolError(INVALID_PARAMS, str(error)) from None
+            raise _failed(name, error) from None
+        except BaseExceptionGroup as group:
+            # A tool that asks from inside a task group: its questions come wrapped.
+            raise _unwrapped(name, group) from None
+        except BaseException:
+            context.cancel()
+            raise
+
+
+def _refuse_unknown(error: UnknownToolError, *_: object) -> str:
+    raise error
+
+
+def _sendable(wire: Json, *, modern: bool) -> Json:
+    from pydantic_core import to_json  # noqa: PLC0415 - not needed to start
+
+    if modern:
+        wire["resultType"] = "complete"
+    elif not isinstance(wire.get("structuredContent", {}), dict):
+        del wire["structuredContent"]
+    # What no transport could write must fail here, where a failure still becomes an answer.
+    to_json(wire)
+    return wire
+
+
+def _failed(name: str, error: BaseException) -> ProtocolError:
+    _logger.error("the call of %r failed outside of the tool", name, exc_info=error)
+    return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
+
+
+def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseException:
+    asked, others = group.split(InputRequired)
+    if asked is None:
+        fatal, _ = group.split((KeyboardInterrupt, GeneratorExit))
+        return group if fatal is not None else _failed(name, group)
+    if others is not None:
+        return _failed(name, others)
+    questions = {key: question for error in _leaves(asked) for key, question in error.questions.items()}
+    return InputRequired(questions)
+
+
+def _leaves(group: BaseExceptionGroup[InputRequired]) -> list[InputRequired]:
+    return [
+        leaf
+        for error in group.exceptions
+        for leaf in (_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    ]
