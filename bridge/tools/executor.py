@@ -1,0 +1,130 @@
+"""Executors of functions: one for each way in which a function can be called, chosen when the tool is made."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from anyio import get_cancelled_exc_class
+
+from bridge.errors import DefinitionError
+from bridge.tools.signature import source_of, underlying
+from bridge.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.tools.arguments import ArgumentReader
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+    from bridge.tools.results import ResultWriter
+
+
+class FunctionExecutor:
+    """Runs a coroutine function where its caller runs; the subclasses run other functions.
+
+    Args:
+        function: What is called, with keyword arguments only.
+        reader: Turns the arguments of a request into keyword arguments.
+        writer: Turns what the function returns into a result.
+        injected: What the context gives: parameter to attribute of the context, or ``itself``.
+    """
+
+    __slots__ = ("_function", "_injected", "_read", "_write")
+
+    def __init__(
+        self, function: Callable[..., Any], reader: ArgumentReader, writer: ResultWriter, injected: Mapping[str, str]
+    ) -> None:
+        self._function = function
+        self._read = reader.read
+        self._write = writer.write
+        self._injected = tuple((name, _getter(attribute)) for name, attribute in injected.items())
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        return self._write(await self._function(**self._keywords(request, context)))
+
+    def _keywords(self, request: ToolExecutionRequest, context: InvocationContext) -> dict[str, Any]:
+        keywords = self._read(request.arguments)  # type: ignore[arg-type]  # an executor receives a mapping
+        for name, get in self._injected:
+            keywords[name] = get(context)
+        return keywords
+
+
+class InPlaceExecutor(FunctionExecutor):
+    """Calls a plain function in the event loop's thread; awaits what it returns, if that can be awaited."""
+
+    __slots__ = ()
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        value = self._function(**self._keywords(request, context))
+        return self._write(await value if inspect.isawaitable(value) else value)
+
+
+class ThreadExecutor(FunctionExecutor):
+    """Calls a plain function in a worker thread; a caller that leaves does not wait for it."""
+
+    __slots__ = ()
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        return self._write(await run_in_thread(functools.partial(self._function, **self._keywords(request, context))))
+
+
+class ContextThreadExecutor(ThreadExecutor):
+    """Calls in a worker thread a function that can see, by its context, that its caller has left."""
+
+    __slots__ = ()
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        context = context.fork()
+        try:
+            return await ThreadExecutor.execute(self, request, context)
+        except get_cancelled_exc_class():
+            context.cancel()
+            raise
+
+
+def executor_class(
+    function: Callable[..., Any], injected: Mapping[str, str], *, in_thread: bool
+) -> type[FunctionExecutor]:
+    """How to call a function.
+
+    Args:
+        function: Anything callable.
+        injected: What the context gives it.
+        in_thread: Whether a plain function runs in a worker thread.
+
+    Raises:
+        DefinitionError: It is a generator function: a tool returns once.
+    """
+    bottom = underlying(function)
+    if inspect.isgeneratorfunction(bottom) or inspect.isasyncgenfunction(bottom):
+        raise DefinitionError(
+            f"{source_of(function)} is a generator; a tool returns once: return a list, "
+            "and report what happens before with InvocationContext.progress"
+        )
+    if inspect.iscoroutinefunction(_called(function)):
+        return FunctionExecutor
+    if inspect.iscoroutinefunction(bottom) or not in_thread:  # a plain wrapper around a coroutine function
+        return InPlaceExecutor
+    return ContextThreadExecutor if "itself" in injected.values() else ThreadExecutor
+
+
+def _called(function: Any) -> Any:
+    """What decides whether a call gives a coroutine: a wrapper does, not what it wraps."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _getter(attribute: str) -> Callable[[InvocationContext], Any]:
+    return _itself if attribute == "itself" else attrgetter(attribute)
+
+
+def _itself(context: InvocationContext) -> InvocationContext:
+    return context

@@ -1,0 +1,189 @@
+"""Parameter: one parameter of a tool, and the marks by which an author describes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from types import GenericAlias, NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from bridge.errors import DefinitionError
+from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.schema_generator import SCHEMA_ERRORS, reason
+
+_EXACT = (bool, int, str)
+"""Types whose own instances need no validation as defaults."""
+
+_DEFAULTS = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final[Any] = _Missing()
+"""Stands for a default that there is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class P:
+    """Describes a parameter (LangChain4j's @P): ``city: Annotated[str, P("The city's name")]``."""
+
+    description: str | None = None
+    """What the parameter means."""
+    name: str | None = None
+    """Under which name the parameter is published; its own by default."""
+    required: bool | None = None
+    """Whether a caller must give it; by default whether it has no default. False without a default means None."""
+    default: Any = MISSING
+    """Stands in for a missing value, and for null where the type does not accept null."""
+
+
+class ToolMemoryId:
+    """Marks a parameter that receives `InvocationContext.memory_id`: ``who: Annotated[str, ToolMemoryId]``.
+
+    Hidden from the schema (LangChain4j's @ToolMemoryId); None in a call that belongs to no conversation.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One published parameter of a function."""
+
+    name: str
+    """Its name in Python."""
+    published_name: str
+    """Its name for callers."""
+    annotation: Any
+    """Its type, whatever was written around it included; Any where there is none."""
+    description: str | None
+    """What it means."""
+    required: bool
+    """Whether a caller must give it."""
+    default: Any = MISSING
+    """What stands in for a missing value; MISSING where nothing does."""
+    python_default: bool = False
+    """The default is the function's own: it applies when the parameter is left out of the call."""
+    json_default: Any = MISSING
+    """The default as JSON data; MISSING where it is none."""
+
+
+def parameter_of(name: str, annotation: Any, python_default: Any, documented: str | None) -> Parameter:
+    """Read one parameter.
+
+    Args:
+        name: Its name in Python.
+        annotation: Its resolved annotation.
+        python_default: The function's own default, or MISSING.
+        documented: What the docstring says about it.
+
+    Raises:
+        DefinitionError: The defaults conflict or do not validate. The message begins with the parameter's name.
+    """
+    if isinstance(python_default, FieldInfo):  # `city: str = Field(description="…")`
+        annotation, python_default = Annotated[annotation, python_default], MISSING
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    fields = [mark for mark in marks if isinstance(mark, FieldInfo)]
+    mark = next((mark for mark in marks if isinstance(mark, P)), P())
+    default, is_own = _default(name, mark, fields, python_default)
+    required = mark.required if mark.required is not None else default is MISSING
+    if not required and default is MISSING:
+        if not _accepts_none(annotation):
+            raise DefinitionError(f"the parameter {name!r} is not required and has no default; give P(default=…)")
+        default = None
+    json_default = MISSING
+    if default is not MISSING:
+        default, json_default = _validated(name, annotation, default, is_own=is_own)
+    described = [mark.description, *(field.description for field in fields), *(m for m in marks if isinstance(m, str))]
+    return Parameter(
+        name=name,
+        published_name=mark.name or next((f.alias for f in fields if f.alias is not None), name),
+        annotation=annotation,
+        description=next((text for text in described if text is not None), documented),
+        required=required,
+        default=default,
+        python_default=is_own,
+        json_default=json_default,
+    )
+
+
+def injection_of(annotation: Any) -> str | None:
+    """Which attribute of the context a parameter receives; None where it is a published parameter.
+
+    Returns:
+        ``"memory_id"``, ``"parameters"``, or ``"itself"`` for the context as a whole.
+    """
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        if any(mark is ToolMemoryId or isinstance(mark, ToolMemoryId) for mark in marks):
+            return "memory_id"
+        return injection_of(inner)
+    if get_origin(annotation) in {Union, UnionType}:
+        return next(filter(None, map(injection_of, get_args(annotation))), None)
+    if annotation is InvocationContext:
+        return "itself"
+    return "parameters" if annotation is InvocationParameters else None
+
+
+def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -> tuple[Any, bool]:
+    """The one default, and whether it is the function's own."""
+    if any(field.default_factory is not None for field in fields):
+        raise DefinitionError(f"the parameter {name!r} has a default_factory; give a default instead")
+    declared = [
+        field.default for field in fields if field.default is not PydanticUndefined and field.default is not ...
+    ]
+    if mark.default is not MISSING:
+        declared.insert(0, mark.default)
+    candidates = declared if python_default is MISSING else [python_default, *declared]
+    if any(type(other) is not type(candidates[0]) or other != candidates[0] for other in candidates[1:]):
+        values = " and ".join(map(repr, candidates))
+        raise DefinitionError(f"the parameter {name!r} has conflicting defaults, {values}; keep one")
+    if candidates and mark.required and (declared or python_default is MISSING):
+        raise DefinitionError(f"the parameter {name!r} is required and has a default; keep one of the two")
+    return (candidates[0], python_default is not MISSING) if candidates else (MISSING, False)
+
+
+def _validated(name: str, annotation: Any, default: Any, *, is_own: bool) -> tuple[Any, Any]:
+    """The default as the function will get it, and as JSON data."""
+    if annotation in _EXACT and type(default) is annotation:
+        return default, default
+    try:
+        adapter: TypeAdapter[list[Any]] = TypeAdapter(_listed(annotation), config=_DEFAULTS)
+    except SCHEMA_ERRORS as error:
+        raise DefinitionError(f"the parameter {name!r} has a type with no JSON Schema: {reason(error)}") from error
+    try:
+        value = adapter.validate_python([default], strict=is_own)[0]
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"]
+        raise DefinitionError(
+            f"the default {default!r} of the parameter {name!r} does not validate ({problem}); "
+            "change the default, or let the annotation admit it"
+        ) from error
+    return (default if is_own else value), _as_json(adapter, value)
+
+
+def _as_json(adapter: TypeAdapter[list[Any]], value: Any) -> Any:
+    try:
+        data = adapter.dump_python([value], mode="json", by_alias=True, warnings=False)[0]
+        json.dumps(data, allow_nan=False)
+    except (ValueError, TypeError):
+        return MISSING
+    return data
+
+
+def _listed(annotation: Any) -> Any:
+    """A list of a type: pydantic takes a configuration for any list, but not for every type."""
+    return GenericAlias(list, (annotation,))
+
+
+def _accepts_none(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        return _accepts_none(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType}:
+        return any(map(_accepts_none, get_args(annotation)))
+    return annotation in (None, NoneType, Any, object)

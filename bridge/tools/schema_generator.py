@@ -1,0 +1,159 @@
+"""JSON Schema (2020-12) from Python types, by pydantic, without the noise and with every description there is.
+
+Two readings of one generation: the *internal* schema tells the repair of arguments what an enum's members are called,
+under `MEMBERS`; the *published* one is what callers see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
+from pydantic_core import to_jsonable_python
+
+from bridge.errors import DefinitionError
+from bridge.tools.docstring import attribute_descriptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import core_schema
+
+MEMBERS = "x-bridge-members"
+"""Where an internal schema keeps an enum's members: their names to their JSON values."""
+
+_CLASS, _MEMBERS_DESCRIBED = "x-bridge-class", "x-bridge-described"
+"""What the generator leaves for its last step: pydantic adds titles and descriptions of its own after each hook."""
+
+TOP_LEVEL = ConfigDict(allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64")
+"""How values are read that stand directly among a tool's parameters or results."""
+
+SCHEMA_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, TypeError)
+"""What pydantic raises for a type that it cannot validate or describe."""
+
+
+class _Generator(GenerateJsonSchema):
+    """pydantic's generator, without titles made from names, with descriptions read from docstrings."""
+
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as the base declares it
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:  # noqa: ARG002 - the base's
+        """Keep the order in which things were declared."""
+        return value
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the base's signature
+        """Leave out titles that only repeat names."""
+        return False
+
+    def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
+        """Tidy up after everything else."""
+        result: JsonSchemaValue = _tidied(super().generate(schema, mode))
+        return result
+
+    def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
+        """Say base64 in the words of JSON Schema."""
+        result = super().bytes_schema(schema)
+        if result.get("format") == "base64url":
+            del result["format"]
+            result["contentEncoding"] = "base64"
+        return result
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        """Add what the members are called, and what each is for where a docstring follows it."""
+        kind = schema["cls"]
+        values = {name: to_jsonable_python(member.value) for name, member in kind.__members__.items()}
+        described = [
+            f"- {values[name]}: {text}" for name, text in attribute_descriptions(kind).items() if name in values
+        ]
+        result = {**super().enum_schema(schema), MEMBERS: values, _CLASS: kind.__name__}
+        return {**result, _MEMBERS_DESCRIBED: "\n".join(described)} if described else result
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Describe fields by the docstrings that follow them."""
+        keys = {
+            name: field.validation_alias if isinstance(field.validation_alias, str) else field.alias or name
+            for name, field in schema["cls"].model_fields.items()
+        }
+        return _described(super().model_schema(schema), schema["cls"], keys)
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        """Describe fields by the docstrings that follow them."""
+        return _described(super().dataclass_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        """Describe items by the docstrings that follow them."""
+        result = super().typed_dict_schema(schema)
+        kind = schema.get("cls")
+        return _described(result, kind) if kind is not None else result
+
+
+def _described(result: JsonSchemaValue, kind: type, keys: Mapping[str, str] | None = None) -> JsonSchemaValue:
+    properties = result.get("properties", {})
+    if any("description" not in item for item in properties.values()):
+        for name, text in attribute_descriptions(kind).items():
+            item = properties.get(keys.get(name, name) if keys else name)
+            if item is not None:
+                item.setdefault("description", text)
+    return {**result, _CLASS: kind.__name__}
+
+
+def _tidied(schema: Any) -> Any:
+    """Take out titles that repeat the class, and let the description of an enum end with its members."""
+    if isinstance(schema, list):
+        return [_tidied(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tidy = {key: _tidied(value) for key, value in schema.items() if key not in {_CLASS, _MEMBERS_DESCRIBED}}
+    if _CLASS in schema and tidy.get("title") == schema[_CLASS]:
+        del tidy["title"]
+    if _MEMBERS_DESCRIBED in schema:
+        tidy["description"] = "\n".join(filter(None, [tidy.get("description"), schema[_MEMBERS_DESCRIBED]]))
+    return tidy
+
+
+def internal_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """The schema of what the adapter accepts, with the members of enums under `MEMBERS`.
+
+    Raises:
+        PydanticUserError: The type has no JSON Schema.
+    """
+    return adapter.json_schema(schema_generator=_Generator)
+
+
+def output_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """The published schema of what the adapter writes.
+
+    Raises:
+        PydanticUserError: The type has no JSON Schema.
+    """
+    schema: dict[str, Any] = published(adapter.json_schema(schema_generator=_Generator, mode="serialization"))
+    return schema
+
+
+def published(schema: Any) -> Any:
+    """A copy of an internal schema for callers."""
+    if isinstance(schema, dict):
+        return {key: published(value) for key, value in schema.items() if key != MEMBERS}
+    if isinstance(schema, list):
+        return [published(item) for item in schema]
+    return schema
+
+
+def reason(error: Exception) -> str:
+    """What pydantic says is wrong with a type, on one line, without its link."""
+    return " ".join(str(error).partition("\nFor further information")[0].split())
+
+
+def schema_of_type(kind: Any) -> dict[str, Any]:
+    """See `bridge.tools.json_schema.schema_of`."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - beside its only use
+
+    try:
+        schema: dict[str, Any] = published(internal_schema(TypeAdapter(kind)))
+    except SCHEMA_ERRORS as error:
+        raise DefinitionError(f"{kind!r} has no JSON Schema: {reason(error)}") from error
+    return schema

@@ -1,0 +1,220 @@
+"""Signature: a function as a tool sees it, read once when the tool is made.
+
+Everything that can be wrong with a function is found here, and said with the function's and the parameter's name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required, get_type_hints
+
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from bridge.errors import DefinitionError
+from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.docstring import parameter_descriptions, summary_of
+from bridge.tools.parameter import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
+from bridge.tools.schema_generator import SCHEMA_ERRORS, TOP_LEVEL, internal_schema, published, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_OURS = {mark.__name__: mark for mark in (InvocationContext, InvocationParameters, P, ToolMemoryId)}
+"""What an annotation may name although it was imported for type checking only."""
+
+_REFUSED = {
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values (*args); give it a list parameter instead",
+    inspect.Parameter.VAR_KEYWORD: "takes any names (**kwargs); give it a dict parameter instead",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and arguments come by name; remove the '/'",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a function takes and gives."""
+
+    parameters: tuple[Parameter, ...]
+    """What a caller may give, in the function's order."""
+    injected: Mapping[str, str]
+    """What the call's context gives: the parameter's name and which attribute of the context, or ``itself``."""
+    return_annotation: Any
+    """The resolved annotation; None where there is none."""
+    has_return_annotation: bool
+    """Whether there is one."""
+    summary: str | None
+    """The first paragraph of the docstring."""
+    adapter: TypeAdapter[dict[str, Any]]
+    """Reads the arguments, by published name, into keyword arguments; fills in all defaults but the function's own."""
+    internal_schema: dict[str, Any]
+    """What the adapter accepts, with the names of enum members."""
+    schema: dict[str, Any]
+    """What callers see."""
+
+
+def signature_of(function: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> Signature:
+    """Read a function.
+
+    Args:
+        function: A function, bound method, partial, or object with ``__call__``. What a partial fixes by keyword is no
+            parameter any more.
+        namespace: Names of the scope that defines the function, for its string annotations.
+
+    Raises:
+        DefinitionError: The function cannot be a tool; the message names it, the parameter and the remedy.
+    """
+    source = source_of(function)
+    try:
+        plain = inspect.signature(function)
+    except (ValueError, TypeError) as error:
+        raise DefinitionError(f"{source} does not tell its parameters; wrap it in a function that does") from error
+    resolve = _Resolver(function, namespace or {}, source)
+    docstring = docstring_of(function)
+    documented: Mapping[str, str] | None = None
+    fixed = function.keywords if isinstance(function, functools.partial) else {}
+    parameters, injected = [], {}
+    for name, parameter in plain.parameters.items():
+        if name in fixed:
+            continue
+        if parameter.kind in _REFUSED:
+            raise DefinitionError(f"the parameter {name!r} of {source} {_REFUSED[parameter.kind]}")
+        annotation = resolve(f"the annotation of the parameter {name!r}", parameter.annotation)
+        if attribute := injection_of(annotation):
+            injected[name] = attribute
+            continue
+        if documented is None:
+            documented = parameter_descriptions(docstring)
+        default = MISSING if parameter.default is parameter.empty else parameter.default
+        try:
+            parameters.append(parameter_of(name, annotation, default, documented.get(name)))
+        except DefinitionError as error:
+            raise DefinitionError(f"{source}: {error}") from error.__cause__
+    _refuse_clashes(parameters, source)
+    adapter, schema = _shape(parameters, source)
+    has_return = plain.return_annotation is not inspect.Signature.empty
+    return Signature(
+        parameters=tuple(parameters),
+        injected=injected,
+        return_annotation=resolve("the return annotation", plain.return_annotation) if has_return else None,
+        has_return_annotation=has_return,
+        summary=summary_of(docstring),
+        adapter=adapter,
+        internal_schema=schema,
+        schema=published(schema),
+    )
+
+
+def underlying(function: Any) -> Any:
+    """The function at the bottom of partials, bound methods, wrappers and callable objects."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif not inspect.isroutine(function) and not isinstance(function, type) and callable(function):
+            function = type(function).__call__
+        else:
+            return function
+
+
+def source_of(function: Any) -> str:
+    """Where a function comes from, for messages: ``function 'add' (tools.py:3)``."""
+    bottom = underlying(function)
+    name = getattr(bottom, "__qualname__", None) or repr(bottom)
+    name = name.rpartition("<locals>.")[2]
+    kind = "method" if "." in name else "function"
+    code = getattr(bottom, "__code__", None)
+    return f"{kind} {name!r} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else f"{kind} {name!r}"
+
+
+def docstring_of(function: Any) -> str | None:
+    """The docstring of a function; of an object with ``__call__``: that of ``__call__``, else of its class."""
+    if isinstance(function, functools.partial):
+        return docstring_of(function.func)
+    if inspect.isroutine(function):
+        return inspect.getdoc(function)
+    return inspect.getdoc(type(function).__call__) or inspect.getdoc(type(function))
+
+
+class _Resolver:
+    """Turns the annotations of one function into types."""
+
+    def __init__(self, function: Any, namespace: Mapping[str, Any], source: str) -> None:
+        bottom = underlying(function)
+        self._globals = {**_OURS, **getattr(bottom, "__globals__", {})}
+        closure = inspect.getclosurevars(bottom).nonlocals if inspect.isfunction(bottom) else {}
+        self._locals = {**closure, **namespace}
+        self._source = source
+
+    def __call__(self, what: str, annotation: Any) -> Any:
+        if annotation is inspect.Parameter.empty:
+            return Any
+        holder = SimpleNamespace(__annotations__={"it": annotation})
+        try:
+            return get_type_hints(holder, self._globals, self._locals, include_extras=True)["it"]
+        except Exception as error:
+            raise DefinitionError(
+                f"{what} of {self._source} cannot be resolved: {annotation!r} ({error}); "
+                "what it names must be importable at run time, not only under TYPE_CHECKING"
+            ) from error
+
+
+def _refuse_clashes(parameters: Iterable[Parameter], source: str) -> None:
+    seen: dict[str, str] = {}
+    for parameter in parameters:
+        other = seen.setdefault(parameter.published_name, parameter.name)
+        if other != parameter.name:
+            raise DefinitionError(
+                f"the parameters {other!r} and {parameter.name!r} of {source} are both published as "
+                f"{parameter.published_name!r}; give one another name with P(name=…)"
+            )
+
+
+def _shape(parameters: list[Parameter], source: str) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    try:
+        adapter = _adapter(parameters)
+        schema = internal_schema(adapter)
+    except SCHEMA_ERRORS as error:
+        for parameter in parameters:
+            _refuse_shapeless(parameter, source)
+        raise DefinitionError(f"the parameters of {source} have no JSON Schema: {reason(error)}") from error
+    properties = schema.get("properties", {})
+    for parameter in parameters:
+        if parameter.json_default is not MISSING and not parameter.required:
+            properties[parameter.published_name]["default"] = parameter.json_default
+    root = {
+        "type": "object",
+        "properties": properties,
+        "required": schema.get("required"),
+        "$defs": schema.get("$defs"),
+    }
+    return adapter, {key: value for key, value in root.items() if value is not None}
+
+
+def _refuse_shapeless(parameter: Parameter, source: str) -> None:
+    try:
+        internal_schema(_adapter([parameter]))
+    except SCHEMA_ERRORS as error:
+        raise DefinitionError(
+            f"the parameter {parameter.name!r} of {source} has a type with no JSON Schema: {reason(error)}"
+        ) from error
+
+
+def _adapter(parameters: Iterable[Parameter]) -> TypeAdapter[dict[str, Any]]:
+    items: dict[str, Any] = {}
+    for parameter in parameters:
+        field: dict[str, Any] = {"alias": parameter.published_name}
+        if parameter.description is not None:
+            field["description"] = parameter.description
+        if parameter.default is not MISSING and not parameter.python_default:
+            field["default"] = parameter.default
+        presence: Any = Required if parameter.required else NotRequired
+        items[parameter.name] = presence[Annotated[parameter.annotation, Field(**field)]]
+    make: Any = TypedDict  # the functional form, with items that no type checker can know
+    return TypeAdapter(with_config(TOP_LEVEL)(make("Arguments", items)))
