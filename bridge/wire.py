@@ -7,11 +7,11 @@ Reading is strict about what it needs and carries the rest: what cannot be read 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bridge.errors import WireError
 from bridge.tools.content_json import block_from_json, block_to_json
-from bridge.tools.json_reading import Json, abridged, optional, present, text
+from bridge.tools.json_reading import Json, abridged, fields, optional, present, text
 from bridge.tools.model import ToolAnnotations, ToolExecutionResult, ToolSpecification
 from bridge.tools.questions import (
     Elicitation,
@@ -69,11 +69,11 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
     Raises:
         WireError: The name or the input schema is missing or of the wrong type.
     """
-    name, schema = wire.get("name"), wire.get("inputSchema")
+    name, schema = fields(wire, "a tool").get("name"), wire.get("inputSchema")
     if not isinstance(name, str) or not name:
         raise WireError(f"a tool without a name: {abridged(wire)}")
-    if not isinstance(schema, dict):
-        raise WireError(f"the tool {name!r} has no inputSchema: {abridged(wire)}")
+    if not isinstance(schema, dict) or not isinstance(schema.get("type", "object"), str):
+        raise WireError(f"the tool {name!r} has no inputSchema of type 'object': {abridged(wire)}")
     metadata = dict(optional(wire, "_meta", dict) or {})
     strict = metadata.pop(STRICT_META_KEY, None)
     hints = optional(wire, "annotations", dict)
@@ -83,13 +83,20 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
         description=optional(wire, "description", str),
         parameters=schema,
         output_schema=optional(wire, "outputSchema", dict),
-        annotations=None
-        if hints is None
-        else ToolAnnotations(**{name: hints[key] for name, key in _ANNOTATIONS.items() if key in hints}),
+        annotations=None if hints is None else _annotations_from_wire(hints),
         metadata=metadata,
         icons=tuple(optional(wire, "icons", list) or ()),
         strict=strict if isinstance(strict, bool) else None,
     )
+
+
+def _annotations_from_wire(hints: Mapping[str, Any]) -> ToolAnnotations:
+    """Hints are only hints: one of the wrong type is as good as none."""
+    kept: dict[str, Any] = {}
+    for name, key in _ANNOTATIONS.items():
+        if isinstance(value := hints.get(key), str if name == "title" else bool):
+            kept[name] = value
+    return ToolAnnotations(**kept)
 
 
 def _object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,7 +124,7 @@ def result_from_wire(wire: Mapping[str, Any]) -> ToolExecutionResult:
     Raises:
         WireError: The content is missing or malformed.
     """
-    content = wire.get("content")
+    content = fields(wire, "a result").get("content")
     if not isinstance(content, list):
         raise WireError(f"a result without content: {abridged(wire)}")
     return ToolExecutionResult(
@@ -166,22 +173,24 @@ def question_from_wire(wire: Mapping[str, Any]) -> Question:
     Raises:
         WireError: The method is unknown, or something that it needs is missing or malformed.
     """
-    params = wire.get("params") or {}
+    params = optional(fields(wire, "a question"), "params", dict) or {}
     try:
         match wire.get("method"):
             case "elicitation/create" if params.get("mode", "form") == "url":
-                return UrlElicitation(params["message"], params["url"], params.get("elicitationId", ""))
+                return UrlElicitation(
+                    text(params["message"]), text(params["url"]), text(params.get("elicitationId", ""))
+                )
             case "elicitation/create":
-                return Elicitation(params["message"], params["requestedSchema"])
+                return Elicitation(text(params["message"]), fields(params["requestedSchema"], "a form"))
             case "sampling/createMessage":
                 return Sampling(
-                    [SamplingMessage(m["role"], _blocks_from_wire(m["content"])) for m in params["messages"]],
+                    [SamplingMessage(_role(m), _blocks_from_wire(m["content"])) for m in params["messages"]],
                     params["maxTokens"],
-                    params.get("systemPrompt"),
+                    optional(params, "systemPrompt", str),
                     params.get("temperature"),
-                    tuple(params.get("stopSequences") or ()),
-                    params.get("modelPreferences"),
-                    params.get("metadata") or {},
+                    tuple(optional(params, "stopSequences", list) or ()),
+                    optional(params, "modelPreferences", dict),
+                    optional(params, "metadata", dict) or {},
                 )
             case "roots/list":
                 return Roots()
@@ -217,13 +226,19 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
                     raise WireError(f"an elicitation's action is accept, decline or cancel: {abridged(wire)}")
                 return ElicitationAnswer(wire["action"], optional(wire, "content", dict))
             case Sampling():
-                return SamplingAnswer(
-                    _blocks_from_wire(wire["content"]), wire["model"], wire["role"], wire.get("stopReason")
-                )
+                content, model = _blocks_from_wire(wire["content"]), text(wire["model"])
+                return SamplingAnswer(content, model, _role(wire), optional(wire, "stopReason", str))
             case Roots():
                 return tuple(Root(text(root["uri"]), optional(root, "name", str)) for root in wire["roots"])
     except (KeyError, TypeError, AttributeError) as error:
         raise WireError(f"a malformed answer: {abridged(wire)}") from error
+
+
+def _role(wire: Mapping[str, Any]) -> Literal["user", "assistant"]:
+    role: str = wire["role"]
+    if role == "user" or role == "assistant":  # noqa: PLR1714 - narrowed this way
+        return role
+    raise WireError(f"a message's role is user or assistant: {abridged(wire)}")
 
 
 def _blocks_from_wire(wire: object) -> tuple[Content, ...]:

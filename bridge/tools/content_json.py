@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
 from bridge.tools.content import Audio, File, Image, ResourceLink, Text
-from bridge.tools.json_reading import Json, abridged, binary, optional, present, text
+from bridge.tools.json_reading import Json, abridged, binary, fields, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,9 +31,8 @@ def block_from_json(json: Mapping[str, Any]) -> Content:
     Raises:
         WireError: The block's type is unknown, or something that it needs is missing or malformed.
     """
-    if not isinstance(json, dict):
-        raise WireError(f"content that is no object: {abridged(json)}")
-    reader = _READERS.get(json.get("type", ""))
+    kind = fields(json, "content").get("type")
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise WireError(f"content of an unknown type: {abridged(json)}")
     carried = {"annotations": optional(json, "annotations", dict), "metadata": optional(json, "_meta", dict)}

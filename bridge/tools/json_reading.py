@@ -36,6 +36,17 @@ def optional(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
     raise WireError(f"{key!r} must be {kind.__name__}: {abridged(json)}")
 
 
+def fields(value: object, what: str) -> Json:
+    """A value that must be an object.
+
+    Raises:
+        WireError: It is not.
+    """
+    if not isinstance(value, dict):
+        raise WireError(f"{what} that is no object: {abridged(value)}")
+    return value
+
+
 def text(value: object) -> str:
     """A value that must be text.
 
@@ -54,8 +65,8 @@ def binary(value: object) -> bytes:
         WireError: It is not.
     """
     try:
-        return b64decode(text(value), validate=True)
-    except Base64Error as error:
+        return b64decode(text(value).encode("ascii"), validate=True)
+    except (Base64Error, UnicodeEncodeError) as error:
         raise WireError(f"base64 was expected: {abridged(value)}") from error
 
 
