@@ -235,10 +235,9 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
 
 
 def _role(wire: Mapping[str, Any]) -> Literal["user", "assistant"]:
-    role: str = wire["role"]
-    if role == "user" or role == "assistant":  # noqa: PLR1714 - narrowed this way
-        return role
-    raise WireError(f"a message's role is user or assistant: {abridged(wire)}")
+    if wire["role"] not in {"user", "assistant"}:
+        raise WireError(f"a message's role is user or assistant: {abridged(wire)}")
+    return cast("Literal['user', 'assistant']", wire["role"])
 
 
 def _blocks_from_wire(wire: object) -> tuple[Content, ...]:
