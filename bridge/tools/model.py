@@ -78,9 +78,10 @@ class ToolSpecification:
         return hash(self.name)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        name: Any = self.name  # a remote server, or a program without types, gives anything
+        if not isinstance(name, str) or not name:
             raise DefinitionError(f"a tool's name must be text, not {self.name!r}")
-        if not isinstance(self.parameters.get("type", "object"), str):
+        if self.parameters.get("type", "object") != "object":
             raise DefinitionError(f"the parameters of {self.name!r} must be a JSON Schema of type 'object'")
 
 

@@ -1,7 +1,7 @@
 """JSON Schema (2020-12) from Python types, by pydantic, without the noise and with every description there is.
 
 Two readings of one generation: the *internal* schema tells the repair of arguments what an enum's members are called,
-under `MEMBERS`; the *published* one is what callers see.
+under `bridge.tools.coercion.MEMBERS`; the *published* one is what callers see.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaW
 from pydantic_core import to_jsonable_python
 
 from bridge.errors import DefinitionError
+from bridge.tools.coercion import MEMBERS
 from bridge.tools.docstring import attribute_descriptions
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import core_schema
-
-MEMBERS = "x-bridge-members"
-"""Where an internal schema keeps an enum's members: their names to their JSON values."""
 
 _CLASS, _MEMBERS_DESCRIBED = "x-bridge-class", "x-bridge-described"
 """What the generator leaves for its last step: pydantic adds titles and descriptions of its own after each hook."""

@@ -106,19 +106,20 @@ class _Place:
 
     def run(self, function: Callable[[], _T]) -> _T:
         """Run the function; in the worker thread."""
-        with self._lock:
-            if self._left:
-                raise RuntimeError("the caller left before the function began")  # seen by nobody
-            self._running = True
+        if self._runs(running=True):
+            raise RuntimeError("the caller left before the function began")  # seen by nobody
         try:
             return function()
         finally:
-            with self._lock:
-                self._running = False
-                nobody_waits = self._left
-            if nobody_waits:
+            if self._runs(running=False):
                 with suppress(RuntimeError):  # the event loop has ended, and the limit with it
                     anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
+
+    def _runs(self, *, running: bool) -> bool:
+        """Note whether the function runs, unless the caller has left before it began; returns whether it has left."""
+        with self._lock:
+            self._running = running and not self._left
+            return self._left
 
     def leave(self) -> None:
         """Wait no longer; in the event loop."""

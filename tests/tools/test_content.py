@@ -1,0 +1,70 @@
+"""Content blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridge.tools.content import Audio, File, Image, ResourceLink, Text, text_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_blocks_are_compared_by_value() -> None:
+    assert Text("a") == Text("a")
+    assert Text("a") != Text("a", annotations={"priority": 1})
+    assert Image(b"x") == Image(b"x", "image/png")
+
+
+def test_every_block_carries_annotations_and_metadata() -> None:
+    assert Text("a", metadata={"k": 1}).metadata == {"k": 1}
+    assert ResourceLink("file:///a", "a", annotations={"audience": ["user"]}).annotations == {"audience": ["user"]}
+
+
+def test_bytes_are_not_shown_in_messages() -> None:
+    assert "secret" not in repr(Image(b"secret"))
+    assert "secret" not in repr(File("file:///a", "secret"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "mime_type"), [(Image, "a.jpg", "image/jpeg"), (Audio, "a.mp3", "audio/mpeg")]
+)
+def test_the_media_type_is_told_by_the_name(
+    tmp_path: Path, kind: type[Image | Audio], name: str, mime_type: str
+) -> None:
+    (tmp_path / name).write_bytes(b"data")
+    assert kind.from_path(tmp_path / name) == kind(b"data", mime_type)
+
+
+def test_a_given_media_type_comes_before_the_name(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"data")
+    assert Image.from_path(tmp_path / "a.bin", "image/webp").mime_type == "image/webp"
+
+
+def test_a_name_that_tells_no_media_type_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"data")
+    with pytest.raises(ValueError, match="pass mime_type="):
+        Image.from_path(tmp_path / "picture")
+
+
+def test_a_text_file_is_carried_as_text_and_another_as_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("é,1")
+    (tmp_path / "a.zip").write_bytes(b"\xff")
+    (tmp_path / "unknown").write_bytes(b"\xff")
+    assert File.from_path(tmp_path / "a.csv") == File((tmp_path / "a.csv").as_uri(), "é,1", "text/csv")
+    assert File.from_path(tmp_path / "a.zip").content == b"\xff"
+    assert File.from_path(tmp_path / "unknown").mime_type is None
+
+
+def test_a_missing_file_is_the_operating_systems_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        File.from_path(tmp_path / "absent.txt")
+
+
+def test_the_text_of_content_is_that_of_its_text_blocks() -> None:
+    assert text_of((Text("a"),)) == "a"
+    assert text_of((Text("a"), Image(b"x"), Text("b"))) == "a\nb"
+    assert text_of((Image(b"x"),)) == ""
+    assert text_of(()) == ""

@@ -1,0 +1,118 @@
+"""Docstrings as descriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import pytest
+
+from bridge.tools.docstring import attribute_descriptions, parameter_descriptions, summary_of
+
+GOOGLE = """Say the weather.
+
+    More about it.
+
+    Args:
+        city: The city's
+            name.
+        days (int): How many days.
+
+    Returns:
+        Words.
+    """
+
+NUMPY = """Say the weather.
+
+    Parameters
+    ----------
+    city : str
+        The city's name.
+    days : int
+        How many days.
+    """
+
+REST = """Say the weather.
+
+    :param city: The city's name.
+    :param int days: How many days.
+    :returns: Words.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
+def test_each_style_describes_the_parameters(docstring: str) -> None:
+    assert parameter_descriptions(docstring) == {"city": "The city's name.", "days": "How many days."}
+
+
+@pytest.mark.parametrize("docstring", [None, "", "One line.", "Two\nlines.", "One.\n\nArgs:\n"])
+def test_a_docstring_without_parameters_describes_none(docstring: str | None) -> None:
+    assert parameter_descriptions(docstring) == {}
+
+
+@pytest.mark.parametrize(
+    ("docstring", "summary"),
+    [
+        (None, None),
+        ("", None),
+        ("   \n  ", None),
+        ("One line.", "One line."),
+        ("\n    Begins on\n    the second line.\n\n    More.\n    ", "Begins on the second line."),
+        (GOOGLE, "Say the weather."),
+        ("Add.\n:param a: One.", "Add."),
+        ("Add.\nArgs:\n    a: One.", "Add."),
+        ("Add.\n.. note:: Slowly.", "Add."),
+        ("Knows this: a colon\nin a line.", "Knows this: a colon in a line."),
+        (":param a: One.", None),
+    ],
+)
+def test_the_summary_is_the_first_paragraph_on_one_line(docstring: str | None, summary: str | None) -> None:
+    assert summary_of(docstring) == summary
+
+
+class Level(Enum):
+    LOW = 1
+    """Can wait."""
+    HIGH = 2
+
+
+@dataclass
+class Base:
+    a: int
+    """The base's a."""
+    b: int
+    """The base's b."""
+
+
+class Sub(Base):
+    b: int
+    """The sub's b,
+    on two lines."""
+    c = 3
+    "nota docstring"  # noqa: B018, ISC001 - adjacent literals are one string, and so a docstring
+    d: int
+    4  # noqa: B018 - no text
+
+
+class Pair(NamedTuple):
+    left: int
+    """What stands left."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        (Level, {"LOW": "Can wait."}),
+        (Base, {"a": "The base's a.", "b": "The base's b."}),
+        (Sub, {"a": "The base's a.", "b": "The sub's b,\non two lines.", "c": "nota docstring"}),
+        (Pair, {"left": "What stands left."}),
+        (int, {}),
+    ],
+)
+def test_strings_after_attributes_describe_them(owner: type, expected: dict[str, str]) -> None:
+    assert attribute_descriptions(owner) == expected
+
+
+def test_a_class_without_source_has_no_descriptions() -> None:
+    assert attribute_descriptions(type("Made", (), {"a": 1})) == {}
