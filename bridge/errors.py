@@ -12,6 +12,7 @@
         ├── UnknownToolError     no tool has that name
         ├── ArgumentsError       the arguments do not parse or do not validate
         ├── ToolError            raised by a tool's author on purpose: the message is for the model
+        ├── ResultError          the tool returned something that cannot be sent
         └── ToolTimeoutError     the tool ran out of time
 
 A mistake in a program is an exception where the program made it. A call that failed becomes a result with
@@ -81,7 +82,7 @@ class ConfigError(BridgeError):
 
     Attributes:
         source: The file, or what else the configuration was read from.
-        problems: Every problem that was found, in the order of the file.
+        problems: Every problem that was found.
     """
 
     def __init__(self, source: str, problems: Sequence[ConfigProblem]) -> None:
@@ -189,6 +190,17 @@ class ToolError(ToolCallError):
 
     The message reaches local and remote callers as it is; any other exception's text stays on this side.
     """
+
+
+class ResultError(ToolCallError):
+    """The tool returned something that cannot be sent, or is not what it declares.
+
+    It is the author's mistake and a caller's disappointment: the message names types and never values.
+    """
+
+    def __init__(self, tool: str, returned: str) -> None:
+        super().__init__(f"the tool {tool!r} returned {returned}")
+        self.tool = tool
 
 
 class ToolTimeoutError(ToolCallError):

@@ -38,9 +38,8 @@ def parse_jsonc(text: str, source: str) -> Any:
     Raises:
         ConfigError: It is not JSON; the problem has line and column.
     """
-    plain = _TRAILING_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
     try:
-        return json.loads(plain, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return json.loads(plain_json(text), object_pairs_hook=_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         problem = ConfigProblem(f"not JSON: {error.msg}", line=error.lineno, column=error.colno)
     except RecursionError:
@@ -48,6 +47,16 @@ def parse_jsonc(text: str, source: str) -> Any:
     except ValueError as error:
         problem = ConfigProblem(f"not JSON: {error}")
     raise ConfigError(source, [problem])
+
+
+def plain_json(text: str) -> str:
+    """The text with blanks for every comment and trailing comma, so that each position is that of the text."""
+    return _TRAILING_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
+
+
+def repeated_keys(value: Any) -> tuple[str, ...]:
+    """The keys that stood more than once in the text of an object; none where that is not known."""
+    return value.repeated if isinstance(value, JsonObject) else ()
 
 
 def _blanked(match: re.Match[str]) -> str:

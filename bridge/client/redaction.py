@@ -21,10 +21,11 @@ HIDDEN = "***"
 MIN_SECRET_CHARS = 6
 """Shorter values are not looked for in foreign texts: they would be found everywhere."""
 
-_SECRET_WORDS = frozenset(
-    "auth authorization bearer cookie credential credentials dsn jwt pass passphrase passwd pat pwd signature".split()
+_SECRET_WORDS = frozenset({"auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "jwt"})
+_SECRET_ENDINGS = (
+    *("key", "keys", "token", "tokens", "secret", "secrets"),
+    *("pass", "passphrase", "passwd", "password", "passwords", "pat", "pwd", "signature"),
 )
-_SECRET_ENDINGS = ("key", "keys", "token", "tokens", "secret", "secrets", "password", "passwords")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KNOWN_KEY = re.compile(
     r"\b(?:sk-|pk-|rk-|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|hf_|npm_|pypi-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w.~+/=-]{8,}"

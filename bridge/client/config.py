@@ -1,0 +1,221 @@
+"""Configuration: the ``mcp.json`` that people already have, read into values.
+
+Every dialect of `bridge.client.dialects`, every spelling of `bridge.client.spelling`, with the references of
+`bridge.client.expansion`. What is wrong is told all at once, in a `ConfigError`; what is doubtful is a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from bridge.client.dialects import read_root
+from bridge.client.entry import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
+from bridge.client.expansion import Variables
+from bridge.client.findings import Findings
+from bridge.client.inputs import InputDefinition, Inputs, InputSource
+from bridge.client.jsonc import parse_jsonc
+from bridge.client.server_config import (
+    DEFAULT_CONNECT_TIMEOUT_SECONDS,
+    DEFAULT_CONNECT_WAIT_SECONDS,
+    DEFAULT_MAX_CALL_SECONDS,
+    DEFAULT_TIMEOUT_SECONDS,
+    HttpTransport,
+    ServerConfig,
+    ServersConfig,
+    StdioTransport,
+)
+from bridge.client.spelling import is_disabled, spelled
+from bridge.client.transport_config import TransportReader
+from bridge.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.client.server_config import ProtocolPin
+    from bridge.client.spelling import SpelledEntry
+
+__all__ = [
+    "HttpTransport",
+    "InputDefinition",
+    "InputSource",
+    "ServerConfig",
+    "ServersConfig",
+    "StdioTransport",
+    "config_json_schema",
+    "load_config",
+    "parse_config",
+]
+
+_logger = logging.getLogger("bridge.client")
+_HOST_FOLDERS = frozenset({".vscode", ".cursor"})
+_SECONDS_KEYS = ("timeout", "maxCallSeconds", "connectTimeoutSeconds", "connectWaitSeconds")
+_SURELY_MILLISECONDS = 1000
+
+
+def load_config(
+    path: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    inputs: InputSource | None = None,
+    workspace_folder: str | os.PathLike[str] | None = None,
+) -> ServersConfig:
+    """Read a configuration of servers from a file: JSON, with comments and trailing commas where an editor left them.
+
+    Args:
+        path: The file.
+        environ: The variables that references name; by default this process's.
+        inputs: What ``${input:id}`` stands for: a mapping by id, or a function that asks a person.
+        workspace_folder: What ``${workspaceFolder}`` stands for and relative ``cwd`` and ``envFile`` start from; by
+            default the file's folder, or the one that holds it where the file is in ``.vscode`` or ``.cursor``.
+
+    Returns:
+        The servers. Each warning has also been logged.
+
+    Raises:
+        ConfigError: The file cannot be read, or cannot be used; it has all the problems.
+    """
+    source = os.fspath(path)
+    document = parse_jsonc(_read_text(source), source)
+    folder = Path(workspace_folder) if workspace_folder is not None else _folder_of(Path(source))
+    return parse_config(document, environ=environ, inputs=inputs, workspace_folder=folder, source=source)
+
+
+def parse_config(
+    document: Any,
+    *,
+    environ: Mapping[str, str] | None = None,
+    inputs: InputSource | None = None,
+    workspace_folder: str | os.PathLike[str] | None = None,
+    source: str = "configuration",
+) -> ServersConfig:
+    """Read a configuration of servers from JSON data.
+
+    Args:
+        document: The data: an object in any of the dialects.
+        environ: The variables that references name; by default this process's.
+        inputs: What ``${input:id}`` stands for: a mapping by id, or a function that asks a person.
+        workspace_folder: What ``${workspaceFolder}`` stands for and relative ``cwd`` and ``envFile`` start from; by
+            default the current folder.
+        source: What to call the data in errors and warnings.
+
+    Returns:
+        The servers. Each warning has also been logged.
+
+    Raises:
+        ConfigError: It cannot be used; it has all the problems.
+    """
+    findings = Findings()
+    root = read_root(document, findings)
+    variables_of = os.environ if environ is None else environ
+    folder = Path(workspace_folder or ".").absolute()
+    variables = Variables(variables_of, folder, Inputs(root.inputs, inputs, variables_of))
+    disabled = tuple(name for name, raw in root.servers.items() if is_disabled(raw))
+    read = [_read_server(name, raw, variables, findings) for name, raw in root.servers.items() if name not in disabled]
+    if findings.problems:
+        raise ConfigError(source, findings.problems)
+    if not root.servers:
+        findings.warning("there are no servers in it")
+    for warning in findings.warnings:
+        _logger.warning("%s: %s", source, warning)
+    servers = {server.name: server for server in read if server is not None}
+    return ServersConfig(servers=servers, disabled=disabled, warnings=tuple(findings.warnings), source=source)
+
+
+def _read_text(source: str) -> str:
+    try:
+        return Path(source).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        problem = ConfigProblem("not UTF-8 text: save it as UTF-8")
+    except FileNotFoundError:
+        problem = ConfigProblem("there is no such file")
+    except OSError as error:
+        problem = ConfigProblem(f"cannot be read: {error.strerror or type(error).__name__}")
+    except ValueError:
+        problem = ConfigProblem("is no path")
+    raise ConfigError(source, [problem])
+
+
+def _folder_of(path: Path) -> Path:
+    folder = path.absolute().parent
+    return folder.parent if folder.name in _HOST_FOLDERS else folder
+
+
+def _read_server(name: str, raw: Mapping[str, Any], variables: Variables, findings: Findings) -> ServerConfig | None:
+    said = spelled(name, raw, findings)
+    try:
+        entry = ServerEntry.model_validate(dict(said.values))
+    except ValidationError as error:
+        findings.invalid(error, server=name, written=said.written)
+        return None
+    if (kind := _transport_kind(name, entry, said, findings)) is None:
+        return None
+    _check_seconds(name, entry, said, findings)
+    _warn_of_useless(name, kind, said, findings)
+    reader = TransportReader(name, variables, said.written, findings)
+    return ServerConfig(
+        name=name,
+        transport=reader.stdio(entry) if kind == "stdio" else reader.http(entry),
+        timeout_seconds=entry.timeout or DEFAULT_TIMEOUT_SECONDS,
+        max_call_seconds=entry.max_call_seconds or max(DEFAULT_MAX_CALL_SECONDS, entry.timeout or 0),
+        connect_timeout_seconds=entry.connect_timeout_seconds or DEFAULT_CONNECT_TIMEOUT_SECONDS,
+        connect_wait_seconds=entry.connect_wait_seconds or DEFAULT_CONNECT_WAIT_SECONDS,
+        required=entry.required or False,
+        trusted=entry.trusted or False,
+        prefix=entry.prefix,
+        include=None if entry.include is None else tuple(entry.include),
+        exclude=tuple(entry.exclude or ()),
+        protocol=_protocol(name, entry, said, findings),
+    )
+
+
+def _transport_kind(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findings) -> str | None:
+    written = said.written
+    if entry.command is not None and entry.url is not None:
+        findings.problem(f"has both 'command' and {written['url']!r}: keep one", server=name)
+    elif entry.command is None and entry.url is None:
+        findings.problem("has neither 'command' (a program to start) nor 'url' (a server to connect to)", server=name)
+    elif entry.command is not None and entry.type in {"http", "sse"}:
+        findings.problem(
+            f"is {entry.type!r}, which goes with a 'url', not a 'command'", server=name, key=written["type"]
+        )
+    elif entry.url is not None and entry.type == "stdio":
+        message = f"is 'stdio', which goes with a 'command', not a {written['url']!r}"
+        findings.problem(message, server=name, key=written["type"])
+    else:
+        return "stdio" if entry.command is not None else "http"
+    return None
+
+
+def _check_seconds(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findings) -> None:
+    for key in _SECONDS_KEYS:
+        seconds = said.values.get(key)
+        if seconds is not None and seconds > _SURELY_MILLISECONDS:
+            findings.warning(
+                f"{seconds:g} is in seconds here; if milliseconds were meant, write {seconds / 1000:g}",
+                server=name,
+                key=said.written[key],
+            )
+    if entry.timeout is not None and entry.max_call_seconds is not None and entry.max_call_seconds < entry.timeout:
+        findings.problem("is shorter than 'timeout': a call could never use it", server=name, key="maxCallSeconds")
+
+
+def _warn_of_useless(name: str, kind: str, said: SpelledEntry, findings: Findings) -> None:
+    useless = HTTP_KEYS if kind == "stdio" else STDIO_KEYS
+    beside = "command" if kind == "stdio" else "url"
+    for key in said.values:
+        if key in useless:
+            findings.warning(f"has no use beside {beside!r}, and is ignored", server=name, key=said.written[key])
+
+
+def _protocol(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findings) -> ProtocolPin:
+    if entry.type != "sse":
+        return entry.protocol or "auto"
+    if entry.protocol not in {None, "auto", "legacy"}:
+        message = f"is {entry.protocol!r}, which does not exist over SSE: leave it out"
+        findings.problem(message, server=name, key=said.written["protocol"])
+    return "legacy"

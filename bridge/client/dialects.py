@@ -1,0 +1,108 @@
+"""Dialects: the shapes in which hosts write down their servers, brought to one.
+
+Read are Claude Desktop's and Cursor's ``mcpServers``, VS Code's ``servers`` with ``inputs``, and a bare map of servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bridge.client.findings import kind_of
+from bridge.client.inputs import read_inputs
+from bridge.client.jsonc import repeated_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bridge.client.findings import Findings
+    from bridge.client.inputs import InputDefinition
+
+_MAPS = ("mcpServers", "servers")
+_ROOT_KEYS = frozenset({*_MAPS, "inputs", "$schema"})
+_MAX_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A configuration whose servers are found but not yet read."""
+
+    servers: Mapping[str, Mapping[str, Any]]
+    """Each server's entry as written, by name."""
+    inputs: tuple[InputDefinition, ...]
+    """The values to ask for."""
+
+
+def read_root(document: Any, findings: Findings) -> Root:
+    """Find the servers and the inputs of a configuration, whichever dialect it is in."""
+    if not isinstance(document, Mapping):
+        findings.problem(f"a configuration is an object with 'mcpServers', not {kind_of(document)}")
+        return Root({}, ())
+    maps = [key for key in _MAPS if key in document and not _is_server(document[key])]
+    servers = _named_servers(document, maps, findings) if maps else _bare_servers(document, findings)
+    inputs = document.get("inputs")
+    asked = () if not maps and isinstance(inputs, Mapping) else read_inputs(inputs, findings)
+    return Root(servers, asked)
+
+
+def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findings) -> dict[str, Mapping[str, Any]]:
+    for key in repeated_keys(document):
+        if key in _ROOT_KEYS:
+            findings.problem("stands twice: put the two together", key=key)
+    unknown = [str(key) for key in document if key not in _ROOT_KEYS]
+    if unknown:
+        named = ", ".join(map(repr, unknown[:_MAX_NAMES]))
+        more = f" and {len(unknown) - _MAX_NAMES} more" if len(unknown) > _MAX_NAMES else ""
+        findings.warning(f"{named}{more}: not about servers, and ignored")
+    servers: dict[str, Mapping[str, Any]] = {}
+    for key in maps:
+        found = document[key]
+        if isinstance(found, Mapping):
+            servers |= _checked(found, {*repeated_keys(found), *(found.keys() & servers.keys())}, findings)
+        else:
+            findings.problem(f"should be an object of servers by name, not {kind_of(found)}", key=key)
+    return servers
+
+
+def _bare_servers(document: Mapping[str, Any], findings: Findings) -> dict[str, Mapping[str, Any]]:
+    found = {
+        key: value
+        for key, value in document.items()
+        if key != "$schema" and not (key == "inputs" and isinstance(value, list))
+    }
+    if found and not any(_is_server(value) for value in found.values()):
+        findings.problem(
+            "there are no servers here: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
+            "or nothing but servers by name, each with a 'command' or a 'url'"
+        )
+        return {}
+    return _checked(found, repeated_keys(document), findings)
+
+
+def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Findings) -> dict[str, Mapping[str, Any]]:
+    servers = {}
+    for name, entry in found.items():
+        if complaint := _name_complaint(name):
+            findings.problem(complaint, server=str(name))
+        if name in repeated:
+            findings.problem("two servers have this name: rename one", server=name)
+        if isinstance(entry, Mapping):
+            servers[name] = entry
+        else:
+            findings.problem(f"should be an object with a 'command' or a 'url', not {kind_of(entry)}", server=str(name))
+    return servers
+
+
+def _name_complaint(name: Any) -> str | None:
+    if not isinstance(name, str) or not name or name != name.strip():
+        return "a server's name is text without blanks around it: rename it"
+    if not name.isprintable():
+        return "a server's name holds no control characters: rename it"
+    return None
+
+
+def _is_server(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(
+        isinstance(value.get(key), str) for key in ("command", "url", "serverUrl")
+    )

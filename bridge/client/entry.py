@@ -1,0 +1,127 @@
+"""An entry: one server of a configuration as it is written, in this package's own spelling.
+
+`ServerEntry` says which keys there are and what they may hold; the JSON Schema is made from it, and other dialects'
+spellings are translated into it before it judges. Null says nothing, as if the key were not there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import GenerateJsonSchema
+
+from bridge.client.inputs import InputDefinition
+from bridge.client.server_config import ProtocolPin
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import NullableSchema, WithDefaultSchema
+
+
+def _number_as_text(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _scalar_as_text(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, bool) else _number_as_text(value)
+
+
+_Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+_Variable = Annotated[str | None, BeforeValidator(_scalar_as_text, json_schema_input_type=str | float | bool | None)]
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ServerEntry(BaseModel):
+    """One server: a command to start, or a URL to connect to."""
+
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        hide_input_in_errors=True,
+        json_schema_extra={"oneOf": [{"required": ["command"]}, {"required": ["url"]}]},
+    )
+
+    type: Literal["stdio", "http", "sse"] | None = Field(
+        default=None, description="The transport; by default stdio for a command, and for a URL whatever answers."
+    )
+    command: str | None = Field(default=None, description="The program to start.")
+    args: list[_Text] | None = Field(default=None, description="The program's arguments.")
+    env: dict[str, _Variable] | None = Field(default=None, description="Variables for the program.")
+    env_file: str | None = Field(default=None, description="A .env file with variables; those of env come before it.")
+    cwd: str | None = Field(default=None, description="The folder to start the program in.")
+    inherit_env: Literal["minimal", "all"] | list[str] | None = Field(
+        default=None, description="What the program inherits of the environment: minimal (the default), all, or names."
+    )
+    url: str | None = Field(default=None, description="Where the server is: http or https.")
+    headers: dict[str, _Text] | None = Field(default=None, description="Headers that go with every request.")
+    disabled: bool | None = Field(default=None, description="Leave this server out.")
+    timeout: _Seconds | None = Field(default=None, description="Seconds a call may go without progress; 60 if unsaid.")
+    max_call_seconds: _Seconds | None = Field(default=None, description="Seconds a call may take; 600 if unsaid.")
+    connect_timeout_seconds: _Seconds | None = Field(
+        default=None, description="Seconds the server may take to start and to greet; 30 if unsaid."
+    )
+    connect_wait_seconds: _Seconds | None = Field(
+        default=None, description="Seconds a call waits for the server while it is down; 5 if unsaid."
+    )
+    required: bool | None = Field(default=None, description="Fail at the start without this server.")
+    trusted: bool | None = Field(
+        default=None, description="Believe its annotations: repeat calls that it says are idempotent or read-only."
+    )
+    prefix: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9_.-]*$", description="Stands before the names of the server's tools."
+    )
+    include: list[str] | None = Field(default=None, description="The only tools to take; * and ? match.")
+    exclude: list[str] | None = Field(default=None, description="Tools to leave out; * and ? match.")
+    protocol: ProtocolPin | None = Field(
+        default=None, description="Speak the handshake era (legacy) or this version; negotiated if unsaid (auto)."
+    )
+
+
+class Document(BaseModel):
+    """Servers to connect to."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="ignore", alias_generator=to_camel, title="bridge: MCP servers"
+    )
+
+    mcp_servers: dict[str, ServerEntry] = Field(description="The servers by name.")
+    inputs: list[InputDefinition] | None = Field(default=None, description="Values to ask a person for.")
+
+
+STDIO_KEYS = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
+"""Keys that mean something only beside a command."""
+
+HTTP_KEYS = frozenset({"headers"})
+"""Keys that mean something only beside a URL."""
+
+KEYS: tuple[str, ...] = tuple(field.alias or name for name, field in ServerEntry.model_fields.items())
+"""Every key of an entry, as it is written."""
+
+
+def config_json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a configuration in this package's own form.
+
+    It is narrower than what is read: other dialects' spellings are left out, and an unknown key of a server is refused
+    where reading only warns, so that an editor underlines it.
+    """
+    schema = Document.model_json_schema(by_alias=True, schema_generator=_PlainSchema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+class _PlainSchema(GenerateJsonSchema):
+    """Leaves out what a person who writes a configuration has no use for: null for "unsaid", and titles."""
+
+    def nullable_schema(self, schema: NullableSchema) -> dict[str, Any]:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: WithDefaultSchema) -> dict[str, Any]:
+        if schema.get("default") is None:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - no field has one
+        return False

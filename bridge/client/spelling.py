@@ -1,0 +1,96 @@
+"""Spelling: the keys and the transports of one server as hosts write them, brought to this package's own.
+
+Known are the spellings of Claude, Cursor, VS Code, FastMCP, Windsurf, Cline and Copilot. Our own keys are written in
+camelCase, and ``snake_case`` says the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from pydantic.alias_generators import to_camel
+
+from bridge.client.entry import KEYS
+from bridge.client.jsonc import repeated_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.client.findings import Findings
+
+_KEY_SPELLINGS = {
+    "transport": "type",
+    "transportType": "type",
+    "serverUrl": "url",
+    "disabledTools": "exclude",
+    "excludeTools": "exclude",
+    "enabledTools": "include",
+    "includeTools": "include",
+    "enabled": "disabled",
+}
+_TRANSPORT_SPELLINGS = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+    "httpsse": "sse",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledEntry:
+    """A server's entry in our own spelling."""
+
+    values: Mapping[str, Any]
+    """What is said, by key; a key that holds null is left out."""
+    written: Mapping[str, str]
+    """How each key was written."""
+
+
+def is_disabled(raw: Mapping[str, Any]) -> bool:
+    """Whether a server is switched off, and so not to be read."""
+    return raw.get("disabled") is True or raw.get("enabled") is False
+
+
+def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEntry:
+    """Bring the keys and the transport of one server to our own spelling."""
+    for key in repeated_keys(raw):
+        findings.problem("stands twice: remove one", server=name, key=key)
+    values: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for key, value in raw.items():
+        canonical = _canonical(str(key))
+        if canonical is None:
+            findings.warning(f"not known, and ignored{_suggestion(str(key))}", server=name, key=str(key))
+        elif value is not None:
+            said = _canonical_value(canonical, str(key), value)
+            if canonical in values and values[canonical] != said:
+                findings.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
+            values[canonical] = said
+            written.setdefault(canonical, str(key))
+    return SpelledEntry(values, written)
+
+
+def _canonical(key: str) -> str | None:
+    camel = to_camel(key) if "_" in key else key
+    camel = _KEY_SPELLINGS.get(camel, camel)
+    return camel if camel in KEYS else None
+
+
+def _canonical_value(canonical: str, key: str, value: Any) -> Any:
+    if canonical == "disabled" and key == "enabled" and isinstance(value, bool):
+        return not value
+    if canonical == "type" and isinstance(value, str):
+        letters = "".join(char for char in value.lower() if char.isalpha())
+        return _TRANSPORT_SPELLINGS.get(letters, value)
+    return value
+
+
+def _suggestion(key: str) -> str:
+    spellings = {spelling.lower(): spelling for spelling in (*KEYS, *_KEY_SPELLINGS)}
+    near = get_close_matches(key.lower().replace("_", ""), spellings, n=1, cutoff=0.75)
+    return f"; did you mean {spellings[near[0]]!r}?" if near else ""

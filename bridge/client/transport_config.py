@@ -1,0 +1,160 @@
+"""From an entry to its transport: references expanded, files read, and what cannot work refused."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bridge.client.environment_file import read_environment_file
+from bridge.client.expansion import Expanded, ExpansionError
+from bridge.client.redaction import redact_command, redact_url
+from bridge.client.server_config import HttpTransport, StdioTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bridge.client.entry import ServerEntry
+    from bridge.client.expansion import Variables
+    from bridge.client.findings import Findings
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+_BLANK_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_NOTHING = Expanded("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class TransportReader:
+    """Makes the transport of one server; what is wrong goes to the findings."""
+
+    server: str
+    """The server's name."""
+    variables: Variables
+    """What references can be replaced by."""
+    written: Mapping[str, str]
+    """How each key was written."""
+    findings: Findings
+    """Where problems go."""
+
+    def stdio(self, entry: ServerEntry) -> StdioTransport:
+        """The transport of a server that is a child process."""
+        command = self._expand(entry.command or "", "command")
+        if not command.value.strip() and command is not _NOTHING:
+            self._problem("is empty: give the program to start, or a 'url'", "command")
+        args = [self._expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
+        inherited = entry.inherit_env or "minimal"
+        return StdioTransport(
+            command.value,
+            args=tuple(arg.value for arg in args),
+            env=self._environment(entry),
+            cwd=None if entry.cwd is None else self._path(entry.cwd, "cwd").value,
+            inherit_env=tuple(inherited) if isinstance(inherited, list) else inherited,
+            shown=redact_command([command.shown, *(arg.shown for arg in args)]).shown,
+            expanded=_secrets((command, *args)),
+        )
+
+    def http(self, entry: ServerEntry) -> HttpTransport:
+        """The transport of a server behind a URL."""
+        url = self._expand(entry.url or "", "url")
+        if url is not _NOTHING and (complaint := _url_complaint(url.value)):
+            self._problem(complaint, "url")
+        headers = {name: self._header(name, value) for name, value in (entry.headers or {}).items()}
+        if len({name.lower() for name in headers}) < len(headers):
+            self._problem("one header stands twice in different case: remove one", "headers")
+        return HttpTransport(
+            url.value,
+            headers={name: value.value for name, value in headers.items()},
+            kind=None if entry.type == "stdio" else entry.type,
+            shown=redact_url(url.shown).shown,
+            expanded=_secrets((url, *headers.values())),
+        )
+
+    def _environment(self, entry: ServerEntry) -> dict[str, str]:
+        environment = self._environment_file(entry.env_file) if entry.env_file is not None else {}
+        for name, text in (entry.env or {}).items():
+            if not name or "=" in name or "\0" in name:
+                self._problem("is no name for a variable", "env", f".{name}")
+            elif text is None:
+                environment.pop(name, None)
+                place = f"{self._written('env')}.{name}"
+                self.findings.warning("null leaves the variable unsaid", server=self.server, key=place)
+            else:
+                environment[name] = self._expand(text, "env", f".{name}").value
+        return environment
+
+    def _environment_file(self, text: str) -> dict[str, str]:
+        path = self._path(text, "envFile")
+        try:
+            return read_environment_file(path.value) if path is not _NOTHING else {}
+        except OSError as error:
+            self._problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", "envFile")
+        except ValueError:
+            self._problem(f"{path.shown!r} is not a UTF-8 text file", "envFile")
+        return {}
+
+    def _path(self, text: str, key: str) -> Expanded:
+        path = self._expand(text, key)
+        if path is _NOTHING:
+            return path
+        return Expanded(str(self.variables.workspace_folder / Path(path.value)), path.shown)
+
+    def _header(self, name: str, text: str) -> Expanded:
+        value = self._expand(text, "headers", f".{name}")
+        if not _HEADER_NAME.fullmatch(name):
+            self._problem("is no name for a header", "headers", f".{name}")
+        elif not _HEADER_VALUE.fullmatch(value.value):
+            self._problem(
+                "holds what a header cannot: a line break, a blank at an end, or a character that is not ASCII",
+                "headers",
+                f".{name}",
+            )
+        return value
+
+    def _expand(self, text: str, key: str, place: str = "") -> Expanded:
+        try:
+            expanded = self.variables.expand(text)
+        except ExpansionError as error:
+            for message in error.messages:
+                self._problem(message, key, place)
+            return _NOTHING
+        if "\0" in expanded.value or not _is_encodable(expanded.value):
+            self._problem("holds a character that no program can be given", key, place)
+            return _NOTHING
+        return expanded
+
+    def _written(self, key: str) -> str:
+        return self.written.get(key, key)
+
+    def _problem(self, message: str, key: str, place: str = "") -> None:
+        self.findings.problem(message, server=self.server, key=self._written(key) + place)
+
+
+def _url_complaint(url: str) -> str | None:
+    if not url:
+        return "is empty: give the URL of the server, or a 'command'"
+    if not url.lower().startswith(("http://", "https://")):
+        return "should start with http:// or https://"
+    if _BLANK_OR_CONTROL.search(url):
+        return "holds a blank or a control character: remove it, or write it as %20"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return "is not a URL: look at the host and the port, and write '/', '?', '#' and '@' of a password as %2F, …"
+    return None if parts.hostname else "names no host"
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _secrets(texts: Iterable[Expanded]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(secret for text in texts for secret in text.secrets))
