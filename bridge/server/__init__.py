@@ -1,1 +1,22 @@
 """Serving: a ToolBox published over the Model Context Protocol."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.server.http import http_app
+    from bridge.server.mounting import mount
+    from bridge.server.publisher import Publisher
+
+__all__ = ["Publisher", "http_app", "mount"]
+
+_HOMES = {"Publisher": "publisher", "http_app": "http", "mount": "mounting"}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for, and nothing before: a server over stdio needs no HTTP."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

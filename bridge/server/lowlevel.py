@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.models import InitializationOptions
 
     from bridge.server.publisher import Publisher
     from bridge.tools.context import LogLevel
@@ -56,10 +57,10 @@ STATE_TTL_SECONDS = 3600.0
 """How long a client may take to answer what a call asks."""
 
 
-def build_server(publisher: Publisher) -> Server[Any]:
+def build_server(publisher: Publisher) -> PublishedServer:
     """The SDK's server for a publisher."""
     handlers = _Handlers(publisher)
-    server = _Server(
+    server = PublishedServer(
         publisher.name,
         version=publisher.version,
         title=publisher.title,
@@ -82,15 +83,23 @@ def build_server(publisher: Publisher) -> Server[Any]:
     return server
 
 
-class _Server(Server[Any]):
+class PublishedServer(Server[Any]):
     """The SDK's server, which says in both eras that it tells of changes."""
+
+    def end_subscriptions(self) -> None:
+        """End every subscription of the modern era as the protocol wants it, by its result."""
+        entry = self.get_request_handler("subscriptions/listen")
+        assert entry is not None
+        assert isinstance(entry.handler, ListenHandler)
+        entry.handler.close()
 
     def create_initialization_options(
         self,
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> Any:
+    ) -> InitializationOptions:
+        """As the SDK does it, but ``tools.listChanged`` is true unless somebody says otherwise."""
         return super().create_initialization_options(
             notification_options or NotificationOptions(tools_changed=True), experimental_capabilities, extensions
         )

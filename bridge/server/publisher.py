@@ -23,8 +23,7 @@ from bridge.wire import result_to_wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mcp.server import Server
-
+    from bridge.server.lowlevel import PublishedServer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.json_reading import Json
@@ -91,7 +90,7 @@ class Publisher:
         return {"logging": {}, "tools": {"listChanged": True}}
 
     @cached_property
-    def server(self) -> Server[Any]:
+    def server(self) -> PublishedServer:
         """The SDK's server, which any of its transports can run; built, and the SDK imported, on first use."""
         from bridge.server.lowlevel import build_server  # noqa: PLC0415 - the SDK takes most of a second to import
 

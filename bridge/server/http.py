@@ -1,0 +1,135 @@
+"""Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one edge.
+
+Edge ── Host, Origin, body limit, started?
+  ├── /mcp, /mcp/              StreamableEndpoint   both eras
+  ├── /sse, /sse/              SseStream            handshake era
+  ╰── /messages, /messages/    SseMessages
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mcp.server.sse import SseServerTransport
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from bridge.server.edge import DEFAULT_MAX_REQUEST_BYTES, Edge
+from bridge.server.names import Names
+from bridge.server.publisher import Publisher
+from bridge.server.sse import MESSAGES_PATH, STREAM_PATH, SseMessages, SseStream
+from bridge.server.streamable import StreamableEndpoint
+from bridge.server.streams import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from bridge.tools.execution import ExecutionPolicy
+    from bridge.tools.toolbox import ToolBox
+
+
+def http_app(
+    tools: ToolBox,
+    *,
+    name: str = "bridge",
+    path: str = "/mcp",
+    sse: bool = True,
+    streamable: bool = True,
+    host: str = "127.0.0.1",
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+    max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES,
+    page_size: int | None = None,
+    policy: ExecutionPolicy | None = None,
+    publisher: Publisher | None = None,
+) -> Starlette:
+    """A Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
+
+    Run it with any ASGI server; its lifespan must run (see `mount` for an app inside another). A client of the modern
+    era that closes its request cancels the call; in the handshake era the call goes on until it is cancelled.
+
+    Args:
+        tools: What is served.
+        name: What the server calls itself.
+        path: Where streamable HTTP is served, with a slash after it and without.
+        sse: Whether to serve SSE, at ``/sse`` and ``/messages/``.
+        streamable: Whether to serve streamable HTTP.
+        host: The host that the app will be bound to; it is let in as a Host and an Origin.
+        allowed_hosts: Further hosts under which the server may be reached; see `Names` for how they are written.
+        allowed_origins: Further origins whose pages may use the server; see `Names`.
+        max_request_bytes: How long a request's body may be.
+        page_size: As for `Publisher`.
+        policy: As for `Publisher`.
+        publisher: What publishes the tools, where more is to be said than ``name``, ``page_size`` and ``policy`` can,
+            which then do not count.
+
+    Returns:
+        The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
+        uvicorn, wait for their connections before they end the lifespan: call it before they wait.
+
+    Raises:
+        ValueError: Neither transport is wanted, or a path, host, origin or limit is not written as it has to be.
+    """
+    if not (sse or streamable):
+        raise ValueError("nothing to serve: sse=True or streamable=True")
+    if not path.startswith("/") or "{" in path:
+        raise ValueError(f"a path begins with a slash and has no parameters: not {path!r}")
+    if max_request_bytes < 1:
+        raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
+    service = _Service(
+        publisher or Publisher(tools, name=name, page_size=page_size, policy=policy),
+        max_request_bytes,
+        path if streamable else None,
+        sse=sse,
+    )
+    edge = Middleware(
+        Edge,
+        names=Names(host, allowed_hosts, allowed_origins),
+        max_request_bytes=max_request_bytes,
+        is_running=lambda: service.is_running,
+    )
+    app = Starlette(routes=service.routes, middleware=[edge], lifespan=service.lifespan)
+    app.router.redirect_slashes = False
+    app.state.shutdown = service.end_streams
+    return app
+
+
+class _Service:
+    """The parts of one app, and the time during which they run."""
+
+    def __init__(self, publisher: Publisher, max_request_bytes: int, path: str | None, *, sse: bool) -> None:
+        self.is_running = False
+        self.routes: list[Route] = []
+        self._publisher = publisher
+        self._streams = Streams()
+        self._endpoint: StreamableEndpoint | None = None
+        if path is not None:
+            self._endpoint = StreamableEndpoint(publisher.server, self._streams, max_request_bytes)
+            self._route(path, self._endpoint)
+        if sse:
+            transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
+            self._route(STREAM_PATH, SseStream(publisher.server, transport, self._streams), methods=["GET"])
+            self._route(MESSAGES_PATH, SseMessages(transport, max_request_bytes))
+
+    def _route(self, path: str, endpoint: object, methods: list[str] | None = None) -> None:
+        bare = path.rstrip("/")
+        for form in (bare, bare + "/") if bare else ("/",):
+            self.routes.append(Route(form, endpoint=endpoint, methods=methods))  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if self._endpoint is not None:
+                await stack.enter_async_context(self._endpoint.running())
+            self.is_running = True
+            try:
+                yield
+            finally:
+                self.is_running = False
+                self.end_streams()
+
+    def end_streams(self) -> None:
+        self._publisher.server.end_subscriptions()
+        self._streams.end()

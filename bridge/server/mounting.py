@@ -1,0 +1,83 @@
+"""Mounting: tools served inside somebody else's Starlette or FastAPI app."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.routing import Match, Mount, Route
+
+from bridge.errors import DefinitionError
+from bridge.server.http import http_app
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from bridge.tools.toolbox import ToolBox
+
+
+def mount(parent: Starlette, path: str, tools: ToolBox, **options: Any) -> Starlette:
+    """Serve tools inside another app, and let them start and stop with it.
+
+    ``mount(app, "/tools", tools)`` serves streamable HTTP at ``/tools`` and ``/tools/``, and SSE at ``/tools/sse``
+    unless ``sse=False``. Call it while the app is put together, before it starts.
+
+    Args:
+        parent: A Starlette or FastAPI app.
+        path: Where: the address that clients are told.
+        tools: What is served.
+        options: The options of `http_app`, apart from ``path``.
+
+    Returns:
+        The app that was mounted.
+
+    Raises:
+        DefinitionError: The parent is no Starlette app, the path is not a plain one, or an earlier route takes it.
+        ValueError: As for `http_app`.
+    """
+    if not isinstance(parent, Starlette):
+        raise DefinitionError(
+            f"tools can be mounted in a Starlette or FastAPI app, not in {parent!r}; "
+            "elsewhere, serve bridge.server.http_app(tools) and run its lifespan"
+        )
+    path = path.rstrip("/")
+    if not path.startswith("/") or "{" in path:
+        raise DefinitionError(f"the path begins with a slash, has no parameters and is not the root: not {path!r}")
+    _must_be_free(parent, path)
+    app = http_app(tools, path="/", **options)
+    parent.router.routes.append(Route(path, endpoint=_Doorstep(app)))
+    parent.mount(path, app)
+    outer = parent.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(started: Any) -> AsyncIterator[Any]:
+        async with outer(started) as state, app.router.lifespan_context(app):
+            yield state
+
+    parent.router.lifespan_context = lifespan
+    return app
+
+
+class _Doorstep:
+    """ASGI: the mounted app at the very path of the mount, which Starlette would answer by a redirect."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, "root_path": scope["path"], "path": scope["path"] + "/"}, receive, send)
+
+
+def _must_be_free(parent: Starlette, path: str) -> None:
+    for probe in (path, path + "/"):
+        scope = {"type": "http", "method": "POST", "path": probe, "root_path": "", "headers": []}
+        for route in parent.router.routes:
+            if route.matches(scope)[0] is not Match.NONE:
+                kind = "mount" if isinstance(route, Mount) else "route"
+                raise DefinitionError(
+                    f"nothing would reach tools at {path!r}: the {kind} {getattr(route, 'path', route)!r} of the app "
+                    "comes before; mount the tools before it, or at another path"
+                )

@@ -1,0 +1,53 @@
+"""Refusals: HTTP answers to requests that get no further, with a JSON-RPC error as their body."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bridge.server.protocol import INVALID_REQUEST, PARSE_ERROR
+
+if TYPE_CHECKING:
+    from starlette.types import Send
+
+_JSON = (b"content-type", b"application/json")
+
+
+async def refuse(send: Send, status: int, message: str, code: int = INVALID_REQUEST) -> None:
+    """Answer with an HTTP status and a JSON-RPC error that belongs to no request.
+
+    Args:
+        send: Where the answer goes.
+        status: The HTTP status.
+        message: What is wrong, for the client.
+        code: The error's code.
+    """
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}).encode()
+    headers = [_JSON, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def message_problem(body: bytes) -> tuple[int, str] | None:
+    """What keeps a body from being one JSON-RPC message of the handshake era, as code and message; None for nothing.
+
+    The SDK calls a batch malformed parameters, takes a request whose id is no id for a notification, and logs what it
+    cannot read over SSE as its own failure.
+    """
+    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - only what serves the SDK needs it
+    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic_core import from_json  # noqa: PLC0415
+
+    try:
+        message: Any = from_json(body)
+    except ValueError:
+        return PARSE_ERROR, "the body is not JSON"
+    if not isinstance(message, dict):
+        return INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported"
+    if "id" in message and "method" in message and type(message["id"]) not in {int, str}:
+        return INVALID_REQUEST, "the id of a request is text or an integer"
+    try:
+        jsonrpc_message_adapter.validate_json(body, by_name=False)
+    except ValidationError:
+        return INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message"
+    return None

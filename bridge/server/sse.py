@@ -1,0 +1,92 @@
+"""The transport HTTP+SSE of the protocol's first revision, still spoken by many hosts.
+
+The stream at ``/sse`` names the address to which the client posts its messages. The later revision of the protocol
+does not define this transport, so the handshake era is pinned: a client that tries the later one falls back.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp.server.runner import serve_loop
+
+from bridge.server.body import read_body, replaying
+from bridge.server.refusal import message_problem, refuse
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp.server.sse import SseServerTransport
+    from starlette.types import Message, Receive, Scope, Send
+
+    from bridge.server.streams import Streams
+
+_logger = logging.getLogger("bridge.server")
+
+STREAM_PATH = "/sse"
+MESSAGES_PATH = "/messages/"
+
+
+class SseStream:
+    """ASGI: opens a session, and is its stream until one of both ends it.
+
+    Args:
+        server: What is served.
+        transport: The sessions, common to streams and messages.
+        streams: Where the stream is entered while it is open.
+    """
+
+    def __init__(self, server: Server[Any], transport: SseServerTransport, streams: Streams) -> None:
+        self._server = server
+        self._transport = transport
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one session."""
+        await self._streams.run(self._serve, scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with (
+            self._server.lifespan(self._server) as state,
+            self._transport.connect_sse(scope, receive, send) as (reading, writing),
+        ):
+            await serve_loop(self._server, reading, writing, lifespan_state=state)
+
+
+class SseMessages:
+    """ASGI: takes a message for a session.
+
+    Args:
+        transport: The sessions, common to streams and messages.
+        max_request_bytes: How long a message may be.
+    """
+
+    def __init__(self, transport: SseServerTransport, max_request_bytes: int) -> None:
+        self._transport = transport
+        self._max_request_bytes = max_request_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse what is no message, which the SDK would log as its own failure, and hand on the rest."""
+        if scope["method"] != "POST":
+            await self._transport.handle_post_message(scope, receive, send)
+            return
+        body = await read_body(receive, self._max_request_bytes)
+        if (problem := message_problem(body)) is not None:
+            code, message = problem
+            await refuse(send, 400, message, code)
+            return
+        is_answered = False
+
+        async def watch(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        try:
+            await self._transport.handle_post_message(scope, replaying(body, receive), watch)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            if not is_answered:
+                raise
+            # The session ended after its message was accepted.
+            _logger.debug("a message came too late for its session")
