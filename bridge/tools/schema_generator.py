@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
-from pydantic_core import to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
 from bridge.errors import DefinitionError
 from bridge.tools.coercion import MEMBERS
@@ -49,15 +49,16 @@ class _Generator(GenerateJsonSchema):
 
     def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
         """Tidy up after everything else."""
-        result: JsonSchemaValue = _tidied(super().generate(schema, mode))
+        generated = super().generate(schema, mode)
+        result: JsonSchemaValue = _tidied(generated, generated.get("$defs", {}))
         return result
 
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
-        """Say base64 in the words of JSON Schema."""
+        """Say base64 in the words of JSON Schema: both alphabets are read, the one for URLs is written."""
         result = super().bytes_schema(schema)
         if result.get("format") == "base64url":
             del result["format"]
-            result["contentEncoding"] = "base64"
+            result["contentEncoding"] = "base64" if self.mode == "validation" else "base64url"
         return result
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
@@ -68,6 +69,7 @@ class _Generator(GenerateJsonSchema):
             f"- {values[name]}: {text}" for name, text in attribute_descriptions(kind).items() if name in values
         ]
         result = {**super().enum_schema(schema), MEMBERS: values, _CLASS: kind.__name__}
+        result["enum"] = list({to_json(value): value for value in result["enum"]}.values())  # aliases come twice
         return {**result, _MEMBERS_DESCRIBED: "\n".join(described)} if described else result
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -99,17 +101,27 @@ def _described(result: JsonSchemaValue, kind: type, keys: Mapping[str, str] | No
     return {**result, _CLASS: kind.__name__}
 
 
-def _tidied(schema: Any) -> Any:
-    """Take out titles that repeat the class, and let the description of an enum end with its members."""
+def _tidied(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Finish what pydantic has generated.
+
+    Take out titles that repeat the class, let the description of an enum end with its members, and name the keys of a
+    dict as they stand in JSON, which are always texts.
+    """
     if isinstance(schema, list):
-        return [_tidied(item) for item in schema]
+        return [_tidied(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    tidy = {key: _tidied(value) for key, value in schema.items() if key not in {_CLASS, _MEMBERS_DESCRIBED}}
+    tidy = {
+        key: _tidied(value, definitions) for key, value in schema.items() if key not in {_CLASS, _MEMBERS_DESCRIBED}
+    }
     if _CLASS in schema and tidy.get("title") == schema[_CLASS]:
         del tidy["title"]
     if _MEMBERS_DESCRIBED in schema:
         tidy["description"] = "\n".join(filter(None, [tidy.get("description"), schema[_MEMBERS_DESCRIBED]]))
+    if isinstance(names := tidy.get("propertyNames"), dict):
+        names = definitions.get(str(names.get("$ref")).removeprefix("#/$defs/"), names)
+        if not all(isinstance(value, str) for value in names.get("enum", ())):
+            tidy["propertyNames"] = {"enum": [v if isinstance(v, str) else to_json(v).decode() for v in names["enum"]]}
     return tidy
 
 

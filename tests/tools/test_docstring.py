@@ -90,7 +90,7 @@ class Sub(Base):
     """The sub's b,
     on two lines."""
     c = 3
-    "nota docstring"  # noqa: B018, ISC001 - adjacent literals are one string, and so a docstring
+    "In quotes of one line."
     d: int
     4  # noqa: B018 - no text
 
@@ -105,7 +105,7 @@ class Pair(NamedTuple):
     [
         (Level, {"LOW": "Can wait."}),
         (Base, {"a": "The base's a.", "b": "The base's b."}),
-        (Sub, {"a": "The base's a.", "b": "The sub's b,\non two lines.", "c": "nota docstring"}),
+        (Sub, {"a": "The base's a.", "b": "The sub's b,\non two lines.", "c": "In quotes of one line."}),
         (Pair, {"left": "What stands left."}),
         (int, {}),
     ],
