@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence  # noqa: TC003 - resolved when the schema is made
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -227,9 +227,7 @@ TYPES: list[tuple[Any, dict[str, Any]]] = [
         {
             "title": "A person",
             "type": "object",
-            "properties": {
-                "fullName": {"title": "Full name", "type": "string", "description": "As in the passport."}
-            },
+            "properties": {"fullName": {"title": "Full name", "type": "string", "description": "As in the passport."}},
             "required": ["fullName"],
         },
     ),
@@ -247,9 +245,15 @@ TYPES: list[tuple[Any, dict[str, Any]]] = [
     (dt.timedelta, {"type": "string", "format": "duration"}),
     (UUID, {"type": "string", "format": "uuid"}),
     (Path, {"type": "string", "format": "path"}),
-    (Annotated[int, Field(gt=1, le=5, multiple_of=2)], {"type": "integer", "exclusiveMinimum": 1, "maximum": 5, "multipleOf": 2}),
-    (Annotated[list[int], Field(min_length=1, max_length=3)], {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3}),
-]  # fmt: skip
+    (
+        Annotated[int, Field(gt=1, le=5, multiple_of=2)],
+        {"type": "integer", "exclusiveMinimum": 1, "maximum": 5, "multipleOf": 2},
+    ),
+    (
+        Annotated[list[int], Field(min_length=1, max_length=3)],
+        {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "expected"), TYPES, ids=lambda value: getattr(value, "__name__", None))

@@ -1,0 +1,168 @@
+"""Worker threads under one limit."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import pytest
+
+from bridge.errors import DefinitionError
+from bridge.tools.threads import DEFAULT_THREADS, run_in_thread, set_thread_limit, thread_limiter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
+
+PATIENCE_SECONDS = 10
+
+
+@pytest.fixture(autouse=True)
+def the_limit_is_set_back() -> Iterator[None]:
+    yield
+    set_thread_limit(DEFAULT_THREADS)
+
+
+class Work:
+    """A function that can be held."""
+
+    def __init__(self) -> None:
+        self.started = anyio.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self) -> str:
+        anyio.from_thread.run_sync(self.started.set)
+        assert self.go_on.wait(PATIENCE_SECONDS)
+        return "done"
+
+
+async def all_places_are_free() -> None:
+    while thread_limiter().borrowed_tokens:
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_a_function_runs_in_another_thread_and_its_place_is_free_afterwards() -> None:
+    assert await run_in_thread(threading.get_ident) != threading.get_ident()
+    assert thread_limiter().borrowed_tokens == 0
+
+
+async def test_the_place_of_a_function_that_fails_is_free_afterwards() -> None:
+    def fail() -> None:
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        await run_in_thread(fail)
+    assert thread_limiter().borrowed_tokens == 0
+
+
+async def test_no_more_functions_run_at_once_than_the_limit_allows() -> None:
+    set_thread_limit(2)
+    works = [Work() for _ in range(3)]
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            for work in works[:2]:
+                tasks.start_soon(run_in_thread, work)
+                await work.started.wait()
+            tasks.start_soon(run_in_thread, works[2])
+            await anyio.wait_all_tasks_blocked()
+            assert not works[2].started.is_set()
+            assert thread_limiter().statistics().tasks_waiting == 1
+            works[0].go_on.set()
+            await works[2].started.wait()
+            works[1].go_on.set()
+            works[2].go_on.set()
+    assert thread_limiter().borrowed_tokens == 0
+
+
+async def test_an_abandoned_function_keeps_its_place_from_others() -> None:
+    set_thread_limit(1)
+    abandoned, other = Work(), Work()
+    other.go_on.set()
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, abandoned)
+            await abandoned.started.wait()
+            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, other)
+            await anyio.wait_all_tasks_blocked()
+            assert not other.started.is_set()
+            abandoned.go_on.set()
+            await other.started.wait()
+        await all_places_are_free()
+
+
+async def test_who_leaves_while_waiting_for_a_place_takes_none() -> None:
+    set_thread_limit(1)
+    work, waiting = Work(), Work()
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, work)
+            await work.started.wait()
+            async with anyio.create_task_group() as others:
+                others.start_soon(run_in_thread, waiting)
+                await anyio.wait_all_tasks_blocked()
+                others.cancel_scope.cancel()
+            work.go_on.set()
+        assert thread_limiter().borrowed_tokens == 0
+        assert not waiting.started.is_set()
+
+
+async def test_who_has_left_before_takes_no_place() -> None:
+    called = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await run_in_thread(lambda: called.append(1))
+    assert scope.cancelled_caught
+    assert called == []
+    assert thread_limiter().borrowed_tokens == 0
+
+
+async def test_a_raised_limit_counts_at_once() -> None:
+    set_thread_limit(1)
+    first, second = Work(), Work()
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, first)
+            await first.started.wait()
+            tasks.start_soon(run_in_thread, second)
+            await anyio.wait_all_tasks_blocked()
+            assert not second.started.is_set()
+            set_thread_limit(2)
+            await second.started.wait()
+            first.go_on.set()
+            second.go_on.set()
+
+
+async def test_the_default_is_forty() -> None:
+    assert thread_limiter().total_tokens == DEFAULT_THREADS == 40
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+async def test_a_limit_below_one_is_refused(threads: int) -> None:
+    with pytest.raises(DefinitionError, match=f"at least 1, not {threads}"):
+        set_thread_limit(threads)
+
+
+def test_a_function_that_outlives_its_event_loop_ends_quietly(anyio_backend: str) -> None:
+    started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        ended.set()
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, work)
+            while not started.is_set():
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main, backend=anyio_backend)
+    go_on.set()
+    assert ended.wait(PATIENCE_SECONDS)
