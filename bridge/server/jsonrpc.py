@@ -1,0 +1,112 @@
+"""JSON-RPC messages as text: read with care, and the errors that answer what cannot be read. Pure: no I/O, no SDK.
+
+JSON-RPC 2.0, sections 4 and 5, as MCP narrows it: an id is an integer or a string, params are an object, and there are
+no batches.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json, to_json
+
+from bridge.server.protocol import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolError
+
+if TYPE_CHECKING:
+    from bridge.tools.json_reading import Json
+
+MessageId = int | str
+"""What identifies a request."""
+
+
+class MalformedMessageError(ProtocolError):
+    """Text that is no message.
+
+    Attributes:
+        message_id: Which request is to be told; None where that cannot be known.
+    """
+
+    def __init__(self, code: int, message: str, message_id: MessageId | None = None) -> None:
+        super().__init__(code, message)
+        self.message_id = message_id
+
+
+def read_message(text: bytes) -> Json | None:
+    """A message: request, notification, result or error.
+
+    Args:
+        text: One JSON text in UTF-8; a byte order mark is forgiven.
+
+    Returns:
+        The message, of the right shape; None for blank text.
+
+    Raises:
+        MalformedMessageError: The text is no JSON, or the JSON is no message.
+    """
+    try:
+        message = from_json(text)
+    except ValueError:
+        # It refuses what others accept: lone surrogates, byte order marks, and nesting deeper than about 200.
+        if not text.strip():
+            return None
+        message = _read_leniently(text)
+    if not isinstance(message, dict):
+        raise MalformedMessageError(
+            INVALID_REQUEST,
+            "batches are not supported" if isinstance(message, list) else "a message must be an object",
+        )
+    if message.get("jsonrpc") != "2.0":
+        raise MalformedMessageError(INVALID_REQUEST, "'jsonrpc' must be \"2.0\"")
+    if "method" in message:
+        _check_call(message)
+    else:
+        _check_reply(message)
+    return message
+
+
+def is_request(message: Json) -> bool:
+    """Whether a message waits for an answer."""
+    return "method" in message and "id" in message
+
+
+def error_text(error: MalformedMessageError) -> bytes:
+    """The answer to text that is no message."""
+    wire = {"code": error.code, "message": error.message}
+    return to_json({"jsonrpc": "2.0", "id": error.message_id, "error": wire})
+
+
+def _read_leniently(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode("utf-8-sig"))
+    except RecursionError:
+        raise MalformedMessageError(PARSE_ERROR, "the JSON is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise MalformedMessageError(PARSE_ERROR, "the text is not UTF-8") from None
+    except ValueError as error:
+        raise MalformedMessageError(PARSE_ERROR, f"the text is not JSON: {error}") from None
+
+
+def _check_call(message: Json) -> None:
+    if not isinstance(message["method"], str):
+        raise MalformedMessageError(INVALID_REQUEST, "'method' must be a string")
+    if "id" in message and not _is_id(message["id"]):
+        raise MalformedMessageError(INVALID_REQUEST, "'id' must be an integer or a string")
+    if not isinstance(message.get("params"), dict | None):
+        raise MalformedMessageError(INVALID_PARAMS, "'params' must be an object", message.get("id"))
+
+
+def _check_reply(message: Json) -> None:
+    error = message.get("error")
+    if isinstance(error, dict):
+        # Its id is null where the client could not read what it answers. To object to that could go on forever.
+        right = _is_id(message.get("id", "")) or message.get("id") is None
+        right = right and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+    else:
+        right = isinstance(message.get("result"), dict) and _is_id(message.get("id"))
+    if not right:
+        raise MalformedMessageError(INVALID_REQUEST, "a message must have a method, or be the reply to a request")
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int or type(value) is str

@@ -1,0 +1,101 @@
+"""The lifeline: what a process that serves over stdio lives by, watched where nothing can block the watch.
+
+Such a process ends when it is asked to (SIGTERM, SIGINT), when its input closes, and when its parent is gone: another
+process can hold the parent's end of the pipe, and the end of the input would never come. A tool can block the event
+loop, or hold a thread that never returns, so all of this is watched in a thread, which also sees to it that the end,
+once it has begun, comes.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+END_SECONDS = 2.0
+"""How long the end may take. Hosts kill a server about two seconds after they asked it to end."""
+
+CLOSED_INPUT_SECONDS = 10.0
+"""How long after its input was closed the process may still have work: what had been asked is read and answered."""
+
+POLL_SECONDS = 1.0
+"""How often to look for the parent where the system cannot tell when it ends."""
+
+
+class Lifeline:
+    """Watches what the process lives by, and ends the process where it does not end by itself.
+
+    The last resort is `os._exit`: a worker thread that never returns would keep the interpreter from exiting, and no
+    thread can be stopped. Standard output and error hold nothing back by then but a line without its end.
+
+    Make it in the main thread: it handles SIGTERM and SIGINT for the rest of the process's life.
+
+    Args:
+        input_fd: The input whose closing is the beginning of the end.
+        stop: Called, in the watching thread, when the process is to end at once.
+    """
+
+    def __init__(self, input_fd: int, stop: Callable[[], None]) -> None:
+        self._input_fd = input_fd
+        self._stop = stop
+        self._parent = os.getppid()
+        self._deadline = float("inf")
+        self._rung = False
+        self._bell, self._rope = os.pipe()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.end())
+        watch = self._watch if hasattr(select, "poll") else self._wait_for_bell
+        Thread(target=watch, name="bridge-lifeline", daemon=True).start()
+
+    def end(self) -> None:
+        """Let the process end within `END_SECONDS`; from any thread, and from a signal handler."""
+        if not self._rung:
+            self._rung = True
+            os.write(self._rope, b".")
+
+    def _watch(self) -> None:
+        poller = select.poll()
+        poller.register(self._bell, select.POLLIN)
+        # Only the end of the input is of interest here; the loop reads the rest.
+        poller.register(self._input_fd, getattr(select, "POLLRDHUP", 0))
+        parent_fd = _process_fd(self._parent)
+        if parent_fd is not None:
+            poller.register(parent_fd, select.POLLIN)
+        look_every_seconds = POLL_SECONDS if self._parent and parent_fd is None else 3600.0
+        while (left_seconds := self._deadline - time.monotonic()) > 0:
+            happened = {fd for fd, _ in poller.poll(min(left_seconds, look_every_seconds) * 1000)}
+            for fd in happened:
+                poller.unregister(fd)
+            if self._input_fd in happened:
+                self._shorten(CLOSED_INPUT_SECONDS)
+            if happened & {self._bell, parent_fd} or os.getppid() != self._parent:
+                self._shorten(END_SECONDS)
+                self._stop()
+        os._exit(0)
+
+    def _wait_for_bell(self) -> None:
+        """Where nothing can be polled (Windows): there, a parent that ends closes its pipes."""
+        os.read(self._bell, 1)
+        self._stop()
+        time.sleep(END_SECONDS)
+        os._exit(0)
+
+    def _shorten(self, seconds: float) -> None:
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+
+def _process_fd(process: int) -> int | None:
+    """A file descriptor that becomes readable when the process ends, where there are such."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(process)
+    except (AttributeError, OSError):  # an old system, a sandbox, or a parent outside of the container
+        return None

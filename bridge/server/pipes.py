@@ -1,0 +1,295 @@
+"""Two pipes on an asyncio loop: bytes in, lines out, and neither ever blocks the loop.
+
+The loop itself watches what it can watch, which are pipes and sockets: of all ways, registering a file descriptor once
+takes the least time for a round trip (about 8 µs of work; waiting in a task 19, a thread 18, asyncio's streams 25).
+Terminals, files, and platforms where the loop cannot do it get a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections import deque
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READ_BYTES = 65_536
+"""How much is read at once: what a pipe holds."""
+
+FULL_BYTES = 4 * 1024 * 1024
+"""How much may wait to be written before those who write have to wait."""
+
+
+class InputPipe(Protocol):
+    """Hands on what arrives until the end, or until it is closed."""
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        ...
+
+    def resume(self) -> None:
+        """Read on."""
+        ...
+
+    def close(self) -> None:
+        """Read no more."""
+        ...
+
+
+class OutputPipe(Protocol):
+    """Writes what it is given, whole and in order."""
+
+    waiting_bytes: int
+    """How much has not been written yet."""
+    broken: bool
+    """Nobody reads any more; what is written is dropped."""
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits that whoever can wait should."""
+        ...
+
+    def write(self, line: bytes) -> None:
+        """Write now, or as soon as the reader takes it."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait until everything has been written, or nobody reads any more."""
+        ...
+
+    def close(self) -> None:
+        """Write no more."""
+        ...
+
+
+def open_input(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> InputPipe:
+    """Read a file descriptor from now on.
+
+    Args:
+        fd: What is read.
+        on_data: Called on the loop with the bytes that arrived.
+        on_end: Called on the loop when there will be no more.
+    """
+    return (_LoopInput if _is_watchable(fd) else _ThreadInput)(fd, on_data, on_end)
+
+
+def open_output(fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> OutputPipe:
+    """Write to a file descriptor from now on.
+
+    Args:
+        fd: Where to write.
+        on_drained: Called on the loop when all that had to wait has been written.
+        on_broken: Called on the loop when it turns out that nobody reads any more.
+    """
+    return (_LoopOutput if _is_watchable(fd) else _ThreadOutput)(fd, on_drained, on_broken)
+
+
+def _is_watchable(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+class _LoopInput:
+    def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_data = on_data
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self.resume()
+
+    def pause(self) -> None:
+        self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._fd, self._read)
+
+    def close(self) -> None:
+        self._closed = True
+        self.pause()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:  # somebody else who has the pipe was faster
+            return
+        except OSError:  # the other end of a socket was reset
+            data = b""
+        if data:
+            self._on_data(data)
+        else:
+            self.close()
+            self._on_end()
+
+
+class _ThreadInput:
+    def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_data = on_data
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._wanted = Event()
+        self._paused = self._closed = False
+        self._wanted.set()
+        Thread(target=self._run, name="bridge-stdin", daemon=True).start()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._wanted.set()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _run(self) -> None:
+        data = b"."
+        with suppress(RuntimeError):  # the loop has ended
+            while data:
+                # One piece at a time: a file is read no faster than its messages are taken.
+                self._wanted.wait()
+                self._wanted.clear()
+                try:
+                    data = os.read(self._fd, READ_BYTES)
+                except OSError:
+                    data = b""
+                self._loop.call_soon_threadsafe(self._take, data)
+
+    def _take(self, data: bytes) -> None:
+        if self._closed:
+            return
+        if not data:
+            self._on_end()
+            return
+        self._on_data(data)
+        if not self._paused:
+            self._wanted.set()
+
+
+class _Output:
+    """What both ways of writing have in common: counting what waits, and telling when it no longer does."""
+
+    def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_drained = on_drained
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._drained = anyio.Event()
+        self.waiting_bytes = 0
+        self.broken = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.waiting_bytes > FULL_BYTES
+
+    async def drained(self) -> None:
+        while self.waiting_bytes:
+            await self._drained.wait()
+
+    def _count_written(self, written_bytes: int) -> None:
+        self.waiting_bytes -= written_bytes
+        if not self.waiting_bytes:
+            self._tell_drained()
+
+    def _break(self) -> None:
+        if not self.broken:
+            self.broken = True
+            self.waiting_bytes = 0
+            self._tell_drained()
+            self._on_broken()
+
+    def _tell_drained(self) -> None:
+        self._drained.set()
+        self._drained = anyio.Event()
+        self._on_drained()
+
+
+class _LoopOutput(_Output):
+    def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
+        super().__init__(fd, on_drained, on_broken)
+        self._waiting: deque[memoryview] = deque()
+        # The mode belongs to everybody who has the pipe, so it is given back in the end.
+        self._was_blocking = os.get_blocking(fd)
+        os.set_blocking(fd, False)
+
+    def write(self, line: bytes) -> None:
+        if self.broken:
+            return
+        rest = memoryview(line)
+        if not self._waiting:
+            rest = rest[self._write_some(rest) :]
+            if not rest or self.broken:
+                return
+            self._loop.add_writer(self._fd, self._write_on)
+        self._waiting.append(rest)
+        self.waiting_bytes += len(rest)
+
+    def close(self) -> None:
+        self._loop.remove_writer(self._fd)
+        os.set_blocking(self._fd, self._was_blocking)
+
+    def _write_on(self) -> None:
+        written_bytes = 0
+        while self._waiting:
+            line = self._waiting[0]
+            now_bytes = self._write_some(line)
+            if self.broken:
+                self._waiting.clear()
+                self._loop.remove_writer(self._fd)
+                return
+            written_bytes += now_bytes
+            if now_bytes < len(line):
+                self._waiting[0] = line[now_bytes:]
+                break
+            self._waiting.popleft()
+        else:
+            self._loop.remove_writer(self._fd)
+        self._count_written(written_bytes)
+
+    def _write_some(self, data: memoryview) -> int:
+        try:
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._break()
+            return 0
+
+
+class _ThreadOutput(_Output):
+    def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
+        super().__init__(fd, on_drained, on_broken)
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        Thread(target=self._run, name="bridge-stdout", daemon=True).start()
+
+    def write(self, line: bytes) -> None:
+        if not self.broken:
+            self.waiting_bytes += len(line)
+            self._lines.put(line)
+
+    def close(self) -> None:
+        self._lines.put(None)
+
+    def _run(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            while (line := self._lines.get()) is not None:
+                rest = memoryview(line)
+                try:
+                    while rest:
+                        rest = rest[os.write(self._fd, rest) :]
+                except OSError:
+                    self._loop.call_soon_threadsafe(self._break)
+                    return
+                self._loop.call_soon_threadsafe(self._count_written, len(line))

@@ -1,0 +1,148 @@
+"""The SDK's ends of a stdio connection: messages that were read already, in the SDK's types, and lines out of them.
+
+Importing this imports the SDK. It is done when a message first needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from bridge.server.jsonrpc import MessageId, is_request
+from bridge.server.protocol import INTERNAL_ERROR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from anyio.streams.memory import MemoryObjectReceiveStream
+
+    from bridge.server.pipes import OutputPipe
+    from bridge.server.publisher import Publisher
+    from bridge.tools.json_reading import Json
+
+_logger = logging.getLogger("bridge.server")
+
+
+async def serve_with_sdk(
+    publisher: Publisher,
+    first: Json,
+    others: MemoryObjectReceiveStream[Json],
+    output: OutputPipe,
+    on_answer: Callable[[MessageId | None], None],
+) -> None:
+    """Let the SDK serve one connection, in the era of its first request, until the messages end.
+
+    Args:
+        publisher: What is served.
+        first: The first message.
+        others: The messages after it, each of the right shape.
+        output: Where lines are written.
+        on_answer: Called with the id of every request that has been answered.
+    """
+    server = publisher.server
+    outbox = _Outbox(output, on_answer)
+    await server.run(_Inbox(first, others), outbox, server.create_initialization_options())
+
+
+class _Stream:
+    """What the SDK asks of any stream."""
+
+    async def aclose(self) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Inbox(_Stream):
+    """The SDK's ``ReadStream`` over messages that have been read."""
+
+    def __init__(self, first: Json, others: MemoryObjectReceiveStream[Json]) -> None:
+        self._first: Json | None = first
+        self._others = others
+
+    async def receive(self) -> SessionMessage | Exception:
+        message, self._first = self._first, None
+        return SessionMessage(_typed(await self._others.receive() if message is None else message))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        self._others.close()
+
+
+class _Outbox(_Stream):
+    """The SDK's ``WriteStream`` over lines."""
+
+    def __init__(self, output: OutputPipe, on_answer: Callable[[MessageId | None], None]) -> None:
+        self._output = output
+        self._on_answer = on_answer
+
+    async def send(self, item: SessionMessage, /) -> None:
+        if self._output.broken:
+            raise anyio.BrokenResourceError
+        message = item.message
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._output.write(_answer_line(message))
+            self._on_answer(message.id)
+        else:
+            # A tool that does nothing but report progress must let others run, and must be cancellable.
+            await checkpoint()
+            self._output.write(_line(message))
+        if self._output.is_full:
+            await self._output.drained()
+
+
+def _typed(message: Json) -> JSONRPCMessage:
+    if is_request(message):
+        return JSONRPCRequest.model_validate(message)
+    if "method" in message:
+        return JSONRPCNotification.model_validate(message)
+    if "error" in message:
+        return JSONRPCError.model_validate({"id": None, **message})
+    return JSONRPCResponse.model_validate(message)
+
+
+def _answer_line(message: JSONRPCResponse | JSONRPCError) -> bytes:
+    try:
+        return _line(message)
+    except (ValueError, RecursionError) as error:
+        _logger.error("the answer to the request %r cannot be written as JSON: %s", message.id, error)  # noqa: TRY400 - the traceback is this module's
+        refusal = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
+        return _line(JSONRPCError(jsonrpc="2.0", id=message.id, error=refusal))
+
+
+def _line(message: JSONRPCMessage) -> bytes:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:
+        # Lone surrogates, which a client may send and get back: JSON can say them, but only escaped.
+        plain: Any = message.model_dump(by_alias=True, exclude_unset=True)
+        return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode() + b"\n"

@@ -1,0 +1,184 @@
+"""Serving over stdio: one client, one JSON message a line (MCP, "Transports", stdio).
+
+    bytes ─> lines ─> messages ─> the SDK ─> lines ─> bytes
+                  ╰─ what is no message is answered here ─╯
+
+Every line is parsed once. The SDK is imported when a message first needs it, and knows both eras: the first request
+decides for the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.server.jsonrpc import MalformedMessageError, error_text, is_request, read_message
+from bridge.server.lifeline import Lifeline
+from bridge.server.lines import LineSplitter
+from bridge.server.pipes import open_input, open_output
+from bridge.server.protocol import INVALID_REQUEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.server.diversion import ProtocolStreams
+    from bridge.server.jsonrpc import MessageId
+    from bridge.server.pipes import InputPipe, OutputPipe
+    from bridge.server.publisher import Publisher
+    from bridge.tools.json_reading import Json
+
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""How long a message may be unless told otherwise: what HTTP takes, too."""
+
+ANSWER_SECONDS = 1.0
+"""How long what runs may go on after the input has closed: a script may pipe requests in and read the answers."""
+
+CLEANUP_SECONDS = 1.5
+"""How long what was cancelled may clean up."""
+
+
+def serve_stdio(publisher: Publisher, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    """Serve one client over stdio: the work of a whole process, in its main thread.
+
+    It returns, and the process is to exit with 0, when the input closes, on SIGTERM and SIGINT, when nobody reads the
+    output any more, and when the parent process is gone: a server that was asked to end and ended has done what it was
+    to do. What runs is cancelled and may clean up for `CLEANUP_SECONDS`; after a closed input it may first finish
+    within `ANSWER_SECONDS`. What cannot be stopped is left behind (see `bridge.server.lifeline`).
+
+    Args:
+        publisher: What is served.
+        streams: What `bridge.server.diversion.divert_stdout` took.
+        max_line_bytes: How long a message may be; a longer one is refused, and not kept in memory.
+    """
+    anyio.run(_serve_process, publisher, streams, max_line_bytes, backend="asyncio")
+
+
+async def _serve_process(publisher: Publisher, streams: ProtocolStreams, max_line_bytes: int) -> None:
+    loop = asyncio.get_running_loop()
+    server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes)
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(server.stop)
+
+    lifeline = Lifeline(streams.input_fd, stop)
+    await server.serve(on_ending=lifeline.end)
+
+
+class StdioServer:
+    """One connection over two pipes, on an asyncio loop.
+
+    Args:
+        publisher: What is served.
+        streams: Where messages are read and written.
+        max_line_bytes: How long a message may be.
+    """
+
+    def __init__(self, publisher: Publisher, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._publisher = publisher
+        self._streams = streams
+        self._max_line_bytes = max_line_bytes
+        self._lines = LineSplitter(max_line_bytes)
+        self._to_sdk, self._for_sdk = anyio.create_memory_object_stream[dict[str, Any]](math.inf)
+        self._unanswered: set[MessageId] = set()
+        self._ending = anyio.Event()
+        self._settled = anyio.Event()
+        self._sdk_done = anyio.Event()
+        self._input: InputPipe
+        self._output: OutputPipe
+
+    async def serve(self, on_ending: Callable[[], None] = lambda: None) -> None:
+        """Serve until the input closes, nobody reads the output any more, or `stop` is called.
+
+        Args:
+            on_ending: Called when what runs is about to be cancelled.
+        """
+        self._output = open_output(self._streams.output_fd, self._resume, self.stop)
+        self._input = open_input(self._streams.input_fd, self._receive, self._close)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._serve_with_sdk)
+                await self._ending.wait()
+                with anyio.move_on_after(ANSWER_SECONDS):
+                    await self._settled.wait()
+                on_ending()
+                self._input.close()
+                # Without more to read, the SDK cancels what runs.
+                self._to_sdk.close()
+                with anyio.move_on_after(CLEANUP_SECONDS):
+                    await self._sdk_done.wait()
+                    await self._output.drained()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._input.close()
+            self._output.close()
+
+    def stop(self) -> None:
+        """End at once; on the loop."""
+        self._ending.set()
+        self._settled.set()
+
+    def _receive(self, data: bytes) -> None:
+        self._take(self._lines.feed(data))
+        if self._output.is_full:
+            # Whoever does not read answers is not read from, either.
+            self._input.pause()
+
+    def _resume(self) -> None:
+        self._input.resume()
+
+    def _close(self) -> None:
+        self._take(self._lines.end())
+        self._ending.set()
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._ending.is_set() and not self._unanswered:
+            self._settled.set()
+
+    def _take(self, lines: list[bytes | None]) -> None:
+        for line in lines:
+            try:
+                message = self._read(line)
+            except MalformedMessageError as error:
+                self._output.write(error_text(error) + b"\n")
+            else:
+                if message is not None:
+                    self._handle(message)
+
+    def _read(self, line: bytes | None) -> Json | None:
+        if line is None:
+            raise MalformedMessageError(INVALID_REQUEST, f"a message may have {self._max_line_bytes} bytes at most")
+        return read_message(line)
+
+    def _handle(self, message: Json) -> None:
+        if is_request(message):
+            # A subscription is answered when it ends, and nobody waits for that.
+            if message["method"] != "subscriptions/listen":
+                self._unanswered.add(message["id"])
+        elif message.get("method") == "notifications/cancelled":
+            cancelled = (message.get("params") or {}).get("requestId")
+            if isinstance(cancelled, int | str):
+                self._unanswered.discard(cancelled)
+        self._to_sdk.send_nowait(message)
+
+    def _answered(self, message_id: MessageId | None) -> None:
+        if message_id is not None:
+            self._unanswered.discard(message_id)
+            self._settle()
+
+    async def _serve_with_sdk(self) -> None:
+        try:
+            first = await self._for_sdk.receive()
+            from bridge.server.sdk_streams import serve_with_sdk  # noqa: PLC0415 - the SDK takes most of a second
+
+            await serve_with_sdk(self._publisher, first, self._for_sdk, self._output, self._answered)
+        except anyio.EndOfStream:
+            pass
+        finally:
+            self._for_sdk.close()
+            self._sdk_done.set()
