@@ -1,0 +1,150 @@
+"""Assignments: the ``k=v`` arguments of a command line, read by a tool's schema."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_MAX_REFERENCES = 32
+_JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
+def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Read ``k=v`` arguments.
+
+    A parameter that takes text gets the text as it is; a number, a boolean, an array or an object is read as JSON.
+    For an array ``k`` may be repeated, one item each. Where the schema does not say, JSON is read where it parses.
+
+    Args:
+        texts: The arguments.
+        schema: The tool's parameters.
+
+    Raises:
+        click.UsageError: One is not of the form ``k=v``, is given twice, or is not what its parameter takes.
+    """
+    values: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{text!r} is no argument of the form name=value")
+        values.setdefault(name, []).append(value)
+    return {name: _read(name, given, schema) for name, given in values.items()}
+
+
+def unknown_names(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
+    """Those names that a schema has no parameter for, where it lists all that it has."""
+    if any(key in schema for key in ("additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf")):
+        return []
+    return [name for name in names if name not in schema.get("properties", {})]
+
+
+def _read(name: str, texts: list[str], root: Mapping[str, Any]) -> Any:
+    kind = _resolved(root.get("properties", {}).get(name, {}), root)
+    types = _types(kind, root)
+    if "array" in types and "string" not in types:
+        return _array(name, texts, kind, root)
+    if len(texts) > 1:
+        raise click.UsageError(f"the argument {name!r} is given {len(texts)} times, and takes one value")
+    return _value(name, texts[0], types)
+
+
+def _array(name: str, texts: list[str], kind: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    if len(texts) == 1 and isinstance(whole := _json(texts[0]), list):
+        return whole
+    items: Any = next((s["items"] for s in _alternatives(kind, root) if isinstance(s.get("items"), dict)), {})
+    types = _types(_resolved(items, root), root)
+    return [_value(name, text, types) for text in texts]
+
+
+def _value(name: str, text: str, types: set[str]) -> Any:
+    if "string" in types:
+        return text
+    value = _json(text.lower() if "boolean" in types and text.lower() in {"true", "false"} else text)
+    if not types:
+        return text if value is _NOTHING else value
+    if _type_of(value) in types or (_type_of(value) == "integer" and "number" in types) or _is_whole(value, types):
+        return value
+    wanted = " or ".join(sorted(types))
+    raise click.UsageError(f"the argument {name!r} takes {wanted}, not {text!r}")
+
+
+class _Nothing:
+    """What text that is no JSON reads as."""
+
+
+_NOTHING = _Nothing()
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return _NOTHING
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _type_of(value: object) -> str | None:
+    return "null" if value is None else _JSON_TYPES.get(type(value))
+
+
+def _is_whole(value: object, types: set[str]) -> bool:
+    return "integer" in types and isinstance(value, float) and value.is_integer()
+
+
+def _types(kind: Mapping[str, Any], root: Mapping[str, Any]) -> set[str]:
+    """The JSON types that a schema takes; empty where it does not say."""
+    found: set[str] = set()
+    for alternative in _alternatives(kind, root):
+        declared = alternative.get("type")
+        values = [alternative["const"]] if "const" in alternative else alternative.get("enum", ())
+        if declared is None and not values and not _branches(alternative):
+            return set()
+        found.update([declared] if isinstance(declared, str) else declared or ())
+        if declared is None:
+            found.update(name for value in values if (name := _type_of(value)))
+    return found
+
+
+def _alternatives(kind: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A schema, or the schemas that it is a union of, to any depth."""
+    found: list[Mapping[str, Any]] = []
+    waiting = [kind]
+    while waiting and len(found) < _MAX_REFERENCES:
+        schema = _resolved(waiting.pop(0), root)
+        branches = _branches(schema)
+        waiting.extend(branches)
+        if not branches:
+            found.append(schema)
+    return found
+
+
+def _branches(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [branch for key in ("anyOf", "oneOf", "allOf") for branch in schema.get(key, ())]
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema with its references within the document followed; one that cannot be followed says nothing."""
+    for _ in range(_MAX_REFERENCES):
+        if not isinstance(schema, dict):
+            return {}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return schema
+        schema = _pointed(reference, root)
+    return {}
+
+
+def _pointed(reference: str, root: Any) -> Any:
+    found = root if reference.startswith("#/") else None
+    for part in reference[2:].split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(key) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,81 @@
+"""Failures: every error of a command becomes one line on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.errors import ArgumentsError, BridgeError, TargetError, UnknownToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FAILED = 1
+"""The tool or the server failed."""
+USAGE = 2
+"""Wrong usage."""
+INTERRUPTED = 130
+"""Ended by Ctrl-C, as shells count it."""
+
+
+class ImportFailedError(TargetError):
+    """A target raised while it was imported.
+
+    Attributes:
+        users_traceback: The traceback, of the user's frames only.
+    """
+
+    def __init__(self, message: str, users_traceback: str) -> None:
+        super().__init__(message)
+        self.users_traceback = users_traceback
+
+
+class CommandError(BridgeError):
+    """A command cannot do what it was asked to do; the message says why."""
+
+
+def say(message: str) -> None:
+    """Write one diagnostic line to standard error."""
+    click.echo(message, err=True)
+
+
+def exit_code_of(command: Callable[[], object]) -> int:
+    """Run a command, report its failure in one line, and return the exit code."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_stdout()
+        return FAILED
+    except click.ClickException as error:
+        return _explained(error)
+    except (BridgeError, OSError) as error:
+        return _reported(error)
+    return code if isinstance(code, int) else 0
+
+
+def _reported(error: BridgeError | OSError) -> int:
+    say(f"bridge: {error}")
+    if isinstance(error, ImportFailedError):
+        click.echo(error.users_traceback, err=True, nl=False)
+        return FAILED
+    return USAGE if isinstance(error, TargetError | UnknownToolError | ArgumentsError) else FAILED
+
+
+def _explained(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+    else:
+        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bridge"
+        say(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)")
+    return error.exit_code
+
+
+def _discard_stdout() -> None:
+    """Keep the interpreter from complaining, when it ends, that nobody reads what is still buffered."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,114 @@
+"""``bridge install``: a target written into the configuration of a client."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli.clients import CLIENTS
+from bridge.cli.entries import entry_of
+from bridge.cli.failures import CommandError, say
+from bridge.cli.json_edit import member_of, with_member
+from bridge.cli.list import only_target
+from bridge.cli.logs import configure_logging
+from bridge.cli.output import stdout_diverted, write_json
+from bridge.cli.safe_write import replace_file
+from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand
+
+if TYPE_CHECKING:
+    from bridge.cli.clients import Client
+    from bridge.cli.entries import Entry
+    from bridge.cli.targets import Target
+
+
+@click.command(cls=TargetCommand, short_help="Add a TARGET to the configuration of a client.")
+@click.argument("target", required=False)
+@click.option(
+    "--client", "client_name", type=click.Choice(list(CLIENTS)), required=True, help="Whose configuration to write."
+)
+@click.option("--name", help="What the client calls the server; by default after the target.")
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable of the server's environment; repeatable.",
+)
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path), help="Another file than the client's usual one."
+)
+@click.option("--dry-run", is_flag=True, help="Show the entry, and write nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before writing.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    target: str | None,
+    client_name: str,
+    name: str | None,
+    variables: tuple[str, ...],
+    config: Path | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Add a TARGET to the configuration of a client, which then starts it by itself.
+
+    Shows the entry, and asks before it writes if somebody is there to answer. The rest of the file stays byte for byte
+    what it was, and a copy of it is kept beside it, with .bak after its name.
+    """
+    configure_logging("warning")
+    chosen = only_target(ctx, target)
+    client = CLIENTS[client_name]
+    _check(chosen)
+    entry = client.adapted(_with_environment(entry_of(chosen), variables))
+    name = name or re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name).strip("-") or "server"
+    path = (config or client.file()).absolute()
+    write_json({client.section: {name: entry}})
+    if dry_run:
+        say(f"this entry would be written to {path}")
+    elif not yes and sys.stdin.isatty() and not click.confirm(f"Write this entry to {path}?", err=True, default=True):
+        say("nothing was written")
+    else:
+        _install(path, client, name, entry)
+
+
+def _check(target: Target) -> None:
+    """Find out now, and not when the client starts it, that a target has no tools."""
+    if isinstance(target, FileTarget | ModuleTarget):
+        from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - other targets do without it
+
+        with stdout_diverted():
+            load_toolbox([target])
+
+
+def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:
+    if not variables:
+        return entry
+    if "url" in entry:
+        raise click.UsageError("--env is for a server that the client starts, and not for a URL")
+    pairs = [variable.partition("=") for variable in variables]
+    for variable, (key, equals, _) in zip(variables, pairs, strict=True):
+        if not key or not equals:
+            raise click.UsageError(f"--env {variable!r} is not of the form NAME=VALUE")
+    return entry | {"env": entry.get("env", {}) | {key: value for key, _, value in pairs}}
+
+
+def _install(path: Path, client: Client, name: str, entry: Entry) -> None:
+    try:
+        text = path.read_bytes().decode() if path.exists() else ""
+        if member_of(text, client.section, name, str(path)) == entry:
+            say(f"{path} has this entry already; nothing was written")
+            return
+        edited = with_member(text, client.section, name, entry, str(path))
+        backup = replace_file(path, edited.encode())
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8, and was left as it was") from error
+    except ValueError as error:
+        raise CommandError(f"{error}; it was left as it was") from error
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
+    say(f"wrote {name!r} to {path}" + (f"; what it was before is in {backup}" if backup else ""))
+    say(f"start {client.title} again to use it")

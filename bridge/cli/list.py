@@ -1,0 +1,116 @@
+"""``bridge list``: the tools behind a target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli.logs import configure_logging
+from bridge.cli.output import stdout_diverted, write_data, write_json
+from bridge.cli.targets import CommandTarget, TargetCommand, UrlTarget, command_target, parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bridge.cli.targets import Target
+    from bridge.tools.model import ToolSpecification
+
+DEFAULT_TIMEOUT_SECONDS = 60.0
+"""How long a server may take, unless ``--timeout`` says otherwise."""
+
+_SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+@click.command(cls=TargetCommand, short_help="List the tools behind a TARGET.")
+@click.argument("target", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Write an array of objects, with the schemas.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=DEFAULT_TIMEOUT_SECONDS,
+    show_default=True,
+    help="How many seconds a server may take.",
+)
+@click.pass_context
+def command(ctx: click.Context, target: str | None, as_json: bool, timeout: float) -> None:
+    """List the tools behind a TARGET, in the order in which it offers them."""
+    configure_logging("warning")
+    with stdout_diverted():
+        specifications = _specifications(only_target(ctx, target), timeout)
+    if as_json:
+        write_json([_as_json(specification) for specification in specifications])
+    else:
+        write_data("\n\n".join(map(_as_text, specifications)))
+
+
+def only_target(ctx: click.Context, text: str | None) -> Target:
+    """The one target of a command: an argument, or a command line after ``--``.
+
+    Raises:
+        click.UsageError: There is none, or both.
+        TargetError: It has no tools.
+    """
+    after_dashes = command_target(ctx)
+    if text is not None and after_dashes is not None:
+        raise click.UsageError(f"there are two targets: {text!r}, and the command after --", ctx)
+    if text is None and after_dashes is None:
+        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
+    return after_dashes or parse_target(str(text))
+
+
+def _specifications(target: Target, timeout_seconds: float) -> Sequence[ToolSpecification]:
+    if isinstance(target, UrlTarget | CommandTarget):
+        from bridge.cli.remote import list_tools  # noqa: PLC0415 - the SDK takes most of a second to import
+
+        return list_tools(target, timeout_seconds)
+    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - a remote target does without it
+
+    return [tool.specification for tool in load_toolbox([target])]
+
+
+def _as_json(specification: ToolSpecification) -> dict[str, Any]:
+    from bridge.wire import tool_to_wire  # noqa: PLC0415 - text does without it
+
+    wire = tool_to_wire(specification)
+    return {key: wire.get(key) for key in _SHOWN_KEYS}
+
+
+def _as_text(specification: ToolSpecification) -> str:
+    title = f" ({specification.title})" if specification.title else ""
+    lines = [f"{specification.name}{title}"]
+    lines += [f"  {line}".rstrip() for line in (specification.description or "").splitlines()]
+    required = specification.parameters.get("required", ())
+    for name, schema in specification.parameters.get("properties", {}).items():
+        lines.append(f"    {name}: {_parameter(schema, is_required=name in required)}")
+    return "\n".join(lines)
+
+
+def _parameter(schema: Any, *, is_required: bool) -> str:
+    if not isinstance(schema, dict):
+        return "any"
+    default = f", default {_compact(schema['default'])}" if "default" in schema else ""
+    described = f"  {' '.join(schema['description'].split())}" if isinstance(schema.get("description"), str) else ""
+    return _kind(schema) + ("" if is_required else f", optional{default}") + described
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return " or ".join(dict.fromkeys(_kind(branch) for branch in schema[key] if isinstance(branch, dict)))
+    if "enum" in schema:
+        return " or ".join(map(_compact, schema["enum"]))
+    if "const" in schema:
+        return _compact(schema["const"])
+    if isinstance(schema.get("$ref"), str):
+        return str(schema["$ref"]).rpartition("/")[2]
+    kind = schema.get("type", "any")
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return f"array of {_kind(schema['items'])}"
+    return kind if isinstance(kind, str) else " or ".join(map(str, kind))
+
+
+def _compact(value: Any) -> str:
+    import json  # noqa: PLC0415
+
+    return json.dumps(value, ensure_ascii=False)

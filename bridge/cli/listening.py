@@ -1,0 +1,169 @@
+"""Listening: sockets that are bound before anything is served, and uvicorn on them."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+import sys
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from bridge.cli.failures import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from starlette.applications import Starlette
+
+GRACEFUL_SECONDS = 10
+"""How long running calls may go on after the server was asked to end; a second Ctrl-C ends at once."""
+RELOAD_GRACEFUL_SECONDS = 1
+"""The same, where the server ends only to start again."""
+
+_BACKLOG = 2048
+_NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
+
+Address = tuple[int, tuple[Any, ...]]
+"""A family of addresses, and an address of it."""
+
+
+def resolve(host: str, port: int) -> list[Address]:
+    """The addresses of a host, each once.
+
+    Raises:
+        CommandError: The host has none.
+    """
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise CommandError(f"cannot listen on {host!r}: {_reason(error)}") from error
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def are_loopback(addresses: Sequence[Address]) -> bool:
+    """Whether only this machine reaches the addresses."""
+    return all(ip_address(address[0].partition("%")[0]).is_loopback for _, address in addresses)
+
+
+def bind(addresses: Sequence[Address]) -> list[socket.socket]:
+    """Bind a socket to each address, all to one port; a family that the machine does not have is left out.
+
+    Raises:
+        CommandError: An address cannot be bound; the message says which.
+    """
+    bound: list[socket.socket] = []
+    refusal = None
+    for family, address in addresses:
+        port = bound[0].getsockname()[1] if bound else address[1]
+        target = (address[0], port, *address[2:])
+        try:
+            bound.append(_bound(family, target))
+        except OSError as error:
+            refusal = CommandError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}")
+            if error.errno not in _NO_SUCH_FAMILY:
+                for each in bound:
+                    each.close()
+                raise refusal from error
+    if not bound:
+        assert refusal is not None
+        raise refusal
+    return bound
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    made.setblocking(False)
+    return made
+
+
+def url_of(host: str, port: int, path: str) -> str:
+    """The URL of a path on a host."""
+    return f"http://{_authority(host, port)}{path}"
+
+
+def reachable(host: str) -> str:
+    """A host that a client on this machine can use, where a server listens on all addresses."""
+    return _ANYWHERE.get(host, host)
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, that says when it listens, and ends the app's streams instead of waiting for them when it ends."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app = app
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.shutdown()
+        await super().shutdown(sockets)
+
+
+def run(
+    app: Starlette, sockets: list[socket.socket], announce: Callable[[], None], *, is_debug: bool, is_child: bool
+) -> None:
+    """Serve an application until a signal ends it.
+
+    Args:
+        app: The application.
+        sockets: Where to listen.
+        announce: Called when requests are accepted.
+        is_debug: Whether each request is logged.
+        is_child: Whether the server ends only to start again.
+
+    Raises:
+        CommandError: The application did not start; the log says why.
+    """
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        ws="none",
+        log_config=None,
+        access_log=is_debug,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=RELOAD_GRACEFUL_SECONDS if is_child else GRACEFUL_SECONDS,
+    )
+    try:
+        with _done_when_terminated():
+            _Server(config, app, announce).run(sockets)
+    except SystemExit as error:
+        raise CommandError("the server did not start") from error
+
+
+@contextmanager
+def _done_when_terminated() -> Iterator[None]:
+    """Let SIGTERM, which uvicorn raises again when it has shut down, be no failure."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

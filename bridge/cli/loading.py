@@ -1,0 +1,171 @@
+"""Loading: from targets that are Python to a ToolBox, with the user's own tracebacks where their code fails."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sized
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge.cli.failures import ImportFailedError
+from bridge.cli.targets import FileTarget
+from bridge.cli.tracebacks import users_traceback, where_of
+from bridge.errors import DefinitionError, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+    from bridge.cli.targets import LocalTarget
+    from bridge.tools.toolbox import ToolBox
+
+
+def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
+    """Import targets, and put their tools into one ToolBox; one target that is a ToolBox is that very one.
+
+    Raises:
+        TargetError: A target has no such object, or no tools; or two tools have one name.
+        ImportFailedError: A target raised while it was imported.
+    """
+    from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - after standard output is diverted
+
+    sources = [source for target in targets for source in _sources_of(target)]
+    if len(sources) == 1 and isinstance(sources[0], ToolBox):
+        return sources[0]
+    try:
+        return ToolBox(*sources)
+    except DefinitionError as error:
+        raise TargetError(str(error)) from error
+
+
+def _sources_of(target: LocalTarget) -> list[object]:
+    with _users_code(target):
+        module = _import_file(target.path) if isinstance(target, FileTarget) else _import_module(target.module)
+    sources = _offered(module, target) if target.attribute is None else [_named(module, target)]
+    if not sources or any(isinstance(source, Sized) and not len(source) for source in sources):
+        raise TargetError(f"{_shown(target)} has no tools{_remedy(module)}")
+    return sources
+
+
+def _named(module: ModuleType, target: LocalTarget) -> object:
+    try:
+        return attrgetter(str(target.attribute))(module)
+    except AttributeError:
+        raise TargetError(f"{_file_of(target)} has no object {target.attribute!r}") from None
+
+
+def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
+    """The ToolBox of a module; or its decorated functions, its Tools and its objects with decorated methods."""
+    from bridge.tools.model import Tool  # noqa: PLC0415 - after standard output is diverted
+    from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - after standard output is diverted
+
+    named = {id(value): (name, value) for name, value in vars(module).items()}.values()
+    boxes = [(name, value) for name, value in named if isinstance(value, ToolBox)]
+    if len(boxes) > 1:
+        names = " or ".join(f"{_file_of(target)}:{name}" for name, _ in boxes)
+        raise TargetError(f"{_shown(target)} holds several ToolBoxes; name one: {names}")
+    if boxes:
+        return [boxes[0][1]]
+    return [value for _, value in named if isinstance(value, Tool) or _is_decorated(value)]
+
+
+def _is_decorated(value: object) -> bool:
+    """Whether something is a decorated function, or an object with decorated methods."""
+    from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
+
+    return not isinstance(value, type) and (settings_of(value) is not None or _has_tools(type(value)))
+
+
+def _has_tools(kind: type) -> bool:
+    from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
+
+    return any(settings_of(attribute) for base in kind.__mro__ for attribute in vars(base).values())
+
+
+def _remedy(module: ModuleType) -> str:
+    classes = [value for value in vars(module).values() if isinstance(value, type) and _has_tools(value)]
+    if classes:
+        name = classes[0].__name__
+        return f": its class {name!r} has, and needs an instance at module level, such as tools = {name}(…)"
+    return ": decorate a function with @bridge.tool"
+
+
+def _import_file(path: Path) -> ModuleType:
+    name, is_taken = _module_name(path)
+    if (present := sys.modules.get(name)) is not None and _is_file(present, path):
+        return present
+    directory = str(path.resolve().parent)
+    if directory not in sys.path:
+        sys.path.insert(len(sys.path) if is_taken else 0, directory)
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _module_name(path: Path) -> tuple[str, bool]:
+    """The stem as a module name, and whether something else is imported by that name: a file may be ``json.py``."""
+    name = re.sub(r"\W", "_", path.stem)
+    if not _is_taken(name, path):
+        return name, False
+    number = 1
+    while _is_taken(candidate := f"{name}_{number}", path):
+        number += 1
+    return candidate, True
+
+
+def _is_taken(name: str, path: Path) -> bool:
+    if (present := sys.modules.get(name)) is not None:
+        return not _is_file(present, path)
+    spec = find_spec(name)
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() != path.resolve()
+
+
+def _is_file(module: ModuleType, path: Path) -> bool:
+    return module.__file__ is not None and Path(module.__file__).resolve() == path.resolve()
+
+
+def _import_module(name: str) -> ModuleType:
+    if (working_directory := str(Path.cwd())) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, working_directory)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        file = Path(f"{name}.py")
+        hint = f"; did you mean the file {str(file)!r}?" if file.exists() else ""
+        raise TargetError(f"there is no module {error.name!r}{hint}") from None
+
+
+@contextmanager
+def _users_code(target: LocalTarget) -> Iterator[None]:
+    try:
+        yield
+    except TargetError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = where_of(error)
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        message = f"importing {_file_of(target)} failed: {reason}" + (f" ({where})" if where else "")
+        raise ImportFailedError(message, users_traceback(error)) from error
+
+
+def _file_of(target: LocalTarget) -> str:
+    return str(target.path) if isinstance(target, FileTarget) else target.module
+
+
+def _shown(target: LocalTarget) -> str:
+    return _file_of(target) + (f":{target.attribute}" if target.attribute else "")

@@ -1,0 +1,31 @@
+"""Logging of a command: to standard error, quiet about what others log of themselves."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from bridge.cli.tracebacks import UsersTracebackFormatter
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+"""The levels that ``--log-level`` takes."""
+
+_FORMAT = "%(levelname)s %(name)s: %(message)s"
+
+
+def configure_logging(level: str) -> None:
+    """Log to standard error from a level up.
+
+    Below ``debug`` a traceback shows the user's own frames, uvicorn logs its warnings only, and the MCP SDK nothing:
+    what it logs of a broken connection is told by the command in one line.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    is_debug = level == "debug"
+    handler.setFormatter(logging.Formatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    if not is_debug:
+        logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)
+        for name in ("httpx", "httpx2", "httpcore", "httpcore2"):
+            logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,38 @@
+"""Output: data to standard output, whatever else writes there while users' code runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def stdout_diverted() -> Iterator[None]:
+    """Send to standard error what is written to standard output meanwhile, by this process or its children."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def write_data(text: str) -> None:
+    """Write one piece of data and a newline to standard output, as UTF-8."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def write_json(data: Any) -> None:
+    """Write data as JSON that a person can read."""
+    write_data(json.dumps(data, indent=2, ensure_ascii=False))

@@ -1,0 +1,233 @@
+"""``bridge serve``: tools as an MCP server, over stdio or HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+from click.core import ParameterSource
+
+from bridge.cli.entries import configuration, serving_entry, url_entry
+from bridge.cli.failures import say
+from bridge.cli.loading import load_toolbox
+from bridge.cli.logs import LEVELS, configure_logging
+from bridge.cli.targets import TargetCommand, command_target, local_targets, parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.applications import Starlette
+
+    from bridge.cli.targets import LocalTarget, Target
+    from bridge.tools.toolbox import ToolBox
+
+DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+"""How long the body of a request may be unless ``--max-request-bytes`` says otherwise."""
+
+
+class _CommaSeparated(click.ParamType[tuple[str, ...]]):
+    """Texts separated by commas, on the command line as in the environment."""
+
+    name = "text[,text…]"
+    envvar_list_splitter: ClassVar[str | None] = ","
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        """Cut at the commas."""
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _flat(_context: click.Context, _parameter: click.Parameter, values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    return tuple(part for value in values for part in value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What ``bridge serve`` was asked to do."""
+
+    transport: str
+    host: str
+    port: int
+    path: str
+    allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
+    no_sse: bool
+    no_auth: bool
+    page_size: int | None
+    max_request_bytes: int
+    reload: bool
+    name: str | None
+    log_level: str
+
+
+def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option with its twin in the environment."""
+    return click.option(
+        name, envvar="BRIDGE_" + name.removeprefix("--").replace("-", "_").upper(), show_envvar=True, **settings
+    )
+
+
+@click.command(cls=TargetCommand, short_help="Serve the tools of TARGETs over stdio or HTTP.")
+@click.argument("targets", nargs=-1, metavar="TARGET...")
+@_option(
+    "--transport",
+    type=click.Choice(["stdio", "http", "sse"]),
+    default="stdio",
+    show_default=True,
+    help="stdio for a host that starts this command; http for streamable HTTP, with SSE beside it; sse for SSE alone.",
+)
+@_option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@_option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="The port; 0 for a free one, which is printed.",
+)
+@_option("--path", default="/mcp", show_default=True, help="The path of streamable HTTP.")
+@_option(
+    "--allowed-hosts",
+    type=_CommaSeparated(),
+    multiple=True,
+    callback=_flat,
+    help="Further Host headers to accept; repeatable.",
+)
+@_option(
+    "--allowed-origins",
+    type=_CommaSeparated(),
+    multiple=True,
+    callback=_flat,
+    help="Further Origin headers to accept; repeatable.",
+)
+@_option("--no-sse", is_flag=True, help="With --transport http: streamable HTTP alone.")
+@_option(
+    "--no-auth",
+    is_flag=True,
+    help="Let anyone who reaches the port call the tools; asked for where that is not only this machine.",
+)
+@_option("--page-size", type=click.IntRange(1), help="Tools in a page of the list; all in one page by default.")
+@_option(
+    "--max-request-bytes",
+    type=click.IntRange(1),
+    default=DEFAULT_MAX_REQUEST_BYTES,
+    show_default=True,
+    help="The longest body of a request.",
+)
+@_option("--reload", is_flag=True, help="Over HTTP: start again whenever Python files beside a target change.")
+@_option("--name", help="What the server calls itself; by default after its targets.")
+@_option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log to standard error."
+)
+@click.pass_context
+def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) -> None:
+    """Serve the tools of one or several TARGETs as one MCP server.
+
+    A TARGET is file.py[:object] or package.module[:object].
+
+    Over stdio, what tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
+    that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
+    """
+    options = ServeOptions(**settings)
+    configure_logging(options.log_level)
+    if options.transport == "stdio":
+        _serve_stdio(ctx, targets, options)
+    else:
+        _serve_http(ctx, targets, options)
+
+
+def _local_targets(ctx: click.Context, texts: tuple[str, ...]) -> list[LocalTarget]:
+    after_dashes = command_target(ctx)
+    targets: list[Target] = [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
+    if not targets:
+        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
+    return local_targets(targets, "serve")
+
+
+def _name_of(targets: list[LocalTarget], options: ServeOptions) -> str:
+    return options.name or "-".join(dict.fromkeys(target.name for target in targets))
+
+
+def _serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
+    from bridge.server.diversion import divert_stdout  # noqa: PLC0415 - HTTP does without it
+
+    _note_ignored(ctx)
+    streams = divert_stdout()  # before any code of the user's can print
+    targets = _local_targets(ctx, texts)
+    tools, name = load_toolbox(targets), _name_of(targets, options)
+    said = [f"--name={options.name}"] if options.name else []
+    said += [f"--page-size={options.page_size}"] if options.page_size else []
+    say(f"serving {name} over stdio; for a host's configuration:")
+    say(configuration(name, serving_entry(targets, said)))
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.stdio import serve_stdio  # noqa: PLC0415 - as above
+
+    publisher = Publisher(tools, name=name, page_size=options.page_size)
+    serve_stdio(publisher, streams, max_line_bytes=options.max_request_bytes)
+
+
+_HTTP_ONLY = {
+    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "reload",
+}  # fmt: skip
+
+
+def _note_ignored(ctx: click.Context) -> None:
+    """Say which options on the command line do nothing; those in the environment may be meant for another server."""
+    ignored = [
+        "--" + name.replace("_", "-")
+        for name in ctx.params
+        if name in _HTTP_ONLY and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if ignored:
+        say(f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http")
+
+
+def _serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
+    from bridge.cli import listening, reloading  # noqa: PLC0415 - stdio does without them
+
+    if options.transport == "sse" and options.no_sse:
+        raise click.UsageError("--no-sse leaves nothing of --transport sse", ctx)
+    if not options.path.startswith("/"):
+        raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
+    addresses = listening.resolve(options.host, options.port)
+    if not options.no_auth and not listening.are_loopback(addresses):
+        raise click.UsageError(
+            f"--host {options.host} can be reached from other machines, and nobody is asked for a key: "
+            "add --no-auth if that is meant, or listen on 127.0.0.1",
+            ctx,
+        )
+    targets = _local_targets(ctx, texts)
+    name = _name_of(targets, options)
+    if options.reload and not reloading.is_child():
+        reloading.serve_again_and_again(targets, listening.bind(addresses))
+        return
+    tools = load_toolbox(targets)
+    sockets = reloading.inherited_sockets() or listening.bind(addresses)
+    port = sockets[0].getsockname()[1]
+    path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
+
+    def announce() -> None:
+        say(f"serving {name} at {listening.url_of(options.host, port, path)}")
+        say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
+
+    app = _app(ctx, tools, name, options)
+    listening.run(app, sockets, announce, is_debug=options.log_level == "debug", is_child=reloading.is_child())
+
+
+def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions) -> Starlette:
+    from bridge.server.http import http_app  # noqa: PLC0415 - stdio does without it
+
+    try:
+        return http_app(
+            tools,
+            name=name,
+            path=options.path,
+            sse=not options.no_sse,
+            streamable=options.transport == "http",
+            host=options.host,
+            allowed_hosts=options.allowed_hosts,
+            allowed_origins=options.allowed_origins,
+            max_request_bytes=options.max_request_bytes,
+            page_size=options.page_size,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from error

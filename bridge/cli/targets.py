@@ -1,0 +1,166 @@
+"""Targets: what a command line names as having tools.
+
+    file.py[:object]           a Python file, imported under its stem with its directory on ``sys.path``
+    package.module[:object]    a module, found from the working directory too
+    http(s)://…                an MCP server
+    -- command args…           an MCP server that speaks over stdio
+
+Without ``:object`` a module gives the one ToolBox that it holds at module level; where it holds none, its decorated
+functions (see `bridge.tools.function.tools_from`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from bridge.errors import TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KINDS = "file.py[:object], package.module[:object], an http(s):// URL, or -- command args…"
+"""What a target can be, for messages."""
+
+_LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_CONFIGURATION = re.compile(r"\.jsonc?(#.*)?$")
+_COMMAND_KEY = "bridge.cli.command"
+
+
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """A Python file."""
+
+    path: Path
+    """The file, absolute."""
+    attribute: str | None = None
+    """The object in it, dotted; None for what the module offers."""
+
+    @property
+    def name(self) -> str:
+        """What a server of it is called."""
+        return self.path.stem
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleTarget:
+    """A module that can be imported."""
+
+    module: str
+    """Its dotted name."""
+    attribute: str | None = None
+    """The object in it, dotted; None for what the module offers."""
+
+    @property
+    def name(self) -> str:
+        """What a server of it is called."""
+        return self.module.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class UrlTarget:
+    """An MCP server behind a URL."""
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        """What the server is called."""
+        return urlsplit(self.url).hostname or "server"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTarget:
+    """An MCP server that a command starts."""
+
+    command: tuple[str, ...]
+    """The command and its arguments."""
+
+    @property
+    def name(self) -> str:
+        """What the server is called."""
+        return Path(self.command[0]).stem
+
+
+LocalTarget = FileTarget | ModuleTarget
+"""Tools that run in this process."""
+RemoteTarget = UrlTarget | CommandTarget
+"""Tools that run elsewhere."""
+Target = LocalTarget | RemoteTarget
+
+
+def parse_target(text: str) -> Target:
+    """Read one target.
+
+    Raises:
+        TargetError: The text names nothing that has tools, or a file that does not exist.
+    """
+    if text.startswith(("http://", "https://")):
+        return _url_target(text)
+    if _CONFIGURATION.search(text):
+        raise TargetError(f"{text!r} is a configuration file, which cannot be a target yet; name {KINDS}")
+    match = _LOCAL.fullmatch(text)
+    source, attribute = (match["source"], match["attribute"]) if match else (text, None)
+    if source.endswith(".py") or "/" in source or "\\" in source:
+        return FileTarget(_existing_file(source), attribute)
+    if _MODULE.fullmatch(source):
+        return ModuleTarget(source, attribute)
+    raise TargetError(f"{text!r} is no target; name {KINDS}")
+
+
+def _url_target(text: str) -> UrlTarget:
+    try:
+        host = urlsplit(text).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise TargetError(f"{text!r} is no URL of a server: it names no host")
+    return UrlTarget(text)
+
+
+def _existing_file(text: str) -> Path:
+    path = Path(text).expanduser().absolute()
+    if path.is_dir():
+        raise TargetError(f"{text!r} is a directory; name a file in it")
+    if not path.exists():
+        raise TargetError(f"there is no file {text!r} (looked for {path})")
+    return path
+
+
+def local_targets(targets: Sequence[Target], command: str) -> list[LocalTarget]:
+    """The targets, if all of them run in this process.
+
+    Raises:
+        TargetError: One of them runs elsewhere.
+    """
+    local = [target for target in targets if isinstance(target, FileTarget | ModuleTarget)]
+    if len(local) < len(targets):
+        raise TargetError(f"bridge {command} cannot pass on the tools of a URL or a command yet; name Python targets")
+    return local
+
+
+class TargetCommand(click.Command):
+    """A command with a target, which may be a command line of its own after ``--``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows ``--`` from being read as options of ours."""
+        if "--" in args:
+            position = args.index("--")
+            if position + 1 == len(args):
+                raise click.UsageError("a command is missing after --", ctx)
+            ctx.meta[_COMMAND_KEY] = CommandTarget(tuple(args[position + 1 :]))
+            args = args[:position]
+        return super().parse_args(ctx, args)
+
+
+def command_target(ctx: click.Context) -> CommandTarget | None:
+    """The command line after ``--``, where there is one."""
+    found = ctx.meta.get(_COMMAND_KEY)
+    assert found is None or isinstance(found, CommandTarget)
+    return found
