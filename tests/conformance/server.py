@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--speed", choices=SPEEDS, default="plain", help="the event loop and the HTTP parser")
     options = parser.parse_args()
     loop, http = SPEEDS[options.speed]
-    config = uvicorn.Config(http_app(TOOLS), loop=loop, http=http, log_level="warning")
+    config = uvicorn.Config(http_app(TOOLS), loop=loop, http=http, log_level="warning", timeout_graceful_shutdown=3)
     with socket.create_server(("127.0.0.1", options.port)) as listener:
         sys.stderr.write(f"serving conformance at http://localhost:{listener.getsockname()[1]}/mcp\n")
         sys.stderr.flush()

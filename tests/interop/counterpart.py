@@ -1,0 +1,158 @@
+"""The official SDK's own client on one side, ``bridge serve`` as a process on the other, and what joins them."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
+from mcp_types import (
+    CreateMessageResult,
+    ElicitResult,
+    ListRootsResult,
+    LoggingMessageNotificationParams,
+    Root,
+    TextContent,
+    ToolListChangedNotification,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.client import ClientRequestContext, IncomingMessage
+    from mcp_types import CreateMessageRequestParams, ElicitRequestParams
+
+ROOT = Path(__file__).parents[2]
+TOOLS = f"{Path(__file__).with_name('tools.py')}:TOOLS"
+MODERN = "2026-07-28"
+DEADLINE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A transport, and how the client negotiates over it."""
+
+    transport: str
+    mode: str
+
+    @property
+    def is_modern(self) -> bool:
+        """Which era comes of it: SSE exists only in the handshake era."""
+        return self.mode != "legacy" and self.transport != "sse"
+
+    def __str__(self) -> str:
+        return f"{self.transport}-{self.mode}"
+
+
+ROUTES = [Route(transport, mode) for transport in ("stdio", "http") for mode in ("auto", "legacy", MODERN)]
+ROUTES += [Route("sse", "auto"), Route("sse", "legacy")]
+
+
+@dataclass(slots=True)
+class Counterpart:
+    """A connected client, what it was asked, and what it was told."""
+
+    route: Route
+    client: Client = field(init=False)
+    asked: list[str] = field(default_factory=list)
+    """The methods by which the server asked, and with what, since the test began."""
+    answers_with: str = "accept"
+    """What the person answers to a form."""
+    logged: MemoryObjectReceiveStream[LoggingMessageNotificationParams] = field(init=False)
+    _log: MemoryObjectSendStream[LoggingMessageNotificationParams] = field(init=False)
+    list_changed: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        self._log, self.logged = anyio.create_memory_object_stream[LoggingMessageNotificationParams](math.inf)
+
+    def forget(self) -> None:
+        """Be as new, for the next test."""
+        self.asked.clear()
+        self.answers_with = "accept"
+        self.list_changed = anyio.Event()
+
+    async def on_log(self, params: LoggingMessageNotificationParams) -> None:
+        await self._log.send(params)
+
+    async def on_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.list_changed.set()
+
+    async def on_elicitation(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        self.asked.append(f"elicitation: {params.message}")
+        if self.answers_with != "accept":
+            return ElicitResult(action="decline")
+        return ElicitResult(action="accept", content={"dish": "soup", "portions": 2})
+
+    async def on_sampling(
+        self, context: ClientRequestContext, params: CreateMessageRequestParams
+    ) -> CreateMessageResult:
+        content = params.messages[0].content
+        assert isinstance(content, TextContent)
+        self.asked.append(f"sampling: {content.text} {params.max_tokens} {params.system_prompt}")
+        return CreateMessageResult(
+            role="assistant", content=TextContent(type="text", text="42"), model="deep", stop_reason="endTurn"
+        )
+
+    async def on_roots(self, context: ClientRequestContext) -> ListRootsResult:
+        self.asked.append("roots")
+        return ListRootsResult(roots=[Root(uri="file:///home/ada"), Root(uri="file:///tmp", name="scratch")])  # type: ignore[arg-type]  # pydantic reads text as a URL
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """A server over HTTP as a process; gives its origin, such as ``http://127.0.0.1:4711``."""
+    command = [sys.executable, "-m", "bridge", "serve", "--transport", "http", "--port", "0", *options, TOOLS]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = ""
+            while not (found := re.search(r"serving .* at (http://[^/\s]+)", said)):
+                line = process.stderr.readline()
+                assert line, f"the server did not start: {said}"
+                said += line
+            yield found[1]
+        finally:
+            process.terminate()
+
+
+@asynccontextmanager
+async def connected(route: Route, origin: str, *options: str) -> AsyncIterator[Counterpart]:
+    """The official client, connected by a route; over stdio it starts a server of its own with the options."""
+    counterpart = Counterpart(route)
+    with TemporaryFile("w") as log:
+        match route.transport:
+            case "stdio":
+                arguments = ["-m", "bridge", "serve", *options, TOOLS]
+                server: Any = stdio_client(
+                    StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT), errlog=log
+                )
+            case "sse":
+                server = sse_client(f"{origin}/sse")
+            case _:
+                server = f"{origin}/mcp"
+        client = Client(
+            server,
+            mode=route.mode,
+            read_timeout_seconds=DEADLINE_SECONDS,
+            log_level="info",
+            logging_callback=counterpart.on_log,
+            message_handler=counterpart.on_message,
+            elicitation_callback=counterpart.on_elicitation,
+            sampling_callback=counterpart.on_sampling,
+            list_roots_callback=counterpart.on_roots,
+        )
+        async with client:
+            counterpart.client = client
+            yield counterpart
