@@ -8,7 +8,6 @@ Nothing is ever run on a guess: a text that breaks off, or could mean two things
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -93,27 +92,15 @@ class ArgumentReader:
 
     Args:
         tool_name: The tool's name, for errors.
-        adapter: Of a TypedDict of the parameters, whose aliases are the published names.
+        adapter: Of a TypedDict of the parameters, whose aliases are the published names. It fills in all defaults
+            but the function's own.
         schema: The JSON Schema (2020-12) of the parameters, in which enums carry their members' values by name
             under `bridge.tools.coercion.MEMBERS`.
-        defaults: By published name, the Python values that stand in for missing arguments. A parameter with no
-            entry that need not be given is left out, so that the function's own default applies.
     """
 
-    __slots__ = (
-        "_adapter",
-        "_defaults",
-        "_has_numbers",
-        "_is_lenient",
-        "_never_null",
-        "_order",
-        "_schema",
-        "_tool",
-    )
+    __slots__ = ("_adapter", "_has_numbers", "_is_lenient", "_never_null", "_order", "_schema", "_tool")
 
-    def __init__(
-        self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any], defaults: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties", {})
         required = schema.get("required", ())
         walk = Coercion(schema)
@@ -124,12 +111,8 @@ class ArgumentReader:
         self._has_numbers = b'"number"' in to_json(schema)
         self._order = {name: i for i, name in enumerate(properties)}
         self._never_null = frozenset(
-            name
-            for name, each in properties.items()
-            if (name not in required or name in defaults) and not walk.fit(None, each).is_exact
+            name for name, each in properties.items() if name not in required and not walk.fit(None, each).is_exact
         )
-        python_names = _python_names(adapter) if defaults else {}
-        self._defaults = tuple((python_names[name], default) for name, default in defaults.items())
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """What to call the function with, by the names of its parameters.
@@ -152,9 +135,6 @@ class ArgumentReader:
         else:
             if self._is_lenient or b"NaN" in raw or b"Infinity" in raw or self._may_overflow(raw):
                 values = self._repaired(raw, values)
-        for name, default in self._defaults:
-            if name not in values:
-                values[name] = deepcopy(default)
         return values
 
     def _may_overflow(self, raw: bytes) -> bool:
@@ -195,12 +175,6 @@ class ArgumentReader:
             raise ArgumentsError(self._tool, _problems_of(refusals, given, fit.value))
         assert values is not None
         return values
-
-
-def _python_names(adapter: TypeAdapter[Any]) -> dict[str, str]:
-    """The names of the parameters by the names under which they are published."""
-    published = adapter.json_schema(by_alias=True)["properties"]
-    return dict(zip(published, adapter.json_schema(by_alias=False)["properties"], strict=True))
 
 
 def _refusals_of(error: ValidationError, value: Any) -> Iterator[Refusal]:

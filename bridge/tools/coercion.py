@@ -205,6 +205,8 @@ def _as_string(value: Any, schema: Mapping[str, Any]) -> Fit:
         if refused is not None and (refused[0].fullmatch(value) is not None) is refused[1]:
             return Fit(value, _MISFIT, (Refusal((), refused[2]),))
         return Fit(value)
+    if schema.get("format") == "decimal" and isinstance(value, int) and not isinstance(value, bool):
+        return Fit(value)  # of any size, unlike a float
     is_plain = "format" not in schema and "contentEncoding" not in schema
     if is_plain and isinstance(value, int | float) and not is_non_finite(value):
         return Fit(to_json(value).decode(), 3)

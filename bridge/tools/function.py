@@ -179,7 +179,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
     signature = signature_of(function, settings.namespace)
     executor = executor_class(function, signature.injected, in_thread=settings.run_in_thread)
     name = settings.name or _name_of(function)
-    reader = ArgumentReader(name, signature.adapter, signature.internal_schema, {})  # the adapter fills in defaults
+    reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
     writer = ResultWriter(name, signature.return_annotation, signature.has_return_annotation)
     return Tool(
         ToolSpecification(

@@ -38,6 +38,7 @@ SUCCESS = "Success"
 _WRAPPER = "result"
 _NOT_FINITE = "a number in it is not finite"
 _BINARY = (bytes, bytearray, memoryview)
+_SEQUENCES = (list, tuple, set, frozenset)
 _BLOCK_LIKE = (Block, *_BINARY)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
@@ -140,7 +141,7 @@ class ResultWriter:
             return value
         if isinstance(value, _BLOCK_LIKE):
             return ToolExecutionResult((self._block(value, 0),))
-        if isinstance(value, list | tuple | set | frozenset) and any(isinstance(item, _BLOCK_LIKE) for item in value):
+        if isinstance(value, _SEQUENCES) and any(isinstance(item, _BLOCK_LIKE) for item in value):
             return ToolExecutionResult(tuple(self._block(item, i) for i, item in enumerate(value)))
         raw = self._json(value)
         try:

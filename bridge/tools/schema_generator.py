@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _CLASS, _MEMBERS_DESCRIBED = "x-bridge-class", "x-bridge-described"
 """What the generator leaves for its last step: pydantic adds titles and descriptions of its own after each hook."""
 
+MADE_HERE = "bridge.tools"
+"""The module of types that are made of a function's parameters: no source describes them."""
+
 TOP_LEVEL = ConfigDict(allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64")
 """How values are read that stand directly among a tool's parameters or results."""
 
@@ -61,6 +64,14 @@ class _Generator(GenerateJsonSchema):
             result["contentEncoding"] = "base64" if self.mode == "validation" else "base64url"
         return result
 
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        """Say what a decimal's text is, in the word of OpenAPI's registry of formats."""
+        result = super().decimal_schema(schema)
+        for alternative in result.get("anyOf", [result]):
+            if alternative.get("type") == "string":
+                alternative["format"] = "decimal"
+        return result
+
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         """Add what the members are called, and what each is for where a docstring follows it."""
         kind = schema["cls"]
@@ -88,7 +99,7 @@ class _Generator(GenerateJsonSchema):
         """Describe items by the docstrings that follow them."""
         result = super().typed_dict_schema(schema)
         kind = schema.get("cls")
-        return _described(result, kind) if kind is not None else result
+        return _described(result, kind) if kind is not None and kind.__module__ != MADE_HERE else result
 
 
 def _described(result: JsonSchemaValue, kind: type, keys: Mapping[str, str] | None = None) -> JsonSchemaValue:
