@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.client.findings import kind_of
 from bridge.client.inputs import read_inputs
 from bridge.client.jsonc import repeated_keys
+from bridge.client.spelling import canonical_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -104,5 +105,5 @@ def _name_complaint(name: Any) -> str | None:
 
 def _is_server(value: Any) -> bool:
     return isinstance(value, Mapping) and any(
-        isinstance(value.get(key), str) for key in ("command", "url", "serverUrl")
+        isinstance(said, str) and canonical_key(str(key)) in {"command", "url"} for key, said in value.items()
     )

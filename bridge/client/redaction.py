@@ -21,10 +21,10 @@ HIDDEN = "***"
 MIN_SECRET_CHARS = 6
 """Shorter values are not looked for in foreign texts: they would be found everywhere."""
 
-_SECRET_WORDS = frozenset({"auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "jwt"})
+_SECRET_WORDS = frozenset({"auth", "authorization", "bearer", "cookie", "dsn", "jwt", "pass", "pat", "signature"})
 _SECRET_ENDINGS = (
-    *("key", "keys", "token", "tokens", "secret", "secrets"),
-    *("pass", "passphrase", "passwd", "password", "passwords", "pat", "pwd", "signature"),
+    *("key", "keys", "token", "tokens", "secret", "secrets", "password", "passwords"),
+    *("credential", "credentials", "passphrase", "passwd", "pwd"),
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KNOWN_KEY = re.compile(

@@ -51,6 +51,13 @@ class SpelledEntry:
     """How each key was written."""
 
 
+def canonical_key(key: str) -> str | None:
+    """Our own spelling of a key of a server; None for one that is not known."""
+    camel = to_camel(key) if "_" in key else key
+    camel = _KEY_SPELLINGS.get(camel, camel)
+    return camel if camel in KEYS else None
+
+
 def is_disabled(raw: Mapping[str, Any]) -> bool:
     """Whether a server is switched off, and so not to be read."""
     return raw.get("disabled") is True or raw.get("enabled") is False
@@ -58,12 +65,12 @@ def is_disabled(raw: Mapping[str, Any]) -> bool:
 
 def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEntry:
     """Bring the keys and the transport of one server to our own spelling."""
-    for key in repeated_keys(raw):
-        findings.problem("stands twice: remove one", server=name, key=key)
+    for path in (*repeated_keys(raw), *(f"{key}.{inner}" for key in raw for inner in repeated_keys(raw[key]))):
+        findings.problem("stands twice: remove one", server=name, key=path)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     for key, value in raw.items():
-        canonical = _canonical(str(key))
+        canonical = canonical_key(str(key))
         if canonical is None:
             findings.warning(f"not known, and ignored{_suggestion(str(key))}", server=name, key=str(key))
         elif value is not None:
@@ -73,12 +80,6 @@ def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEnt
             values[canonical] = said
             written.setdefault(canonical, str(key))
     return SpelledEntry(values, written)
-
-
-def _canonical(key: str) -> str | None:
-    camel = to_camel(key) if "_" in key else key
-    camel = _KEY_SPELLINGS.get(camel, camel)
-    return camel if camel in KEYS else None
 
 
 def _canonical_value(canonical: str, key: str, value: Any) -> Any:

@@ -1,0 +1,115 @@
+"""The shapes and spellings of other hosts come out as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.client import HttpTransport, ServersConfig, StdioTransport, parse_config
+
+SERVERS = {"a": {"command": "x"}, "b": {"url": "https://h/mcp"}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"mcpServers": SERVERS},
+        {"servers": SERVERS},
+        {"servers": SERVERS, "inputs": []},
+        {"mcpServers": SERVERS, "$schema": "https://example.com/schema.json"},
+        SERVERS,
+        {**SERVERS, "$schema": "x", "inputs": [{"id": "k"}]},
+        {"mcpServers": {"a": SERVERS["a"]}, "servers": {"b": SERVERS["b"]}},
+    ],
+)
+def test_every_shape_says_the_same(document: dict[str, Any]) -> None:
+    config = parse_config(document, environ={})
+    assert {name: server.transport for name, server in config.servers.items()} == {
+        "a": StdioTransport("x"),
+        "b": HttpTransport("https://h/mcp"),
+    }
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["servers", "mcpServers", "inputs"])
+def test_a_bare_map_may_have_a_server_of_that_name(name: str) -> None:
+    assert list(parse_config({name: {"command": "x"}}, environ={}).servers) == [name]
+
+
+def test_servers_keep_the_order_of_the_file() -> None:
+    assert list(parse_config({name: {"command": "x"} for name in "cab"}, environ={}).servers) == ["c", "a", "b"]
+
+
+def test_what_else_a_host_keeps_in_its_file_earns_one_warning() -> None:
+    others = {f"setting{number}": number for number in range(7)}
+    config = parse_config({"mcpServers": SERVERS, **others}, environ={})
+    assert config.warnings == (
+        "'setting0', 'setting1', 'setting2', 'setting3', 'setting4' and 2 more: not about servers, and ignored",
+    )
+
+
+@pytest.mark.parametrize("key", ["type", "transport", "transportType", "transport_type"])
+@pytest.mark.parametrize(
+    ("spelling", "kind"),
+    [
+        ("http", "http"),
+        ("HTTP", "http"),
+        ("streamable-http", "http"),
+        ("streamable_http", "http"),
+        ("streamableHttp", "http"),
+        ("streamableHTTP", "http"),
+        ("sse", "sse"),
+        ("SSE", "sse"),
+        ("http+sse", "sse"),
+    ],
+)
+def test_a_remote_transport_is_known_however_it_is_spelled(key: str, spelling: str, kind: Any) -> None:
+    config = parse_config({"a": {"url": "https://h", key: spelling}}, environ={})
+    assert config.servers["a"].transport == HttpTransport("https://h", kind=kind)
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("spelling", ["stdio", "STDIO", "local"])
+def test_a_child_is_known_however_it_is_spelled(spelling: str) -> None:
+    config = parse_config({"a": {"command": "x", "type": spelling}}, environ={})
+    assert config.servers["a"].transport == StdioTransport("x")
+
+
+@pytest.mark.parametrize("key", ["url", "serverUrl", "server_url"])
+def test_a_url_is_known_by_its_other_names(key: str) -> None:
+    assert parse_config({"a": {key: "https://h"}}, environ={}).servers["a"].transport == HttpTransport("https://h")
+
+
+def test_tools_to_take_and_to_leave_are_known_by_their_other_names() -> None:
+    server = parse_config({"a": {"command": "x", "enabledTools": ["r*"], "disabledTools": ["rm"]}}).servers["a"]
+    assert (server.include, server.exclude) == (("r*",), ("rm",))
+    server = parse_config({"a": {"command": "x", "includeTools": ["r*"], "excludeTools": ["rm"]}}).servers["a"]
+    assert (server.include, server.exclude) == (("r*",), ("rm",))
+
+
+def test_our_own_keys_may_be_written_in_snake_case() -> None:
+    spoken = parse_config({"a": {"command": "x", "connect_wait_seconds": 1, "inherit_env": "all", "env_file": None}})
+    assert spoken == parse_config({"a": {"command": "x", "connectWaitSeconds": 1, "inheritEnv": "all"}})
+
+
+def test_two_spellings_of_one_key_may_say_the_same() -> None:
+    config = parse_config({"a": {"url": "https://h", "type": "streamable-http", "transport": "http"}}, environ={})
+    assert config.servers["a"].transport == HttpTransport("https://h", kind="http")
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("comand", "; did you mean 'command'?"),
+        ("Headers", "; did you mean 'headers'?"),
+        ("disabledtools", "; did you mean 'disabledTools'?"),
+        ("connectTimeout", "; did you mean 'connectTimeoutSeconds'?"),
+        ("autoApprove", ""),
+    ],
+)
+def test_an_unknown_key_earns_a_warning_and_never_an_error(key: str, hint: str) -> None:
+    config = parse_config({"a": {"command": "x", key: {"any": ["thing"]}}}, environ={})
+    assert config.warnings == (f"server 'a', {key!r}: not known, and ignored{hint}",)
+    assert isinstance(config, ServersConfig)
+    assert config.servers["a"].transport == StdioTransport("x")

@@ -1,0 +1,87 @@
+"""The published schema says what is read."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from bridge.client import config_json_schema, parse_config
+from bridge.client.entry import KEYS
+
+VALIDATOR = Draft202012Validator(config_json_schema())
+
+EVERYTHING: dict[str, Any] = {
+    "$schema": "mcp.schema.json",
+    "mcpServers": {
+        "child": {
+            "type": "stdio",
+            "command": "x",
+            "args": ["a", 1],
+            "env": {"A": "a", "B": 1, "C": True},
+            "cwd": ".",
+            "inheritEnv": ["A"],
+            "disabled": False,
+            "timeout": 1,
+            "maxCallSeconds": 2,
+            "connectTimeoutSeconds": 3,
+            "connectWaitSeconds": 4,
+            "required": True,
+            "trusted": True,
+            "prefix": "x_",
+            "include": ["a*"],
+            "exclude": ["b"],
+            "protocol": "legacy",
+        },
+        "remote": {"type": "http", "url": "https://h", "headers": {"A": "${input:key}"}, "inheritEnv": "all"},
+        "file": {"command": "x", "envFile": "${MISSING}", "disabled": True},
+    },
+    "inputs": [{"id": "key", "type": "promptString", "description": "The key", "default": "d", "password": True}],
+}
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(config_json_schema())
+
+
+def test_the_packaged_file_is_the_schema() -> None:
+    packaged = files("bridge.client").joinpath("mcp.schema.json").read_text(encoding="utf-8")
+    assert packaged == json.dumps(config_json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def test_every_key_is_in_the_schema_with_a_description() -> None:
+    properties = config_json_schema()["$defs"]["ServerEntry"]["properties"]
+    assert tuple(properties) == KEYS
+    assert all(schema["description"] for schema in properties.values())
+
+
+def test_a_configuration_that_uses_everything_is_valid_and_is_read() -> None:
+    assert set(KEYS) == {key for entry in EVERYTHING["mcpServers"].values() for key in entry}
+    VALIDATOR.validate(EVERYTHING)
+    config = parse_config(EVERYTHING, environ={})
+    assert (set(config.servers), config.disabled) == ({"child", "remote"}, ("file",))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"command": "x", "url": "https://h"},
+        {"command": 1},
+        {"command": "x", "args": "a"},
+        {"command": "x", "args": [None]},
+        {"command": "x", "timeout": 0},
+        {"command": "x", "timeout": "1"},
+        {"command": "x", "prefix": "a b"},
+        {"command": "x", "inheritEnv": "some"},
+        {"command": "x", "type": "ws"},
+        {"command": "x", "protocol": "2025-06-18"},
+        {"url": "https://h", "headers": []},
+        {"command": "x", "comand": "y"},
+    ],
+)
+def test_what_is_wrong_is_underlined(entry: dict[str, Any]) -> None:
+    assert not VALIDATOR.is_valid({"mcpServers": {"a": entry}})
