@@ -220,9 +220,9 @@ class InvocationContext:
             ToolError: The caller cannot be asked.
         """
         if isinstance(schema, type):
-            from bridge.tools.json_schema import schema_of  # noqa: PLC0415 - loads pydantic only for those who ask
+            from bridge.tools.json_schema import inlined, schema_of  # noqa: PLC0415 - only for those who ask
 
-            schema = schema_of(schema)
+            schema = inlined(schema_of(schema))  # a form has no definitions
         answer = await self._ask_one(Elicitation(message, schema), key)
         assert isinstance(answer, ElicitationAnswer)
         return answer

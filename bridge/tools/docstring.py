@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
+import sys
 from functools import lru_cache
 from itertools import pairwise
 
 _END_OF_SUMMARY = re.compile(r"\s*$|\s*[:@]\w+|\s*\.\. \w+|\s*[A-Z][A-Za-z]*( [A-Za-z]+)?:\s*$")
+
+_BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 def summary_of(docstring: str | None) -> str | None:
@@ -50,11 +52,34 @@ def attribute_descriptions(owner: type) -> dict[str, str]:
 
 def _attribute_docstrings(owner: type) -> dict[str, str]:
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):
+        source = "".join(inspect.findsource(sys.modules[owner.__module__])[0])
+        return _docstrings_by_class(source).get(owner.__qualname__, {})
+    except (KeyError, OSError, TypeError, SyntaxError):
         return {}
+
+
+@lru_cache(maxsize=16)
+def _docstrings_by_class(source: str) -> dict[str, dict[str, str]]:
+    """The docstrings of attributes in a module's source, by the qualified names of their classes."""
+    found: dict[str, dict[str, str]] = {}
+    pending: list[tuple[str, ast.AST]] = [("", ast.parse(source))]
+    while pending:
+        prefix, node = pending.pop()
+        if isinstance(node, ast.ClassDef):
+            found.setdefault(prefix + node.name, _docstrings_in(node.body))
+            prefix += f"{node.name}."
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            prefix += f"{node.name}.<locals>."
+        pending.extend((prefix, child) for child in _statements_in(node))
+    return found
+
+
+def _statements_in(node: ast.AST) -> list[ast.AST]:
+    return [child for name in _BLOCKS for child in getattr(node, name, ())]
+
+
+def _docstrings_in(statements: list[ast.stmt]) -> dict[str, str]:
     described: dict[str, str] = {}
-    statements = body.body if isinstance(body, ast.ClassDef) else []
     for attribute, text in pairwise(statements):
         name = _assigned_name(attribute)
         if name and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):

@@ -65,13 +65,17 @@ class InPlaceExecutor(FunctionExecutor):
 
 
 class ThreadExecutor(FunctionExecutor):
-    """Calls a plain function in a worker thread; a caller that leaves does not wait for it."""
+    """Calls a plain function in a worker thread; a caller that leaves does not wait for it.
+
+    What it returns is awaited here, if that can be awaited.
+    """
 
     __slots__ = ()
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.model.ToolExecutor`."""
-        return self._write(await run_in_thread(functools.partial(self._function, **self._keywords(request, context))))
+        value = await run_in_thread(functools.partial(self._function, **self._keywords(request, context)))
+        return self._write(await value if inspect.isawaitable(value) else value)
 
 
 class ContextThreadExecutor(ThreadExecutor):

@@ -9,6 +9,8 @@ from bridge.errors import DefinitionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_DEFINITIONS = "#/$defs/"
+
 Schema: TypeAlias = "Mapping[str, Any] | JsonObjectSchema"
 
 
@@ -26,6 +28,55 @@ def schema_of(kind: Any) -> dict[str, Any]:
     from bridge.tools.schema_generator import schema_of_type  # noqa: PLC0415 - building by hand needs no pydantic
 
     return schema_of_type(kind)
+
+
+def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same schema without references to its own definitions, for readers that follow none.
+
+    What refers to itself cannot be written out: such definitions, and the references to them, stay.
+    """
+    definitions = schema.get("$defs", {})
+    recursive = {name for name in definitions if name in _reachable(name, definitions)}
+
+    def written_out(node: Any) -> Any:
+        if isinstance(node, list):
+            return [written_out(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        name = _definition_named_in(node)
+        rest = {key: written_out(value) for key, value in node.items() if name is None or key != "$ref"}
+        if name is None:
+            return rest
+        if name in recursive or name not in definitions:
+            return {"$ref": node["$ref"], **rest}
+        return {**written_out(definitions[name]), **rest}
+
+    result: dict[str, Any] = written_out({key: value for key, value in schema.items() if key != "$defs"})
+    if recursive:
+        result["$defs"] = {name: written_out(definitions[name]) for name in definitions if name in recursive}
+    return result
+
+
+def _reachable(start: str, definitions: Mapping[str, Any]) -> set[str]:
+    """The definitions that one definition refers to, directly or through others."""
+    found: set[str] = set()
+    pending: list[Any] = [definitions[start]]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            name = _definition_named_in(node)
+            if name is not None and name in definitions and name not in found:
+                found.add(name)
+                pending.append(definitions[name])
+        pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+    return found
+
+
+def _definition_named_in(node: Mapping[str, Any]) -> str | None:
+    reference = node.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith(_DEFINITIONS):
+        return None
+    return reference.removeprefix(_DEFINITIONS).replace("~1", "/").replace("~0", "~")
 
 
 class JsonObjectSchema:
@@ -152,4 +203,4 @@ class JsonObjectSchema:
 
 def reference_to(definition: str) -> dict[str, Any]:
     """The schema that points to a definition at the root: for items, alternatives, and recursion."""
-    return {"$ref": "#/$defs/" + definition.replace("~", "~0").replace("/", "~1")}
+    return {"$ref": _DEFINITIONS + definition.replace("~", "~0").replace("/", "~1")}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
@@ -87,7 +88,8 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
     """
     if isinstance(python_default, FieldInfo):  # `city: str = Field(description="…")`
         annotation, python_default = Annotated[annotation, python_default], MISSING
-    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    plain = _unaliased(annotation)
+    marks = get_args(plain)[1:] if get_origin(plain) is Annotated else ()
     fields = [mark for mark in marks if isinstance(mark, FieldInfo)]
     mark = next((mark for mark in marks if isinstance(mark, P)), P())
     default, is_own = _default(name, mark, fields, python_default)
@@ -102,7 +104,7 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
     described = [mark.description, *(field.description for field in fields), *(m for m in marks if isinstance(m, str))]
     return Parameter(
         name=name,
-        published_name=mark.name or next((f.alias for f in fields if f.alias is not None), name),
+        published_name=mark.name or next(filter(None, map(_alias, fields)), name),
         annotation=annotation,
         description=next((text for text in described if text is not None), documented),
         required=required,
@@ -118,6 +120,7 @@ def injection_of(annotation: Any) -> str | None:
     Returns:
         ``"memory_id"``, ``"parameters"``, or ``"itself"`` for the context as a whole.
     """
+    annotation = _unaliased(annotation)
     if get_origin(annotation) is Annotated:
         inner, *marks = get_args(annotation)
         if any(mark is ToolMemoryId or isinstance(mark, ToolMemoryId) for mark in marks):
@@ -128,6 +131,10 @@ def injection_of(annotation: Any) -> str | None:
     if annotation is InvocationContext:
         return "itself"
     return "parameters" if annotation is InvocationParameters else None
+
+
+def _alias(field: FieldInfo) -> str | None:
+    return field.validation_alias if isinstance(field.validation_alias, str) else field.alias
 
 
 def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -> tuple[Any, bool]:
@@ -181,7 +188,15 @@ def _listed(annotation: Any) -> Any:
     return GenericAlias(list, (annotation,))
 
 
+def _unaliased(annotation: Any) -> Any:
+    """What a type alias (``type Who = Annotated[str, ToolMemoryId]``) stands for."""
+    while isinstance(annotation, TypeAliasType):
+        annotation = annotation.__value__
+    return annotation
+
+
 def _accepts_none(annotation: Any) -> bool:
+    annotation = _unaliased(annotation)
     if get_origin(annotation) is Annotated:
         return _accepts_none(get_args(annotation)[0])
     if get_origin(annotation) in {Union, UnionType}:

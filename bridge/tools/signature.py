@@ -19,7 +19,7 @@ from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.docstring import parameter_descriptions, summary_of
 from bridge.tools.parameter import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
-from bridge.tools.schema_generator import SCHEMA_ERRORS, TOP_LEVEL, internal_schema, published, reason
+from bridge.tools.schema_generator import MADE_HERE, SCHEMA_ERRORS, TOP_LEVEL, internal_schema, published, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -217,4 +217,6 @@ def _adapter(parameters: Iterable[Parameter]) -> TypeAdapter[dict[str, Any]]:
         presence: Any = Required if parameter.required else NotRequired
         items[parameter.name] = presence[Annotated[parameter.annotation, Field(**field)]]
     make: Any = TypedDict  # the functional form, with items that no type checker can know
-    return TypeAdapter(with_config(TOP_LEVEL)(make("Arguments", items)))
+    shape = with_config(TOP_LEVEL)(make("Arguments", items))
+    shape.__module__ = MADE_HERE
+    return TypeAdapter(shape)

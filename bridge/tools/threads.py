@@ -74,9 +74,12 @@ async def run_in_thread(function: Callable[[], _T]) -> _T:
     place = _Place(limiters.ours)
     await place.take()
     try:
-        return await anyio.to_thread.run_sync(place.run, function, abandon_on_cancel=True, limiter=limiters.unlimited)
+        (value,) = await anyio.to_thread.run_sync(
+            place.run, function, abandon_on_cancel=True, limiter=limiters.unlimited
+        )
     finally:
         place.leave()
+    return value
 
 
 def _current() -> _Limiters:
@@ -104,12 +107,12 @@ class _Place:
         except anyio.WouldBlock:
             await self._limiter.acquire_on_behalf_of(self)
 
-    def run(self, function: Callable[[], _T]) -> _T:
-        """Run the function; in the worker thread."""
+    def run(self, function: Callable[[], _T]) -> tuple[_T]:
+        """Run the function; in the worker thread. The value is wrapped, since trio refuses coroutines as values."""
         if self._runs(running=True):
             raise RuntimeError("the caller left before the function began")  # seen by nobody
         try:
-            return function()
+            return (function(),)
         finally:
             if self._runs(running=False):
                 with suppress(RuntimeError):  # the event loop has ended, and the limit with it

@@ -147,6 +147,18 @@ async def test_what_is_injected_cannot_be_given_by_the_caller() -> None:
 
 
 @pytest.mark.parametrize("in_thread", [True, False])
+async def test_what_a_plain_function_returns_is_awaited_if_it_can_be(in_thread: bool) -> None:
+    async def coroutine() -> str:
+        return "awaited"
+
+    @tool(run_in_thread=in_thread)
+    def plain() -> Any:
+        return coroutine()
+
+    assert (await execute(plain)).text == "awaited"
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
 async def test_what_a_function_raises_is_raised(in_thread: bool) -> None:
     @tool(run_in_thread=in_thread)
     def fail() -> None:

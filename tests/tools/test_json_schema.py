@@ -1,12 +1,15 @@
-"""The builder of schemas by hand."""
+"""Schemas by hand, and written out."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from bridge.errors import DefinitionError
-from bridge.tools.json_schema import JsonObjectSchema, reference_to
+from bridge.tools.json_schema import JsonObjectSchema, inlined, reference_to, schema_of
 
 
 def test_every_kind_of_property_can_be_built() -> None:
@@ -117,3 +120,56 @@ def test_two_definitions_of_one_name_are_refused() -> None:
     builder = JsonObjectSchema().definition("unit", {"type": "string"})
     with pytest.raises(DefinitionError, match="definition 'unit' is given twice"):
         builder.definition("unit", {"type": "integer"})
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Branch:
+    colour: Colour
+    twigs: list[Branch]
+
+
+@dataclass
+class Form:
+    first: Colour
+    second: Colour | None = None
+
+
+def test_a_schema_can_be_written_out() -> None:
+    colour = {"type": "string", "enum": ["red"]}
+    assert inlined(schema_of(Form)) == {
+        "type": "object",
+        "properties": {"first": colour, "second": {"anyOf": [colour, {"type": "null"}], "default": None}},
+        "required": ["first"],
+    }
+
+
+def test_what_stands_beside_a_reference_counts() -> None:
+    schema = JsonObjectSchema().reference("a", "x/y", "Mine.").definition("x/y", {"type": "string", "description": "?"})
+    assert inlined(schema.build())["properties"] == {"a": {"type": "string", "description": "Mine."}}
+
+
+def test_what_refers_to_itself_stays_a_reference() -> None:
+    assert inlined(schema_of(list[Branch])) == {
+        "type": "array",
+        "items": {"$ref": "#/$defs/Branch"},
+        "$defs": {
+            "Branch": {
+                "type": "object",
+                "properties": {
+                    "colour": {"type": "string", "enum": ["red"]},
+                    "twigs": {"type": "array", "items": {"$ref": "#/$defs/Branch"}},
+                },
+                "required": ["colour", "twigs"],
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize("reference", ["https://example.org/schema", "#/$defs/absent", "#"])
+def test_references_to_elsewhere_stay(reference: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": reference}}}
+    assert inlined(schema) == schema

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Optional
 
 import pytest
 from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
@@ -55,6 +56,7 @@ def test_a_default_of_p_makes_it_optional() -> None:
         (Annotated[int, "bare", Field(description="field"), P("mark")], "mark"),
         (Annotated[int, "bare", Field(description="field")], "field"),
         (Annotated[int, P(name="b")], "documented"),
+        (TypeAliasType("Number", Annotated[int, P("mark")]), "mark"),
     ],
 )
 def test_the_most_explicit_description_counts(annotation: Any, description: str) -> None:
@@ -67,6 +69,7 @@ def test_the_most_explicit_description_counts(annotation: Any, description: str)
         (int, "a"),
         (Annotated[int, P(name="b")], "b"),
         (Annotated[int, Field(alias="c")], "c"),
+        (Annotated[int, Field(validation_alias="d")], "d"),
         (Annotated[int, Field(alias="c"), P(name="b")], "b"),
     ],
 )
@@ -182,6 +185,8 @@ def test_a_default_factory_is_refused() -> None:
         (Annotated[InvocationParameters, P("x")] | None, "parameters"),
         (Annotated[str, ToolMemoryId], "memory_id"),
         (Annotated[int | None, "x", ToolMemoryId()], "memory_id"),
+        (TypeAliasType("Who", Annotated[str, ToolMemoryId]), "memory_id"),
+        (TypeAliasType("Context", TypeAliasType("Inner", InvocationContext)), "itself"),
         (dict[str, Any], None),
     ],
 )
