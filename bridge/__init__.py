@@ -1,1 +1,209 @@
-"""Python functions as tools, published over the Model Context Protocol, with MCP on both sides."""
+"""Python functions as tools, published over the Model Context Protocol, with MCP on both sides.
+
+    from bridge import tool
+
+    @tool
+    def add(a: int, b: int) -> int:
+        \"\"\"Add two numbers.\"\"\"
+        return a + b
+
+The public names are here; each is imported when it is first used (PEP 562), so that a program loads what it uses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.errors import (
+        ArgumentProblem,
+        ArgumentsError,
+        BridgeError,
+        DefinitionError,
+        MissingExtraError,
+        NameClashError,
+        TargetError,
+        ToolCallError,
+        ToolError,
+        ToolTimeoutError,
+        UnknownToolError,
+        WireError,
+    )
+    from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
+    from bridge.tools.context import (
+        BlockingContext,
+        Caller,
+        InvocationContext,
+        InvocationParameters,
+        LogLevel,
+        ToolProvider,
+        ToolProviderRequest,
+    )
+    from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
+    from bridge.tools.function import tool, tools_from
+    from bridge.tools.json_schema import JsonObjectSchema, reference_to
+    from bridge.tools.model import (
+        ReturnBehavior,
+        Tool,
+        ToolAnnotations,
+        ToolExecution,
+        ToolExecutionRequest,
+        ToolExecutionResult,
+        ToolExecutor,
+        ToolPolicy,
+        ToolSpecification,
+    )
+    from bridge.tools.parameter import P, ToolMemoryId
+    from bridge.tools.questions import (
+        Answer,
+        Elicitation,
+        ElicitationAnswer,
+        InputRequired,
+        Question,
+        Root,
+        Roots,
+        Sampling,
+        SamplingAnswer,
+        SamplingMessage,
+        UrlElicitation,
+    )
+    from bridge.tools.threads import set_thread_limit
+    from bridge.tools.toolbox import ToolBox
+    from bridge.tools.transform import filtered, prefixed, renamed, safe_names
+
+__all__ = [
+    "Answer",
+    "ArgumentProblem",
+    "ArgumentsError",
+    "Audio",
+    "BlockingContext",
+    "BridgeError",
+    "Caller",
+    "Content",
+    "DefinitionError",
+    "Elicitation",
+    "ElicitationAnswer",
+    "ExecutionPolicy",
+    "File",
+    "Image",
+    "InputRequired",
+    "InvocationContext",
+    "InvocationParameters",
+    "JsonObjectSchema",
+    "LogLevel",
+    "MissingExtraError",
+    "NameClashError",
+    "P",
+    "Question",
+    "ResourceLink",
+    "ReturnBehavior",
+    "Root",
+    "Roots",
+    "Sampling",
+    "SamplingAnswer",
+    "SamplingMessage",
+    "TargetError",
+    "Text",
+    "Tool",
+    "ToolAnnotations",
+    "ToolBox",
+    "ToolCallError",
+    "ToolError",
+    "ToolExecution",
+    "ToolExecutionRequest",
+    "ToolExecutionResult",
+    "ToolExecutor",
+    "ToolMemoryId",
+    "ToolPolicy",
+    "ToolProvider",
+    "ToolProviderRequest",
+    "ToolSpecification",
+    "ToolTimeoutError",
+    "UnknownToolError",
+    "UrlElicitation",
+    "WireError",
+    "execute",
+    "execute_timed",
+    "filtered",
+    "prefixed",
+    "reference_to",
+    "renamed",
+    "safe_names",
+    "set_thread_limit",
+    "tool",
+    "tools_from",
+]
+
+_NAMES = {
+    "bridge.errors": (
+        "ArgumentProblem",
+        "ArgumentsError",
+        "BridgeError",
+        "DefinitionError",
+        "MissingExtraError",
+        "NameClashError",
+        "TargetError",
+        "ToolCallError",
+        "ToolError",
+        "ToolTimeoutError",
+        "UnknownToolError",
+        "WireError",
+    ),
+    "bridge.tools.content": ("Audio", "Content", "File", "Image", "ResourceLink", "Text"),
+    "bridge.tools.context": (
+        "BlockingContext",
+        "Caller",
+        "InvocationContext",
+        "InvocationParameters",
+        "LogLevel",
+        "ToolProvider",
+        "ToolProviderRequest",
+    ),
+    "bridge.tools.execution": ("ExecutionPolicy", "execute", "execute_timed"),
+    "bridge.tools.function": ("tool", "tools_from"),
+    "bridge.tools.json_schema": ("JsonObjectSchema", "reference_to"),
+    "bridge.tools.model": (
+        "ReturnBehavior",
+        "Tool",
+        "ToolAnnotations",
+        "ToolExecution",
+        "ToolExecutionRequest",
+        "ToolExecutionResult",
+        "ToolExecutor",
+        "ToolPolicy",
+        "ToolSpecification",
+    ),
+    "bridge.tools.parameter": ("P", "ToolMemoryId"),
+    "bridge.tools.questions": (
+        "Answer",
+        "Elicitation",
+        "ElicitationAnswer",
+        "InputRequired",
+        "Question",
+        "Root",
+        "Roots",
+        "Sampling",
+        "SamplingAnswer",
+        "SamplingMessage",
+        "UrlElicitation",
+    ),
+    "bridge.tools.threads": ("set_thread_limit",),
+    "bridge.tools.toolbox": ("ToolBox",),
+    "bridge.tools.transform": ("filtered", "prefixed", "renamed", "safe_names"),
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+
+
+if not TYPE_CHECKING:  # a type checker is to refuse the names that are not here
+
+    def __getattr__(name: str) -> object:
+        """Import what is asked for, and keep it."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
