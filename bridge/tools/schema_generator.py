@@ -6,12 +6,13 @@ under `bridge.tools.coercion.MEMBERS`; the *published* one is what callers see.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from bridge.errors import DefinitionError
 from bridge.tools.coercion import MEMBERS
@@ -55,6 +56,15 @@ class _Generator(GenerateJsonSchema):
         generated = super().generate(schema, mode)
         result: JsonSchemaValue = _tidied(generated, generated.get("$defs", {}))
         return result
+
+    def encode_default(self, dft: Any) -> Any:
+        """Leave out defaults that JSON cannot show: what is not finite."""
+        value = super().encode_default(dft)
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError as error:
+            raise PydanticSerializationError(str(error)) from error
+        return value
 
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
         """Say base64 in the words of JSON Schema: both alphabets are read, the one for URLs is written."""

@@ -298,6 +298,13 @@ def test_a_default_that_is_no_json_is_left_out() -> None:
     assert schema_of(Holder)["properties"] == {"path": {}}
 
 
+def test_a_default_that_is_not_finite_is_left_out() -> None:
+    class Holder(BaseModel):
+        limit: float = float("inf")
+
+    assert schema_of(Holder)["properties"] == {"limit": {"type": "number"}}
+
+
 def test_an_explicit_description_comes_before_the_docstring() -> None:
     class Holder(BaseModel):
         a: int = Field(description="Explicit.")

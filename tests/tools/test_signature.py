@@ -144,7 +144,12 @@ def test_a_default_that_is_no_json_is_not_shown() -> None:
     def wait(seconds: float = float("inf"), sentinel=object()) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001, B008 - what is tested
         pass
 
+    def infinite(seconds: Annotated[float, P(default=float("inf"))]) -> None:
+        pass
+
     assert signature_of(wait).schema["properties"] == {"seconds": {"type": "number"}, "sentinel": {}}
+    assert signature_of(infinite).schema["properties"] == {"seconds": {"type": "number"}}
+    assert signature_of(infinite).adapter.validate_json("{}", strict=True) == {"seconds": float("inf")}
 
 
 def test_annotations_may_name_what_only_the_defining_scope_has() -> None:
