@@ -11,7 +11,7 @@ import click
 from bridge.cli.assignments import read_assignments, unknown_names
 from bridge.cli.failures import FAILED, say
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS, only_target
-from bridge.cli.logs import configure_logging
+from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.targets import CommandTarget, TargetCommand, UrlTarget, command_target
 
@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="How many seconds the call may take.",
 )
+@log_level_option("warning")
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...], json_text: str | None, output: str, timeout: float) -> int:
+def command(
+    ctx: click.Context, words: tuple[str, ...], json_text: str | None, output: str, timeout: float, log_level: str
+) -> int:
     """Call one TOOL of a TARGET, and write the text of its result.
 
     Values are read by the tool's schema: text as it is, numbers, booleans, arrays and objects as JSON; for an array a
@@ -49,7 +52,7 @@ def command(ctx: click.Context, words: tuple[str, ...], json_text: str | None, o
 
     Ends with code 1 where the tool failed; what it said of that goes to standard error.
     """
-    configure_logging("warning")
+    configure_logging(log_level)
     waiting = list(words)
     target = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
     if not waiting:

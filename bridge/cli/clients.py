@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Client:
     """One such program."""
 
-    title: str
-    """What people call it."""
+    title: str | None = None
+    """What people call it; None for a file that any program may read."""
     file: Callable[[], Path]
     """Where its configuration is."""
     section: str = "mcpServers"
@@ -73,6 +73,6 @@ CLIENTS = {
         section="servers",
         types_commands=True,
     ),
-    "mcp-json": Client(title="mcp.json", file=lambda: Path.cwd() / "mcp.json"),
+    "mcp-json": Client(file=lambda: Path.cwd() / "mcp.json"),
 }
 """The clients by the name that ``--client`` takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from bridge.errors import ArgumentsError, BridgeError, TargetError, UnknownToolE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_logger = logging.getLogger("bridge.cli")
 
 FAILED = 1
 """The tool or the server failed."""
@@ -56,6 +59,10 @@ def exit_code_of(command: Callable[[], object]) -> int:
         return _explained(error)
     except (BridgeError, OSError) as error:
         return _reported(error)
+    except Exception as error:
+        say(f"bridge: {type(error).__name__}: {error} (a mistake of bridge's; --log-level debug shows where)")
+        _logger.debug("what happened:", exc_info=error)
+        return FAILED
     return code if isinstance(code, int) else 0
 
 

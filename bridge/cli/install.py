@@ -14,10 +14,11 @@ from bridge.cli.entries import entry_of
 from bridge.cli.failures import CommandError, say
 from bridge.cli.json_edit import member_of, with_member
 from bridge.cli.list import only_target
-from bridge.cli.logs import configure_logging
+from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_json
 from bridge.cli.safe_write import replace_file
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand
+from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
     from bridge.cli.clients import Client
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Show the entry, and write nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask before writing.")
+@log_level_option("warning")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -53,13 +55,14 @@ def command(
     config: Path | None,
     dry_run: bool,
     yes: bool,
+    log_level: str,
 ) -> None:
     """Add a TARGET to the configuration of a client, which then starts it by itself.
 
     Shows the entry, and asks before it writes if somebody is there to answer. The rest of the file stays byte for byte
     what it was, and a copy of it is kept beside it, with .bak after its name.
     """
-    configure_logging("warning")
+    configure_logging(log_level)
     chosen = only_target(ctx, target)
     client = CLIENTS[client_name]
     _check(chosen)
@@ -106,9 +109,10 @@ def _install(path: Path, client: Client, name: str, entry: Entry) -> None:
         backup = replace_file(path, edited.encode())
     except UnicodeDecodeError as error:
         raise CommandError(f"{path} is not UTF-8, and was left as it was") from error
-    except ValueError as error:
+    except (ValueError, ConfigError) as error:
         raise CommandError(f"{error}; it was left as it was") from error
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
     say(f"wrote {name!r} to {path}" + (f"; what it was before is in {backup}" if backup else ""))
-    say(f"start {client.title} again to use it")
+    if client.title is not None:
+        say(f"start {client.title} again to use it")

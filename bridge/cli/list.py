@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.logs import configure_logging
+from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.targets import CommandTarget, TargetCommand, UrlTarget, command_target, parse_target
 
@@ -32,10 +32,11 @@ _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "a
     show_default=True,
     help="How many seconds a server may take.",
 )
+@log_level_option("warning")
 @click.pass_context
-def command(ctx: click.Context, target: str | None, as_json: bool, timeout: float) -> None:
+def command(ctx: click.Context, target: str | None, as_json: bool, timeout: float, log_level: str) -> None:
     """List the tools behind a TARGET, in the order in which it offers them."""
-    configure_logging("warning")
+    configure_logging(log_level)
     with stdout_diverted():
         specifications = _specifications(only_target(ctx, target), timeout)
     if as_json:

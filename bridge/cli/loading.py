@@ -158,7 +158,8 @@ def _users_code(target: LocalTarget) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         where = where_of(error)
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        reason = f"{type(error).__name__}: {said}".splitlines()[0]
         message = f"importing {_file_of(target)} failed: {reason}" + (f" ({where})" if where else "")
         raise ImportFailedError(message, users_traceback(error)) from error
 

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from bridge.cli.tracebacks import UsersTracebackFormatter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 """The levels that ``--log-level`` takes."""
 
 _FORMAT = "%(levelname)s %(name)s: %(message)s"
+
+
+def log_level_option(default: str) -> Callable[[Any], Any]:
+    """The option that says what to log, for a command.
+
+    Args:
+        default: The level where nothing is said.
+    """
+    return click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default=default,
+        envvar="BRIDGE_LOG_LEVEL",
+        show_envvar=True,
+        show_default=True,
+        help="What to log to standard error.",
+    )
 
 
 def configure_logging(level: str) -> None:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from bridge.cli.entries import configuration, serving_entry, url_entry
 from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox
-from bridge.cli.logs import LEVELS, configure_logging
+from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.targets import TargetCommand, command_target, local_targets, parse_target
 
 if TYPE_CHECKING:
@@ -115,9 +115,7 @@ def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
 )
 @_option("--reload", is_flag=True, help="Over HTTP: start again whenever Python files beside a target change.")
 @_option("--name", help="What the server calls itself; by default after its targets.")
-@_option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log to standard error."
-)
+@log_level_option("info")
 @click.pass_context
 def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) -> None:
     """Serve the tools of one or several TARGETs as one MCP server.
