@@ -106,6 +106,8 @@ def test_foreign_texts_are_scrubbed_of_what_a_url_and_its_headers_hold() -> None
     )
     said = "401 for https://me:p%40ssword@h/mcp?key=query-secret (p@ssword, t0k3n-x, Bearer t0k3n-x)"
     assert transport.scrub(said) == "401 for https://***@h/mcp?*** (***, ***, ***)"
+    in_path = HttpTransport("https://h/s/Nzc4ZjA1YjItZTQ4Mi00/mcp#fragment-secret")
+    assert in_path.scrub("404 for /s/Nzc4ZjA1YjItZTQ4Mi00/mcp and fragment-secret") == "404 for /s/***/mcp and ***"
 
 
 def everything_said(document: dict[str, Any], caplog: pytest.LogCaptureFixture, environ: dict[str, str]) -> str:
