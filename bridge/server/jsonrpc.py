@@ -97,15 +97,17 @@ def _check_call(message: Json) -> None:
 
 
 def _check_reply(message: Json) -> None:
-    error = message.get("error")
-    if isinstance(error, dict):
+    if "error" in message:
         # Its id is null where the client could not read what it answers. To object to that could go on forever.
-        right = _is_id(message.get("id", "")) or message.get("id") is None
-        right = right and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+        right = _is_error(message["error"]) and (message.get("id") is None or _is_id(message["id"]))
     else:
         right = isinstance(message.get("result"), dict) and _is_id(message.get("id"))
     if not right:
         raise MalformedMessageError(INVALID_REQUEST, "a message must have a method, or be the reply to a request")
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("code"), int) and isinstance(value.get("message"), str)
 
 
 def _is_id(value: object) -> bool:

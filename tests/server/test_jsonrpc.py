@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.server.jsonrpc import MalformedMessageError, error_text, is_request, read_message
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+_parts = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "code", "message"])
+
+
+@given(text=st.binary() | st.text().map(str.encode))
+def test_no_text_is_more_than_malformed(text: bytes) -> None:
+    with suppress(MalformedMessageError):
+        read_message(text)
+
+
+@given(message=st.dictionaries(_parts, _json | st.just("2.0") | st.dictionaries(_parts, _json)))
+def test_what_is_read_has_the_shape_of_a_message(message: dict[str, Any]) -> None:
+    try:
+        read = read_message(json.dumps(message).encode())
+    except MalformedMessageError:
+        return
+    assert read is not None
+    if is_request(read):
+        assert isinstance(read["id"], int | str)
+        assert not isinstance(read["id"], bool)
+    if "method" in read:
+        assert isinstance(read["method"], str)
+        assert isinstance(read.get("params"), dict | None)
+    elif "error" in read:
+        assert isinstance(read["error"]["code"], int)
+        assert isinstance(read["error"]["message"], str)
+    else:
+        assert isinstance(read["result"], dict)
+
+
+@given(message_id=st.integers() | st.text(), method=st.text(), params=st.dictionaries(st.text(), _json))
+def test_every_request_is_read_as_it_was_written(message_id: int | str, method: str, params: dict[str, Any]) -> None:
+    request = {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
+    read = read_message(json.dumps(request).encode())
+    # As text, because a float may be no number, which equals nothing.
+    assert json.dumps(read, sort_keys=True) == json.dumps(request, sort_keys=True)
+
+
+@pytest.mark.parametrize("text", [b"", b" ", b"\t\r"])
+def test_blank_text_is_no_message(text: bytes) -> None:
+    assert read_message(text) is None
+
+
+def test_an_error_answers_the_request_that_it_knows_and_no_other() -> None:
+    known = MalformedMessageError(-32602, "'params' must be an object", "ü")
+    assert json.loads(error_text(known)) == {
+        "jsonrpc": "2.0",
+        "id": "ü",
+        "error": {"code": -32602, "message": "'params' must be an object"},
+    }
+    assert json.loads(error_text(MalformedMessageError(-32700, "what?")))["id"] is None
