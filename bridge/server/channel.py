@@ -135,10 +135,12 @@ class ModernChannel(RemoteChannel):
     ) -> None:
         super().__init__(request, capabilities, log_level)
         params = request.params or {}
-        state = json.loads(params.get("requestState") or '{"round": -1, "asked": [], "answers": {}}')
         given = params.get("inputResponses") or {}
+        sealed = params.get("requestState")
+        # A client that answers before it was asked (SEP-2322 lets it) is heard, as one that will be asked soon.
+        state: Json = json.loads(sealed) if sealed else {"round": -1, "asked": list(given), "answers": {}}
         self.round = state["round"] + 1
-        # An answer counts only where its question was asked.
+        # Otherwise an answer counts only where its question was asked.
         self._answers: Json = state["answers"] | {key: given[key] for key in state["asked"] if key in given}
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:

@@ -16,7 +16,7 @@ from bridge.server.catalog import Catalog
 from bridge.server.changes import ToolChanges
 from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, CallRefused, ProtocolError
 from bridge.tools.execution import LOCAL, execute
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.questions import InputRequired
 from bridge.wire import result_to_wire
 
@@ -112,7 +112,7 @@ class Publisher:
         """
         try:
             result = await execute(self.tools, ToolExecutionRequest(name, arguments), context, self.policy)
-            return _sendable(result_to_wire(result), modern=modern)
+            return _sendable(name, result, modern=modern)
         except InputRequired:
             raise
         except CallRefused as refused:
@@ -133,15 +133,20 @@ def _refuse_unknown(error: UnknownToolError, *_: object) -> str:
     raise error
 
 
-def _sendable(wire: Json, *, modern: bool) -> Json:
+def _sendable(name: str, result: ToolExecutionResult, *, modern: bool) -> Json:
+    """A result as the era of its client has it; a failure, where no transport could write it."""
     from pydantic_core import to_json  # noqa: PLC0415 - not needed to start
 
+    try:
+        wire = result_to_wire(result)
+        to_json(wire)
+    except Exception:
+        _logger.exception("the tool %r gave what cannot be sent", name)
+        wire = result_to_wire(ToolExecutionResult.error(f"the tool {name!r} failed; its server's log says why"))
     if modern:
         wire["resultType"] = "complete"
     elif not isinstance(wire.get("structuredContent", {}), dict):
         del wire["structuredContent"]
-    # What no transport could write must fail here, where a failure still becomes an answer.
-    to_json(wire)
     return wire
 
 

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, TextContent
+
+from bridge.errors import ToolError
+from bridge.server.publisher import Publisher
+from bridge.tools.execution import ExecutionPolicy
+from bridge.tools.model import ToolAnnotations, ToolExecutionResult
+from bridge.tools.toolbox import ToolBox
+from tests.server.tools import ADD, Waiting, made
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_types import CallToolResult
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import Tool
+
+MODES = ["legacy", "auto"]
+DEADLINE_SECONDS = 10
+SECRET = "the password is swordfish"
+
+pytestmark = pytest.mark.anyio
+
+
+async def call(publisher: Publisher, mode: Any, name: str, arguments: dict[str, Any] | None = None) -> CallToolResult:
+    async with Client(publisher.server, mode=mode) as client:
+        try:
+            return await client.call_tool(name, arguments or {})
+        except MCPError as error:
+            # Out of the client's own task group, which would wrap it.
+            refusal = error
+    raise refusal
+
+
+def published(*tools: Tool, **options: Any) -> Publisher:
+    return Publisher(ToolBox(*tools), name="tests", **options)
+
+
+def text(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def raising(error: BaseException) -> Tool:
+    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        raise error
+
+    return made("fail", body)
+
+
+def returning(result: ToolExecutionResult) -> Tool:
+    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        return result
+
+    return made("give", body)
+
+
+@pytest.mark.parametrize("mode", MODES)
+class TestInBothEras:
+    async def test_a_server_says_who_it_is_and_what_it_can_do(self, mode: Any) -> None:
+        publisher = published(ADD, version="1.2", title="The tests", instructions="Count on it.")
+        async with Client(publisher.server, mode=mode) as client:
+            assert client.server_info is not None
+            said = client.server_info.model_dump(by_alias=True, exclude_none=True)
+            assert said == publisher.implementation == {"name": "tests", "version": "1.2", "title": "The tests"}
+            capabilities = client.server_capabilities.model_dump(by_alias=True, exclude_none=True)
+            assert capabilities == publisher.capabilities
+            assert client.instructions == "Count on it."
+
+    async def test_a_tool_is_listed_as_it_is(self, mode: Any) -> None:
+        schema = {
+            "type": "object",
+            "properties": {"x": {"$ref": "#/$defs/x"}},
+            "$defs": {"x": {"type": ["string", "null"], "default": None}},
+            "if": {"required": ["x"]},
+            "then": {"minProperties": 1},
+        }
+        output = {"type": "object", "properties": {"y": {"const": 1}}}
+        tool = made(
+            "whole",
+            raising(ToolError("")).executor.execute,  # type: ignore[arg-type]  # never called
+            title="Whole",
+            parameters=schema,
+            output_schema=output,
+            annotations=ToolAnnotations(read_only=True, open_world=False),
+            metadata={"team": "blue"},
+            icons=({"src": "https://example.com/i.png"},),
+        )
+        async with Client(published(tool).server, mode=mode) as client:
+            (listed,) = (await client.list_tools()).tools
+        assert listed.model_dump(by_alias=True, exclude_none=True) == {
+            "name": "whole",
+            "title": "Whole",
+            "description": "The tool whole.",
+            "inputSchema": schema,
+            "outputSchema": output,
+            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+            "_meta": {"team": "blue"},
+            "icons": [{"src": "https://example.com/i.png"}],
+        }
+
+    async def test_a_list_comes_in_pages_where_a_size_is_given(self, mode: Any) -> None:
+        publisher = published(*[made(f"t{number}", ADD.executor) for number in range(5)], page_size=2)  # type: ignore[arg-type]  # never called
+        async with Client(publisher.server, mode=mode) as client:
+            found, cursor = [], None
+            while True:
+                page = await client.list_tools(cursor=cursor)
+                found.append([tool.name for tool in page.tools])
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+            assert found == [["t0", "t1"], ["t2", "t3"], ["t4"]]
+            with pytest.raises(MCPError) as refused:
+                await client.list_tools(cursor="nonsense")
+        assert refused.value.code == INVALID_PARAMS
+
+    async def test_a_call_gets_its_result(self, mode: Any) -> None:
+        result = await call(published(ADD), mode, "add", {"a": 1, "b": 2})
+        assert text(result) == "3"
+        assert not result.is_error
+
+    async def test_an_unknown_tool_is_an_error_of_the_protocol(self, mode: Any) -> None:
+        with pytest.raises(MCPError) as refused:
+            await call(published(ADD), mode, "ad")
+        assert refused.value.code == INVALID_PARAMS
+        assert refused.value.message == "there is no tool named 'ad'; did you mean 'add'?"
+
+    async def test_an_authors_own_error_reaches_the_caller(self, mode: Any) -> None:
+        result = await call(published(raising(ToolError("try again at noon"))), mode, "fail")
+        assert result.is_error
+        assert text(result) == "try again at noon"
+
+    @pytest.mark.parametrize("error", [ValueError(SECRET), SystemExit(SECRET)])
+    @pytest.mark.parametrize("propagate", [True, False])
+    async def test_no_other_text_of_an_exception_does(
+        self, mode: Any, error: BaseException, propagate: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        publisher = published(raising(error), policy=ExecutionPolicy(propagate=propagate, reveal_errors=True))
+        try:
+            said = str(await call(publisher, mode, "fail"))
+        except MCPError as answer:
+            said = str(answer.error)
+        assert SECRET not in said
+        assert SECRET in caplog.text
+
+    async def test_an_exception_that_propagates_is_an_internal_error(self, mode: Any) -> None:
+        publisher = published(raising(ValueError(SECRET)), policy=ExecutionPolicy(propagate=True))
+        with pytest.raises(MCPError) as answer:
+            await call(publisher, mode, "fail")
+        assert answer.value.code == INTERNAL_ERROR
+        assert SECRET not in str(answer.value.error)
+
+    async def test_so_is_what_a_callback_raises(self, mode: Any) -> None:
+        def veto(*_: Any) -> None:
+            raise ToolError(SECRET)
+
+        with pytest.raises(MCPError) as answer:
+            await call(published(ADD, policy=ExecutionPolicy(before=(veto,))), mode, "add", {"a": 1, "b": 2})
+        assert answer.value.code == INTERNAL_ERROR
+        assert SECRET not in str(answer.value.error)
+
+    @pytest.mark.parametrize("content", [{"x": object()}, {"x": "\ud800"}])
+    async def test_a_result_that_cannot_be_written_is_a_failure_of_its_tool(self, mode: Any, content: Any) -> None:
+        result = await call(published(returning(ToolExecutionResult((), content))), mode, "give")
+        assert result.is_error
+        assert text(result) == "the tool 'give' failed; its server's log says why"
+
+    async def test_structured_content_arrives_with_its_nulls(self, mode: Any) -> None:
+        content = {"a": None, "b": {"c": [None, 1]}}
+        result = await call(published(returning(ToolExecutionResult((), content, metadata={"k": 1}))), mode, "give")
+        assert result.structured_content == content
+        assert result.meta is not None
+        assert result.meta["k"] == 1
+
+    async def test_a_call_that_takes_too_long_is_a_result(self, mode: Any) -> None:
+        waiting = Waiting()
+        result = await call(published(waiting.tool, policy=ExecutionPolicy(timeout_seconds=0.01)), mode, "wait")
+        assert result.is_error
+        assert text(result) == "'wait' did not finish within 0.01 seconds"
+        assert waiting.cancelled.is_set()
+
+    async def test_a_tool_sees_what_its_client_can_do(self, mode: Any) -> None:
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+            return dict(context.client_capabilities), dict(context.headers), context.caller, context.memory_id
+
+        assert text(await call(published(made("look", body)), mode, "look")) == "({}, {}, None, None)"
+
+    async def test_a_publisher_may_say_which_memory_a_call_belongs_to(self, mode: Any) -> None:
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+            return context.memory_id
+
+        def memory_id_of(context: InvocationContext) -> Any:
+            return f"after {context.memory_id}"
+
+        publisher = published(made("look", body), memory_id_of=memory_id_of)
+        assert text(await call(publisher, mode, "look")) == "after None"
+
+    async def test_a_cancelled_call_is_cancelled(self, mode: Any) -> None:
+        waiting = Waiting()
+        async with Client(published(waiting.tool).server, mode=mode) as client:
+            with anyio.fail_after(DEADLINE_SECONDS):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(client.call_tool, "wait")
+                    await waiting.started.wait()
+                    group.cancel_scope.cancel()
+                await waiting.cancelled.wait()
+
+
+async def test_structured_content_of_no_object_is_kept_from_the_handshake_era() -> None:
+    publisher = published(returning(ToolExecutionResult((), [1])))
+    assert (await call(publisher, "auto", "give")).structured_content == [1]
+    assert (await call(publisher, "legacy", "give")).structured_content is None
+
+
+def test_making_a_publisher_does_not_import_the_sdk() -> None:
+    program = (
+        "import sys\n"
+        "from bridge.server import Publisher\n"
+        "from bridge.tools.toolbox import ToolBox\n"
+        "publisher = Publisher(ToolBox(), name='n')\n"
+        "publisher.catalog.page(modern=True), publisher.implementation, publisher.capabilities\n"
+        "heavy = {'mcp', 'mcp_types', 'starlette', 'uvicorn'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE_SECONDS)
+
+
+def test_keys_that_are_too_short_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 32 bytes"):
+        _ = published(ADD, state_keys=[b"short"]).server

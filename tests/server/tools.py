@@ -1,0 +1,77 @@
+"""Tools that the tests of the server publish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.tools.model import Tool, ToolExecutionResult, ToolSpecification
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import ToolExecutionRequest
+
+    Body = Callable[[Mapping[str, Any], InvocationContext], Awaitable[Any]]
+
+NAME_FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+@dataclass(frozen=True)
+class Running:
+    """An executor by hand."""
+
+    body: Body
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        assert not isinstance(request.arguments, str)
+        result = await self.body(request.arguments, context)
+        return result if isinstance(result, ToolExecutionResult) else ToolExecutionResult.of_text(str(result))
+
+
+def made(name: str, body: Body, **specification: Any) -> Tool:
+    """A tool of that name that runs a body."""
+    return Tool(ToolSpecification(name=name, description=f"The tool {name}.", **specification), Running(body))
+
+
+async def _add(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+    return arguments["a"] + arguments["b"]
+
+
+ADD = made(
+    "add",
+    _add,
+    parameters={"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+)
+
+
+async def _greet(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+    answer = await context.elicit("Who are you?", NAME_FORM, key="name")
+    return f"Hello {answer.content['name']}" if answer.content else answer.action
+
+
+GREET = made("greet", _greet)
+
+
+class Waiting:
+    """A tool that waits until it is let go or cancelled, and says which."""
+
+    def __init__(self, name: str = "wait") -> None:
+        self.started = anyio.Event()
+        self.cancelled = anyio.Event()
+        self.released = anyio.Event()
+        self.finished = anyio.Event()
+        self.tool = made(name, self._wait)
+
+    async def _wait(self, arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        self.started.set()
+        try:
+            await self.released.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.set()
+            raise
+        self.finished.set()
+        return "released"
