@@ -18,6 +18,7 @@ from bridge import (
     File,
     Image,
     InvocationContext,
+    Question,
     Roots,
     Sampling,
     SamplingAnswer,
@@ -252,9 +253,12 @@ async def test_input_required_result_tampered_state(context: InvocationContext) 
 @tool
 async def test_input_required_result_capabilities(context: InvocationContext) -> str:
     """Asks only what the client can answer."""
-    wanted = {"elicitation": ("user_name", NAME), "sampling": ("greeting", question("Generate a greeting", 50))}
-    answers = await context.ask(dict(wanted[can] for can in wanted if can in context.client_capabilities))
-    return ", ".join(answers)
+    questions: dict[str, Question] = {}
+    if "elicitation" in context.client_capabilities:
+        questions["user_name"] = NAME
+    if "sampling" in context.client_capabilities:
+        questions["greeting"] = question("Generate a greeting", 50)
+    return ", ".join(await context.ask(questions))
 
 
 def said(answer: SamplingAnswer) -> str:

@@ -8,9 +8,9 @@ import socket
 import sys
 
 import uvicorn
-from fixtures import TOOLS
+from fixtures import TOOLS  # type: ignore[import-not-found]  # it stands beside this file
 
-from bridge.server import http_app
+from bridge.server import Publisher, http_app
 
 SPEEDS = {"plain": ("asyncio", "h11"), "fast": ("uvloop", "httptools")}
 
@@ -21,7 +21,8 @@ def main() -> None:
     parser.add_argument("--speed", choices=SPEEDS, default="plain", help="the event loop and the HTTP parser")
     options = parser.parse_args()
     loop, http = SPEEDS[options.speed]
-    config = uvicorn.Config(http_app(TOOLS), loop=loop, http=http, log_level="warning", timeout_graceful_shutdown=3)
+    app = http_app(TOOLS, publisher=Publisher(TOOLS, name="conformance", version="1.0"))
+    config = uvicorn.Config(app, loop=loop, http=http, log_level="warning", timeout_graceful_shutdown=3)
     with socket.create_server(("127.0.0.1", options.port)) as listener:
         sys.stderr.write(f"serving conformance at http://localhost:{listener.getsockname()[1]}/mcp\n")
         sys.stderr.flush()

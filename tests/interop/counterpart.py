@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
-import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -26,14 +23,14 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
+from tests import processes
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client import ClientRequestContext, IncomingMessage
     from mcp_types import CreateMessageRequestParams, ElicitRequestParams
 
-ROOT = Path(__file__).parents[2]
 TOOLS = f"{Path(__file__).with_name('tools.py')}:TOOLS"
 MODERN = "2026-07-28"
 DEADLINE_SECONDS = 30
@@ -69,21 +66,24 @@ class Counterpart:
     """The methods by which the server asked, and with what, since the test began."""
     answers_with: str = "accept"
     """What the person answers to a form."""
-    logged: MemoryObjectReceiveStream[LoggingMessageNotificationParams] = field(init=False)
-    _log: MemoryObjectSendStream[LoggingMessageNotificationParams] = field(init=False)
+    logged: list[LoggingMessageNotificationParams] = field(default_factory=list)
+    """What the server logged since the test began."""
+    was_told: anyio.Event = field(default_factory=anyio.Event)
+    """Set whenever something was logged."""
     list_changed: anyio.Event = field(default_factory=anyio.Event)
-
-    def __post_init__(self) -> None:
-        self._log, self.logged = anyio.create_memory_object_stream[LoggingMessageNotificationParams](math.inf)
+    """Set when the server said that its list has changed."""
 
     def forget(self) -> None:
         """Be as new, for the next test."""
         self.asked.clear()
         self.answers_with = "accept"
+        self.logged.clear()
+        self.was_told = anyio.Event()
         self.list_changed = anyio.Event()
 
     async def on_log(self, params: LoggingMessageNotificationParams) -> None:
-        await self._log.send(params)
+        self.logged.append(params)
+        self.was_told.set()
 
     async def on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -112,19 +112,9 @@ class Counterpart:
 
 @contextmanager
 def serving(*options: str) -> Iterator[str]:
-    """A server over HTTP as a process; gives its origin, such as ``http://127.0.0.1:4711``."""
-    command = [sys.executable, "-m", "bridge", "serve", "--transport", "http", "--port", "0", *options, TOOLS]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            said = ""
-            while not (found := re.search(r"serving .* at (http://[^/\s]+)", said)):
-                line = process.stderr.readline()
-                assert line, f"the server did not start: {said}"
-                said += line
-            yield found[1]
-        finally:
-            process.terminate()
+    """A server over HTTP as a process; gives its origin."""
+    with processes.serving("-m", "bridge", "serve", "--transport", "http", "--port", "0", *options, TOOLS) as server:
+        yield server.origin
 
 
 @asynccontextmanager
@@ -136,7 +126,7 @@ async def connected(route: Route, origin: str, *options: str) -> AsyncIterator[C
             case "stdio":
                 arguments = ["-m", "bridge", "serve", *options, TOOLS]
                 server: Any = stdio_client(
-                    StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT), errlog=log
+                    StdioServerParameters(command=sys.executable, args=arguments, cwd=processes.ROOT), errlog=log
                 )
             case "sse":
                 server = sse_client(f"{origin}/sse")

@@ -1,0 +1,50 @@
+"""A server as a process of its own, whose words are kept."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+READY = re.compile(r"serving .* at (http://[^/\s]+)")
+
+
+class ServerProcess:
+    """A process that says ``serving … at URL`` on standard error when it listens."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        self.process = process
+        self._lines: list[str] = []
+        while not (found := READY.search("".join(self._lines))):
+            line = process.stderr.readline()
+            assert line, f"the server did not start: {self._lines}"
+            self._lines.append(line)
+        self.origin = found[1]
+        """Where it listens, such as ``http://127.0.0.1:4711``."""
+        self._reader = Thread(target=self._lines.extend, args=(process.stderr,))
+        self._reader.start()
+
+    @property
+    def log(self) -> str:
+        """All that it said, once it has ended."""
+        self._reader.join()
+        return "".join(self._lines)
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[ServerProcess]:
+    """Run Python with these arguments; the process is ended with the context."""
+    with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield ServerProcess(process)
+        finally:
+            process.terminate()
