@@ -1,0 +1,1 @@
+"""Chat models, one file a provider; each provider's own SDK is imported when it is used."""
