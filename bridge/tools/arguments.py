@@ -66,7 +66,7 @@ def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
 
 def _parsed(text: str) -> Any:
     try:
-        return from_json(text, allow_inf_nan=False)
+        return from_json(text.encode(), allow_inf_nan=False)
     except ValueError:
         repaired = _without_trailing_commas(_without_fence(text))
         if repaired == text:

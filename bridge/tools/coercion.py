@@ -6,6 +6,7 @@ A value is held against a schema by what it costs to make it fit:
     1         it says the same in another notation: 1.0 for an integer, the name of an enum's member for its value
     2         it is the text of what is wanted: "5" for an integer, "[1, 2]" for an array
     3         it is a number or boolean where text is wanted
+    4         it is a field that an object would ignore, where another alternative may know it
     a misfit  nothing here makes it fit; it is left as it came
 
 Where a schema has alternatives, the cheapest is taken, and the first of the cheapest. So a string stays a string
@@ -43,6 +44,7 @@ _TEXT_REFUSED: Mapping[str, tuple[re.Pattern[str], bool, str]] = {
 """By format: a pattern, whether a match or its absence is refused, and what would have been right."""
 
 _ANYTHING: Mapping[str, Any] = {}
+_IGNORED = 4
 _MISFIT = 1_000
 _NOT_JSON = object()
 
@@ -152,8 +154,9 @@ class Coercion:
             other = patterned
         fits = {name: self.fit(field, known.get(name, other)) for name, field in fields.items()}
         missing = sum(name not in fields for name in schema.get("required", ()))
+        ignored = sum(name not in known for name in fields) if known and other is _ANYTHING else 0
         joined = _joined({name: fit.value for name, fit in fits.items()}, fits.items())
-        return joined._replace(cost=joined.cost + missing * _MISFIT)
+        return joined._replace(cost=joined.cost + missing * _MISFIT + ignored * _IGNORED)
 
     def _json_in(self, text: str) -> Any:
         """The JSON data that a text says; it is read once, and lives as long as this walk."""
@@ -167,7 +170,8 @@ class Coercion:
 
 
 def _cheapest(fits: Iterable[Fit]) -> Fit:
-    return min(fits, key=lambda fit: fit.cost)
+    """The best of the alternatives; of misfits one that must be refused, lest the validator take it."""
+    return min(fits, key=lambda fit: (fit.cost, not fit.refusals))
 
 
 def _joined(value: Any, parts: Iterable[tuple[str | int, Fit]]) -> Fit:
