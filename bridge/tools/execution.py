@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge.errors import ArgumentsError, ToolCallError, ToolTimeoutError, UnknownToolError
+from bridge.errors import ArgumentsError, ToolCallError, ToolError, ToolTimeoutError, UnknownToolError
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.content import Text, text_of
 from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult
@@ -134,7 +134,8 @@ async def _run(
                 result = await tool.executor.execute(request, context)
             else:
                 result = await _execute_within(seconds, tool, request, context)
-        except Exception as error:  # noqa: BLE001 - every failure is settled in one place
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - every failure is settled in one place
+            error = raised if isinstance(raised, Exception) else ToolError("the tool tried to end the process")
             remedy = await _settle(error, tools, request, context, policy, attempt)
             if isinstance(remedy, ToolExecutionResult):
                 return remedy, error
@@ -169,6 +170,7 @@ async def _settle(
     attempt: int,
 ) -> ToolExecutionResult | ToolExecutionRequest:
     """Turn a failure into what comes next: a result, or another request to try."""
+    handler: Callable[..., Any] | None
     remedy: Any
     if isinstance(error, UnknownToolError) and error.name == request.name and request.name not in tools:
         handler = policy.on_unknown_tool
@@ -179,7 +181,7 @@ async def _settle(
     elif policy.on_execution_error is not None:
         remedy = await _call(policy.on_execution_error, error, request, context, attempt)
     else:
-        remedy = _described(error, tools.get(request.name), policy)
+        remedy = _described(error, request.name, tools.find(request.name), policy)
     if isinstance(remedy, str):
         return ToolExecutionResult.error(remedy)
     if isinstance(remedy, ToolExecutionRequest) and attempt >= policy.max_attempts:
@@ -188,15 +190,15 @@ async def _settle(
     return remedy
 
 
-def _described(error: Exception, tool: Tool, policy: ExecutionPolicy) -> str:
+def _described(error: Exception, name: str, tool: Tool | None, policy: ExecutionPolicy) -> str:
     if isinstance(error, ToolCallError):
         return str(error)
-    if policy.propagate or tool.policy.propagate:
+    if policy.propagate or (tool is not None and tool.policy.propagate):
         raise error
-    _logger.error("the tool %r failed", tool.name, exc_info=error)
+    _logger.error("the tool %r failed", name, exc_info=error)
     if policy.reveal_errors:
         return str(error) or type(error).__name__
-    return f"the tool {tool.name!r} failed; its server's log says why"
+    return f"the tool {name!r} failed; its server's log says why"
 
 
 def _within_budget(result: ToolExecutionResult, max_chars: int | None) -> ToolExecutionResult:

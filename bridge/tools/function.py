@@ -105,7 +105,7 @@ def tool(
     Args:
         function: The function, where the decorator stands bare; or the description.
         description: What the tool does and when to use it, for the model; by default the first paragraph of the
-            docstring.
+            docstring, or else the name in words.
         name: What callers call the tool; by default the function's name.
         title: A name for people.
         metadata: Free data; travels over MCP in ``_meta``.
@@ -185,7 +185,8 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
         ToolSpecification(
             name=name,
             title=settings.title,
-            description=settings.description or signature.summary,
+            # Some providers refuse a tool without a description.
+            description=settings.description or signature.summary or name.replace("_", " "),
             parameters=signature.schema,
             output_schema=writer.output_schema,
             annotations=settings.annotations,

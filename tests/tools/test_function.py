@@ -77,11 +77,11 @@ def test_a_description_may_be_given(decorator: Callable[..., Any]) -> None:
     assert only(decorator(described)).specification.description == "Explicit."
 
 
-def test_without_any_description_there_is_none() -> None:
+def test_without_any_description_the_name_in_words_is_one() -> None:
     @tool()
-    def plain() -> None: ...
+    def sum_of_squares() -> None: ...
 
-    assert only(plain).specification.description is None
+    assert only(sum_of_squares).specification.description == "sum of squares"
 
 
 def test_everything_can_be_set() -> None:
