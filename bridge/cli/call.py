@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from bridge.cli.assignments import read_assignments, unknown_names
-from bridge.cli.failures import FAILED, say
+from bridge.cli.failures import FAILED, end_now, say
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS, only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.targets import CommandTarget, TargetCommand, UrlTarget, command_target
+from bridge.errors import ToolTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,9 +66,10 @@ def command(
         return _json_object(json_text) if json_text is not None else _assigned(assignments, tool)
 
     with stdout_diverted():
-        result = _call(target, name, arguments_for, timeout)
+        result, has_run_out_of_time = _call(target, name, arguments_for, timeout)
     _write(result, output)
-    return FAILED if result.is_error else 0
+    code = FAILED if result.is_error else 0
+    return end_now(code) if has_run_out_of_time else code
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -93,11 +95,12 @@ def _call(
     name: str,
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     timeout_seconds: float,
-) -> ToolExecutionResult:
+) -> tuple[ToolExecutionResult, bool]:
+    """The result, and whether the tool ran out of time, so that it may run on in a thread."""
     if isinstance(target, UrlTarget | CommandTarget):
         from bridge.cli.remote import call_tool  # noqa: PLC0415 - the SDK takes most of a second to import
 
-        return call_tool(target, name, arguments_for, timeout_seconds)
+        return call_tool(target, name, arguments_for, timeout_seconds), False
     return _call_here(target, name, arguments_for, timeout_seconds)
 
 
@@ -106,19 +109,20 @@ def _call_here(
     name: str,
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     timeout_seconds: float,
-) -> ToolExecutionResult:
+) -> tuple[ToolExecutionResult, bool]:
     """Run a tool of this process, without a server."""
     import anyio  # noqa: PLC0415 - a remote target does without these
 
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
-    from bridge.tools.execution import ExecutionPolicy, execute  # noqa: PLC0415
+    from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415
     from bridge.tools.model import ToolExecutionRequest  # noqa: PLC0415
 
     tools = load_toolbox([target])
     request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
     policy = ExecutionPolicy(on_arguments_error=_raise, timeout_seconds=timeout_seconds)
-    return anyio.run(execute, tools, request, InvocationContext(), policy)
+    execution = anyio.run(execute_timed, tools, request, InvocationContext(), policy)
+    return execution.result, isinstance(execution.error, ToolTimeoutError)
 
 
 def _raise(error: Exception, *_: object) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import click
@@ -51,7 +52,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
         code = command()
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+        return end_now(INTERRUPTED)
     except BrokenPipeError:
         _discard_stdout()
         return FAILED
@@ -64,6 +65,15 @@ def exit_code_of(command: Callable[[], object]) -> int:
         _logger.debug("what happened:", exc_info=error)
         return FAILED
     return code if isinstance(code, int) else 0
+
+
+def end_now(code: int) -> int:
+    """End the process if threads would keep it from ending: functions that nobody waits for, and nothing can stop."""
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _reported(error: BridgeError | OSError) -> int:

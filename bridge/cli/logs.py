@@ -50,5 +50,5 @@ def configure_logging(level: str) -> None:
     if not is_debug:
         logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
         logging.getLogger("mcp").setLevel(logging.CRITICAL)
-        for name in ("httpx", "httpx2", "httpcore", "httpcore2"):
+        for name in ("httpx", "httpx2", "httpcore", "httpcore2", "watchfiles"):
             logging.getLogger(name).setLevel(logging.WARNING)

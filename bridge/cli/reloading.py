@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from bridge.cli.failures import say
+from bridge.cli.failures import CommandError, say
 from bridge.cli.listening import RELOAD_GRACEFUL_SECONDS
 from bridge.cli.targets import FileTarget
 from bridge.errors import MissingExtraError, TargetError
@@ -48,7 +48,10 @@ def serve_again_and_again(targets: Sequence[LocalTarget], sockets: list[socket.s
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
         TargetError: A module cannot be found.
+        CommandError: The platform cannot do it.
     """
+    if sys.platform == "win32":
+        raise CommandError("--reload hands sockets down to another process, which Windows does not do")
     directories = sorted({directory for target in targets for directory in _directories(target)})
     stop = Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
