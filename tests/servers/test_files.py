@@ -6,6 +6,7 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
+from mcp_types import ImageContent, TextContent
 
 from bridge.errors import TargetError
 from bridge.tools.content import Audio, File, Image, Text
@@ -289,9 +290,10 @@ async def test_a_real_client_uses_it(serve: Serve, root: Path) -> None:
     async with serve("files", FILES_ROOT=root, FILES_WRITABLE=1) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names == ["list_directory", "read_file", "search_files", "write_file", "move_file"]
-        assert (await client.call_tool("read_file", {"path": "notes.txt"})).content[0].text == "milk\nbread\n"
-        image = (await client.call_tool("read_file", {"path": "p.png"})).content[0]
-        assert (image.type, image.data, image.mime_type) == ("image", "if8A", "image/png")
+        text = await client.call_tool("read_file", {"path": "notes.txt"})
+        assert text.content == [TextContent(text="milk\nbread\n")]
+        image = await client.call_tool("read_file", {"path": "p.png"})
+        assert image.content == [ImageContent(data="if8A", mime_type="image/png")]
         found = await client.call_tool("search_files", {"text": "MILK"})
         assert found.structured_content is not None
         assert found.structured_content["matches"] == [{"path": "notes.txt", "line": 1, "text": "milk"}]
