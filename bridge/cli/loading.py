@@ -145,9 +145,7 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        file = Path(f"{name}.py")
-        hint = f"; did you mean the file {str(file)!r}?" if file.exists() else ""
-        raise TargetError(f"there is no module {error.name!r}{hint}") from None
+        raise TargetError(f"there is no module {error.name!r}") from None
 
 
 @contextmanager

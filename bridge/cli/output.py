@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 def stdout_diverted() -> Iterator[None]:
     """Send to standard error what is written to standard output meanwhile, by this process or its children."""
     sys.stdout.flush()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # As standard error does: a line is seen when it ends, and no character can make a print fail.
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     kept = os.dup(1)
     os.dup2(2, 1)
     try:

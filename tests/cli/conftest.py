@@ -1,0 +1,177 @@
+"""The command line as its users meet it: real processes, in an empty home and an empty working directory."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DEADLINE_SECONDS = 40
+
+CALCULATOR = '''
+    """Arithmetic."""
+    from bridge import ToolError, tool
+
+    print("printed at import")
+
+
+    @tool(title="Addition")
+    def add(a: int, b: int = 2) -> int:
+        """Add two numbers.
+
+        Args:
+            a: The first.
+            b: The second.
+        """
+        print("printed in a call")
+        return a + b
+
+
+    @tool
+    def shout(text: str, times: int = 1) -> str:
+        """Say it loudly."""
+        return (text.upper() + "!") * times
+
+
+    @tool
+    def divide(a: float, b: float) -> float:
+        """Divide."""
+        if b == 0:
+            raise ToolError("division by zero: give another b")
+        return a / b
+
+
+    @tool
+    def crash() -> str:
+        """Raise."""
+        return secret_variable
+'''
+
+
+class Run(Protocol):
+    """Runs ``bridge`` and waits for its end."""
+
+    def __call__(
+        self, *arguments: str, env: dict[str, str] | None = None, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+class Process:
+    """A running ``bridge``, whose standard error is read line by line."""
+
+    def __init__(self, popen: subprocess.Popen[str]) -> None:
+        self.popen = popen
+        self.seen: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def line_with(self, text: str) -> str:
+        """The next line on standard error that contains a text."""
+        while (line := self._lines.get(timeout=DEADLINE_SECONDS)) is not None:
+            self.seen.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"no line with {text!r} in {self.seen}")
+
+    def url(self) -> str:
+        """Where it serves, once it does."""
+        return self.line_with("serving ").rpartition(" at ")[2]
+
+    def end(self, number: int) -> int:
+        """Send a signal, and give the exit code."""
+        self.popen.send_signal(number)
+        code = self.popen.wait(DEADLINE_SECONDS)
+        while (line := self._lines.get(timeout=DEADLINE_SECONDS)) is not None:
+            self.seen.append(line)
+        return code
+
+
+class Start(Protocol):
+    """Starts ``bridge`` for the time of a context."""
+
+    def __call__(self, *arguments: str, env: dict[str, str] | None = None) -> Any: ...
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The working directory of the commands: it holds ``calculator.py``."""
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "calculator.py").write_text(dedent(CALCULATOR), encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The home directory of the commands."""
+    made = tmp_path / "home"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def environment(home: Path) -> dict[str, str]:
+    """The environment of the commands, free of what the developer's own says to them."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "XDG_", "PYTHON"))}
+    return kept | {"HOME": str(home), "USERPROFILE": str(home), "APPDATA": str(home / "AppData")}
+
+
+@pytest.fixture
+def run(directory: Path, environment: dict[str, str]) -> Run:
+    """See `Run`."""
+
+    def run(*arguments: str, env: dict[str, str] | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bridge", *arguments],
+            cwd=directory,
+            env=environment | (env or {}),
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(directory: Path, environment: dict[str, str]) -> Start:
+    """See `Start`."""
+
+    @contextmanager
+    def start(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Process]:
+        with subprocess.Popen(
+            [sys.executable, "-m", "bridge", *arguments],
+            cwd=directory,
+            env=environment | (env or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        ) as popen:
+            try:
+                yield Process(popen)
+            finally:
+                if popen.poll() is None:
+                    popen.terminate()
+                    popen.wait(DEADLINE_SECONDS)
+
+    return start

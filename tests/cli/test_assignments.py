@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from bridge.cli.assignments import read_assignments, unknown_names
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "whole": {"type": "integer"},
+        "number": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "none": {"type": "null"},
+        "maybe_whole": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "maybe_text": {"type": ["string", "null"]},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "colour": {"enum": ["red", "green"]},
+        "level": {"enum": [1, 2]},
+        "fixed": {"const": True},
+        "words": {"type": "array", "items": {"type": "string"}},
+        "wholes": {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
+        "points": {"type": "array", "items": {"$ref": "#/$defs/Point"}},
+        "point": {"$ref": "#/$defs/Point"},
+        "optional_point": {"oneOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}]},
+        "anything": {},
+        "loop": {"$ref": "#/properties/loop"},
+        "lost": {"$ref": "#/nowhere"},
+        "far": {"$ref": "https://example.com/schema"},
+    },
+    "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("texts", "arguments"),
+    [
+        (["text=5"], {"text": "5"}),
+        (["text=true"], {"text": "true"}),
+        (["text="], {"text": ""}),
+        (["text=a=b"], {"text": "a=b"}),
+        (["text= padded "], {"text": " padded "}),
+        (["whole=-5"], {"whole": -5}),
+        (["whole=475695037565000000000000"], {"whole": 475695037565000000000000}),
+        (["whole=2.0"], {"whole": 2.0}),
+        (["number=2"], {"number": 2}),
+        (["number=1e3"], {"number": 1000.0}),
+        (["flag=true"], {"flag": True}),
+        (["flag=False"], {"flag": False}),
+        (["none=null"], {"none": None}),
+        (["maybe_whole=3"], {"maybe_whole": 3}),
+        (["maybe_whole=null"], {"maybe_whole": None}),
+        (["maybe_text=null"], {"maybe_text": "null"}),
+        (["either=3"], {"either": "3"}),
+        (["colour=red"], {"colour": "red"}),
+        (["level=2"], {"level": 2}),
+        (["fixed=true"], {"fixed": True}),
+        (["words=a"], {"words": ["a"]}),
+        (["words=a", "words=5"], {"words": ["a", "5"]}),
+        (['words=["a", "b"]'], {"words": ["a", "b"]}),
+        (["wholes=1", "wholes=2"], {"wholes": [1, 2]}),
+        (["wholes=[]"], {"wholes": []}),
+        (['points={"x": 1}', 'points={"x": 2}'], {"points": [{"x": 1}, {"x": 2}]}),
+        (['point={"x": 1}'], {"point": {"x": 1}}),
+        (["optional_point=null"], {"optional_point": None}),
+        (["anything=5"], {"anything": 5}),
+        (["anything=five"], {"anything": "five"}),
+        (["anything=NaN"], {"anything": "NaN"}),
+        (["loop=1"], {"loop": 1}),
+        (["lost=1"], {"lost": 1}),
+        (["far=x"], {"far": "x"}),
+        (["unknown=1"], {"unknown": 1}),
+        (["text=x", "whole=1"], {"text": "x", "whole": 1}),
+        ([], {}),
+    ],
+)
+def test_values_are_read_by_the_schema(texts: list[str], arguments: dict[str, Any]) -> None:
+    read = read_assignments(texts, SCHEMA)
+    assert read == arguments
+    assert [type(value) for value in read.values()] == [type(value) for value in arguments.values()]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["whole=1.5"], "the argument 'whole' takes integer, not '1.5'"),
+        (["whole=true"], "the argument 'whole' takes integer, not 'true'"),
+        (["whole="], "the argument 'whole' takes integer, not ''"),
+        (["whole=" + "9" * 5000], "the argument 'whole' takes integer, not '999"),
+        (["number=Infinity"], "the argument 'number' takes number, not 'Infinity'"),
+        (["flag=yes"], "the argument 'flag' takes boolean, not 'yes'"),
+        (["maybe_whole=x"], "the argument 'maybe_whole' takes integer or null, not 'x'"),
+        (["point=[1]"], "the argument 'point' takes object, not '[1]'"),
+        (["point=" + "[" * 100_000], "the argument 'point' takes object, not '[[["),
+        (["wholes=1", "wholes=x"], "the argument 'wholes' takes integer, not 'x'"),
+        (["text=a", "text=b"], "the argument 'text' is given 2 times, and takes one value"),
+        (["text"], "'text' is no argument of the form name=value"),
+        (["=x"], "'=x' is no argument of the form name=value"),
+    ],
+)
+def test_what_a_parameter_does_not_take_is_wrong_usage(texts: list[str], message: str) -> None:
+    with pytest.raises(click.UsageError) as raised:
+        read_assignments(texts, SCHEMA)
+    assert raised.value.message.startswith(message)
+
+
+def test_a_name_is_unknown_only_where_the_schema_lists_all_that_it_has() -> None:
+    properties: dict[str, Any] = {"properties": {"a": {}}}
+    assert unknown_names(["a", "b"], properties) == ["b"]
+    assert unknown_names(["a", "b"], {**properties, "additionalProperties": {"type": "string"}}) == []
+    assert unknown_names(["a", "b"], {"$ref": "#/$defs/X"}) == []

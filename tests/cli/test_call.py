@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        (["calculator.py", "add", "a=1"], "3\n"),
+        (["calculator.py", "add", "a=475695037565", "b=-5"], "475695037560\n"),
+        (["calculator.py", "shout", "text=5", "times=2"], "5!5!\n"),
+        (["calculator.py", "shout", "text=a=b"], "A=B!\n"),
+        (["calculator.py", "add", "--json", '{"a": 1, "b": 40}'], "41\n"),
+        (["--json", '{"text": "hi"}', "calculator.py", "shout"], "HI!\n"),
+    ],
+)
+def test_the_text_of_the_result_goes_to_standard_output(run: Run, arguments: list[str], output: str) -> None:
+    done = run("call", *arguments)
+    assert (done.returncode, done.stdout) == (0, output)
+    assert set(done.stderr.splitlines()) <= {"printed at import", "printed in a call"}
+
+
+def test_output_json_is_the_whole_result_in_the_protocols_form(run: Run) -> None:
+    done = run("call", "calculator.py", "add", "a=1", "--output", "json")
+    assert json.loads(done.stdout) == {
+        "content": [{"type": "text", "text": "3"}],
+        "structuredContent": {"result": 3},
+        "isError": False,
+    }
+
+
+def test_a_tool_that_failed_is_code_1_and_says_why_on_standard_error(run: Run) -> None:
+    done = run("call", "calculator.py", "divide", "a=1", "b=0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == ["printed at import", "division by zero: give another b"]
+
+
+def test_a_failed_result_is_data_where_json_is_asked_for(run: Run) -> None:
+    done = run("call", "calculator.py", "divide", "a=1", "b=0", "--output", "json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {
+        "content": [{"type": "text", "text": "division by zero: give another b"}],
+        "isError": True,
+    }
+
+
+def test_a_tool_that_raised_shows_the_users_traceback_alone(run: Run, directory: Path) -> None:
+    done = run("call", "calculator.py", "crash")
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert lines[-1] == "name 'secret_variable' is not defined"
+    frames = [line for line in lines if line.startswith("  File ")]
+    assert len(frames) == 1
+    assert f'File "{directory}/calculator.py"' in frames[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ad"], "bridge: there is no tool named 'ad'; did you mean 'add'?"),
+        (["add"], "bridge: invalid arguments for 'add': a: "),
+        (["add", "a=x"], "bridge call: the argument 'a' takes integer, not 'x' (see bridge call --help)"),
+        (["add", "a"], "bridge call: 'a' is no argument of the form name=value (see bridge call --help)"),
+        (["add", "a=1", "--json", "{}"], "bridge call: arguments come either as name=value or as --json (see"),
+        (["add", "--json", "[1]"], "bridge call: --json must be an object, such as {\"name\": 1}, not '[1]' (see"),
+        (["add", "--json", "{"], "bridge call: --json is no JSON: Expecting property name"),
+        (["add", "--json", '{"a": "x"}'], "bridge: invalid arguments for 'add': a: "),
+        (["add", "--timeout", "0"], "bridge call: Invalid value for '--timeout': 0.0 is not in the range x>0. (see"),
+        (["add", "--output", "xml"], "bridge call: Invalid value for '--output': 'xml' is not one of 'text', 'json'."),
+    ],
+)
+def test_an_unknown_tool_and_bad_arguments_are_wrong_usage(run: Run, arguments: list[str], message: str) -> None:
+    done = run("call", "calculator.py", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith(message)
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_argument_is_noted(run: Run) -> None:
+    done = run("call", "calculator.py", "add", "a=1", "c=5")
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert "bridge call: 'add' has no parameter 'c'; it has a, b" in done.stderr.splitlines()
+
+
+def test_what_is_no_text_is_noted_on_standard_error(run: Run, directory: Path) -> None:
+    (directory / "media.py").write_text(
+        dedent("""
+        from bridge import Audio, File, Image, ResourceLink, tool
+
+        @tool
+        def media() -> list[object]:
+            return [
+                "first", Image(b"12", "image/png"), Audio(b"123", "audio/wav"), File("file:///a", "1234"),
+                File("file:///b", b"12345"), ResourceLink("http://x/", "x"), "last",
+            ]
+        """)
+    )
+    done = run("call", "media.py", "media")
+    assert (done.returncode, done.stdout) == (0, "first\nlast\n")
+    assert done.stderr.splitlines() == [
+        "[image/png, 2 bytes; --output json has it]",
+        "[audio/wav, 3 bytes; --output json has it]",
+        "[file file:///a, 4 characters; --output json has it]",
+        "[file file:///b, 5 bytes; --output json has it]",
+        "[link to http://x/]",
+    ]
+
+
+def test_an_output_budget_cuts_nothing_here(run: Run, directory: Path) -> None:
+    (directory / "long.py").write_text(
+        "from bridge import tool\n@tool(max_output_chars=10)\ndef long() -> str:\n    return 'x' * 100\n"
+    )
+    assert run("call", "long.py", "long").stdout == "x" * 100 + "\n"
+    whole = json.loads(run("call", "long.py", "long", "--output", "json").stdout)
+    assert whole["content"] == [{"type": "text", "text": "x" * 100}]
+
+
+@pytest.mark.parametrize("limit", ["option", "tool"])
+def test_a_tool_that_never_returns_keeps_the_command_only_until_its_time_is_up(
+    run: Run, directory: Path, limit: str
+) -> None:
+    settings = "(timeout_seconds=0.3)" if limit == "tool" else ""
+    (directory / "slow.py").write_text(
+        "import threading\nfrom bridge import tool\n"
+        f"@tool{settings}\ndef wait() -> str:\n    threading.Event().wait()\n"
+    )
+    done = run("call", "slow.py", "wait", *(["--timeout", "0.3"] if limit == "option" else []))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "'wait' did not finish within 0.3 seconds\n"
+
+
+def test_a_child_process_of_a_tool_cannot_write_among_the_data(run: Run, directory: Path) -> None:
+    (directory / "child.py").write_text(
+        "import subprocess\nfrom bridge import tool\nsubprocess.run(['echo', 'at import'])\n"
+        "@tool\ndef f() -> str:\n    subprocess.run(['echo', 'in a call'])\n    return 'data'\n"
+    )
+    done = run("call", "child.py", "f")
+    assert (done.stdout, done.stderr) == ("data\n", "at import\nin a call\n")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Run
+
+
+def test_tools_are_listed_for_people(run: Run) -> None:
+    done = run("list", "calculator.py:add")
+    assert (done.returncode, done.stderr) == (0, "printed at import\n")
+    assert done.stdout == dedent("""\
+        add (Addition)
+          Add two numbers.
+            a: integer  The first.
+            b: integer, optional, default 2  The second.
+        """)
+
+
+def test_every_kind_of_parameter_is_described(run: Run, directory: Path) -> None:
+    (directory / "kinds.py").write_text(
+        dedent('''
+        from dataclasses import dataclass
+        from enum import Enum
+        from typing import Literal
+        from bridge import tool
+
+        class Colour(Enum):
+            RED = "red"
+            BLUE = "blue"
+
+        @dataclass
+        class Point:
+            x: int
+
+        @tool
+        def plot(at: Point, tags: list[str], size: int | None, mode: Literal["a", "b"], colour: Colour, free=5):
+            """Plot.
+            """
+        ''')
+    )
+    done = run("list", "kinds.py")
+    assert done.returncode == 0
+    assert done.stdout == dedent("""\
+        plot
+          Plot.
+            at: Point
+            tags: array of string
+            size: integer or null
+            mode: "a" or "b"
+            colour: Colour
+            free: any, optional, default 5
+        """)
+
+
+def test_json_has_the_schemas_and_always_the_same_keys(run: Run) -> None:
+    done = run("list", "calculator.py", "--json")
+    tools = json.loads(done.stdout)
+    assert [tool["name"] for tool in tools] == ["add", "shout", "divide", "crash"]
+    assert all(
+        list(tool) == ["name", "title", "description", "inputSchema", "outputSchema", "annotations"] for tool in tools
+    )
+    assert tools[0] == {
+        "name": "add",
+        "title": "Addition",
+        "description": "Add two numbers.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer", "description": "The first."},
+                "b": {"type": "integer", "description": "The second.", "default": 2},
+            },
+            "required": ["a"],
+        },
+        "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+        "annotations": None,
+    }
+
+
+def test_what_is_not_ascii_is_written_as_utf_8_whatever_the_locale(run: Run, directory: Path) -> None:
+    (directory / "words.py").write_text(
+        "from bridge import tool\n@tool('Größe: 木')\ndef f() -> str:\n    return '木'\n", encoding="utf-8"
+    )
+    assert "Größe: 木" in run("list", "words.py", env={"LC_ALL": "C", "PYTHONUTF8": "0"}).stdout
+    assert run("call", "words.py", "f", env={"LC_ALL": "C", "PYTHONUTF8": "0"}).stdout == "木\n"

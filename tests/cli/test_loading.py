@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+TOOL = "from bridge import tool\n@tool\ndef {name}() -> str:\n    return '{text}'\n"
+
+
+def names_of(listing: str) -> list[str]:
+    return [tool["name"] for tool in json.loads(listing)]
+
+
+def test_a_file_is_imported_as_python_would_run_it(run: Run, directory: Path) -> None:
+    folder = directory / "folder"
+    folder.mkdir()
+    (folder / "sibling.py").write_text("GREETING = 'hello'\n")
+    (directory / "data.txt").write_text("from the working directory")
+    (folder / "whole.py").write_text(
+        dedent('''
+        from __future__ import annotations
+
+        import pickle
+        from dataclasses import dataclass
+        from pathlib import Path
+
+        from bridge import tool
+        from sibling import GREETING
+
+        DATA = Path("data.txt").read_text()
+
+        @dataclass
+        class Point:
+            x: int
+            y: int = 0
+
+        @tool
+        def read(point: Point) -> str:
+            """Copy a point by pickling it."""
+            copied = pickle.loads(pickle.dumps(point))
+            return f"{GREETING} {DATA} {copied} {__name__} {Path(__file__).name}"
+
+        if __name__ == "__main__":
+            raise SystemExit("not to be run")
+        ''')
+    )
+    done = run("call", "folder/whole.py", "read", 'point={"x": 1}')
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "hello from the working directory Point(x=1, y=0) whole whole.py\n"
+
+
+@pytest.mark.parametrize("stem", ["json", "mcp", "click", "select", "two-words", "__main__", "1st"])
+def test_a_file_may_have_any_name(run: Run, directory: Path, stem: str) -> None:
+    (directory / f"{stem}.py").write_text(TOOL.format(name="f", text="reached"))
+    done = run("call", f"{stem}.py", "f")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "reached\n", "")
+
+
+def test_a_file_may_even_be_called_bridge(environment: dict[str, str], directory: Path) -> None:
+    (directory / "bridge.py").write_text(TOOL.format(name="f", text="reached"))
+    command = [Path(sys.executable).with_name("bridge"), "call", "bridge.py", "f"]
+    done = subprocess.run(
+        command, env=environment, cwd=directory, capture_output=True, text=True, timeout=40, check=True
+    )
+    assert done.stdout == "reached\n"
+
+
+def test_a_file_behind_a_symbolic_link_finds_its_siblings(run: Run, directory: Path) -> None:
+    real = directory / "real"
+    real.mkdir()
+    (real / "helper.py").write_text("VALUE = 'helped'\n")
+    (real / "tools.py").write_text("import helper\n" + TOOL.format(name="f", text="' + helper.VALUE + '"))
+    (directory / "linked.py").symlink_to(real / "tools.py")
+    assert run("call", "linked.py", "f").stdout == "helped\n"
+
+
+def test_a_module_is_found_from_the_working_directory(run: Run, directory: Path) -> None:
+    package = directory / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "words.py").write_text("WORD = 'relative'\n")
+    (package / "module.py").write_text("from .words import WORD\n" + TOOL.format(name="f", text="' + WORD + '"))
+    assert run("call", "package.module", "f").stdout == "relative\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("many.py", ["one", "method"]),
+        ("many.py:one", ["one"]),
+        ("many.py:plain", ["plain"]),
+        ("many.py:instance", ["method"]),
+        ("many.py:instance.method", ["method"]),
+        ("many.py:together", ["one", "plain"]),
+        ("many.py:Static", ["static"]),
+        ("many:one", ["one"]),
+        ("box.py", ["two"]),
+        ("box.py:box", ["two"]),
+        ("box.py:outside", ["outside"]),
+    ],
+)
+def test_an_object_of_a_file_can_be_named(run: Run, directory: Path, target: str, names: list[str]) -> None:
+    (directory / "many.py").write_text(
+        dedent("""
+        from bridge import tool
+
+        @tool
+        def one() -> int:
+            return 1
+
+        def plain() -> int:
+            return 2
+
+        class Methods:
+            @tool
+            def method(self) -> int:
+                return 3
+
+        class Static:
+            @tool
+            @staticmethod
+            def static() -> int:
+                return 4
+
+        instance = Methods()
+        together = [one, plain]
+        """)
+    )
+    (directory / "box.py").write_text(
+        "from bridge import ToolBox, tool\ndef two() -> int:\n    return 2\nbox = ToolBox(two)\nsame = box\n"
+        "@tool\ndef outside() -> int:\n    return 3\n"
+    )
+    done = run("list", target, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert names_of(done.stdout) == names
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "{file} has no tools: decorate a function with @bridge.tool"),
+        (
+            "from bridge import tool\nclass Shop:\n    @tool\n    def buy(self) -> int: ...\n",
+            "{file} has no tools: its class 'Shop' has, and needs an instance at module level, such as tools = Shop(…)",
+        ),
+        ("from bridge import ToolBox\nbox = ToolBox()\n", "{file} has no tools: decorate a function with @bridge.tool"),
+        (
+            "from bridge import ToolBox\na = ToolBox()\nb = ToolBox()\n",
+            "{file} holds several ToolBoxes; name one: {file}:a or {file}:b",
+        ),
+        (
+            "from bridge import tool\n@tool\ndef f(*rest: int) -> int: ...\n",
+            (
+                "the parameter 'rest' of function 'f' (broken.py:2) takes any number of values (*args); "
+                "give it a list parameter instead"
+            ),
+        ),
+        ("from bridge import TargetError\nraise TargetError('set SHOP_KEY')\n", "set SHOP_KEY"),
+    ],
+)
+def test_a_file_without_usable_tools_is_one_line_and_code_2(
+    run: Run, directory: Path, source: str, message: str
+) -> None:
+    file = directory / "broken.py"
+    file.write_text(source)
+    done = run("list", "broken.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"bridge: {message.format(file=file)}\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("calculator.py:nothing", "{directory}/calculator.py has no object 'nothing'"),
+        ("calculator.py:add.nothing", "{directory}/calculator.py has no object 'add.nothing'"),
+        ("calculater", "there is no module 'calculater'"),
+        ("calculator.tools", "there is no module 'calculator.tools'"),
+        ("json.nothing", "there is no module 'json.nothing'"),
+        ("missing.py", "there is no file 'missing.py' (looked for {directory}/missing.py)"),
+    ],
+)
+def test_a_target_that_is_not_there_is_one_line_and_code_2(
+    run: Run, directory: Path, target: str, message: str
+) -> None:
+    done = run("list", target)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.removeprefix("printed at import\n") == f"bridge: {message.format(directory=directory)}\n"
+
+
+def test_a_file_that_raises_shows_the_users_frames_alone(run: Run, directory: Path) -> None:
+    (directory / "helper.py").write_text("def help():\n    return undefined\n")
+    file = directory / "broken.py"
+    file.write_text("import helper\n\nhelper.help()\n")
+    done = run("list", "broken.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert lines[:2] == [
+        f"bridge: importing {file} failed: NameError: name 'undefined' is not defined ({directory}/helper.py, line 2)",
+        "Traceback (most recent call last):",
+    ]
+    frames = [line.strip() for line in lines if line.startswith("  File ")]
+    assert frames == [
+        f'File "{file}", line 3, in <module>',
+        f'File "{directory}/helper.py", line 2, in help',
+    ]
+    assert lines[-1] == "NameError: name 'undefined' is not defined"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "line"),
+    [
+        ("x = 1\ndef f(:\n", "SyntaxError: invalid syntax", 2),
+        ("import nothing_like_it\n", "ModuleNotFoundError: No module named 'nothing_like_it'", 1),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3", 2),
+        ("from bridge import tool\n\ntool('text')(5)\n", "DefinitionError: 5 cannot be a tool;", 3),
+        ("raise ValueError('first\\nsecond')\n", "ValueError: first", 1),
+    ],
+)
+def test_whatever_a_file_raises_is_told_with_its_place(
+    run: Run, directory: Path, source: str, reason: str, line: int
+) -> None:
+    file = directory / "broken.py"
+    file.write_text(source)
+    done = run("list", "broken.py")
+    first = done.stderr.splitlines()[0]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert first.startswith(f"bridge: importing {file} failed: {reason}")
+    assert first.endswith(f"({file}, line {line})")
+    assert f'File "{file}", line {line}' in done.stderr
+    for ours in ("/bridge/", "importlib", "runpy", "click"):
+        assert ours not in done.stderr
+
+
+def test_a_cause_keeps_its_own_frames(run: Run, directory: Path) -> None:
+    file = directory / "broken.py"
+    file.write_text("try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise RuntimeError('no') from error\n")
+    stderr = run("list", "broken.py").stderr
+    assert "ZeroDivisionError: division by zero" in stderr
+    assert "The above exception was the direct cause" in stderr
+    assert "/bridge/" not in stderr

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Run, Start
+
+
+def test_the_version_goes_to_standard_output(run: Run) -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"bridge {version('mcp-toolbridge')}\n", "")
+
+
+def test_the_installed_command_is_the_same_program(environment: dict[str, str], directory: Path) -> None:
+    program = Path(sys.executable).with_name("bridge")
+    done = subprocess.run(
+        [program, "--version"], env=environment, cwd=directory, capture_output=True, text=True, timeout=40, check=True
+    )
+    assert done.stdout == f"bridge {version('mcp-toolbridge')}\n"
+
+
+def test_help_names_every_command_and_every_kind_of_target(run: Run) -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for word in ("serve", "list", "call", "install", "file.py[:object]", "package.module[:object]", "-- command"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize("command", ["serve", "list", "call", "install"])
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: bridge {command}")
+
+
+def test_without_a_command_the_help_is_shown_as_wrong_usage(run: Run) -> None:
+    done = run()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Commands:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["sevre"], "bridge: No such command 'sevre'. (see bridge --help)"),
+        (["list"], "bridge list: a TARGET is missing, such as tools.py (see bridge list --help)"),
+        (["list", "--"], "bridge list: a command is missing after -- (see bridge list --help)"),
+        (
+            ["list", "calculator.py", "--", "x"],
+            "bridge list: there are two targets: 'calculator.py', and the command after -- (see bridge list --help)",
+        ),
+        (["call", "calculator.py"], "bridge call: the name of a TOOL is missing (see bridge call --help)"),
+        (["serve"], "bridge serve: a TARGET is missing, such as tools.py (see bridge serve --help)"),
+        (["list", "--nothing"], "bridge list: No such option '--nothing'. (see bridge list --help)"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(run: Run, arguments: list[str], line: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line + "\n")
+
+
+def test_a_mistake_of_ours_is_one_line_unless_debugging(run: Run, directory: Path) -> None:
+    (directory / "odd.py").write_text(
+        "from bridge import tool\nclass Odd:\n    @tool\n    def f(self) -> int: ...\n"
+        "    def __len__(self): return 1 / 0\nodd = Odd()\n"
+    )
+    done = run("list", "odd.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "ZeroDivisionError: division by zero" in done.stderr
+    assert "Traceback" in run("list", "odd.py", "--log-level", "debug").stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_an_interrupt_is_quiet_even_while_a_function_runs(start: Start, directory: Path) -> None:
+    (directory / "slow.py").write_text(
+        "import threading\nfrom bridge import tool\n"
+        "@tool\ndef wait() -> str:\n    print('waiting')\n    threading.Event().wait()\n    return ''\n"
+    )
+    with start("call", "slow.py", "wait") as process:
+        process.line_with("waiting")
+        assert process.end(signal.SIGINT) == 130
+        assert [line for line in process.seen if line] == ["waiting"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are POSIX's")
+def test_a_reader_that_goes_away_causes_no_noise(environment: dict[str, str], directory: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "bridge", "list", "calculator.py", "--json"],
+        env=environment,
+        cwd=directory,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "printed at import\n")

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridge.cli.targets import CommandTarget, FileTarget, ModuleTarget, UrlTarget, parse_target
+from bridge.errors import TargetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_python_file_is_a_target_with_and_without_an_object(tmp_path: Path) -> None:
+    file = tmp_path / "my tools.py"
+    file.touch()
+    assert parse_target(str(file)) == FileTarget(file)
+    assert parse_target(f"{file}:box.tools") == FileTarget(file, "box.tools")
+    assert parse_target(str(file)).name == "my tools"
+
+
+def test_a_file_is_found_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tools.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert parse_target("tools.py") == FileTarget(tmp_path / "tools.py")
+    assert parse_target("./tools.py:add") == FileTarget(tmp_path / "tools.py", "add")
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "name"),
+    [
+        ("package", ModuleTarget("package"), "package"),
+        ("package.module", ModuleTarget("package.module"), "module"),
+        ("package.module:box", ModuleTarget("package.module", "box"), "module"),
+        ("http://localhost:8000/mcp", UrlTarget("http://localhost:8000/mcp"), "localhost"),
+        ("https://example.com/mcp?x=1", UrlTarget("https://example.com/mcp?x=1"), "example.com"),
+    ],
+)
+def test_modules_and_urls_are_told_apart(text: str, target: object, name: str) -> None:
+    parsed = parse_target(text)
+    assert parsed == target
+    assert parsed.name == name
+
+
+def test_a_command_is_named_after_its_program() -> None:
+    assert CommandTarget(("/usr/bin/npx", "-y", "server")).name == "npx"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nothing.py", "there is no file 'nothing.py' (looked for "),
+        ("no/where.py:box", "there is no file 'no/where.py' (looked for "),
+        ("/", "'/' is a directory; name a file in it"),
+        ("two words", "'two words' is no target; name file.py[:object], "),
+        ("", "'' is no target; name file.py[:object], "),
+        ("tools:1", "'tools:1' is no target; name "),
+        ("http://", "'http://' is no URL of a server: it names no host"),
+        ("http://[", "'http://[' is no URL of a server: it names no host"),
+        ("mcp.json", "'mcp.json' is a configuration file, which cannot be a target yet; name "),
+        ("mcp.json#github", "'mcp.json#github' is a configuration file, which cannot be a target yet; name "),
+    ],
+)
+def test_what_is_no_target_is_said_with_the_kinds_that_there_are(text: str, message: str) -> None:
+    with pytest.raises(TargetError) as raised:
+        parse_target(text)
+    assert str(raised.value).startswith(message)
