@@ -293,6 +293,16 @@ class BlockingContext:
         """See `InvocationContext.elicit`."""
         return anyio.from_thread.run(lambda: self._context.elicit(message, schema, key=key))
 
+    def sample(
+        self, messages: Sequence[SamplingMessage], *, max_tokens: int, key: str | None = None, **options: Any
+    ) -> SamplingAnswer:
+        """See `InvocationContext.sample`."""
+        return anyio.from_thread.run(lambda: self._context.sample(messages, max_tokens=max_tokens, key=key, **options))
+
+    def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
+        """See `InvocationContext.roots`."""
+        return anyio.from_thread.run(lambda: self._context.roots(key=key))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProviderRequest:

@@ -10,6 +10,7 @@ ToolArgumentsErrorHandler, ToolExecutionErrorHandler and HallucinatedToolNameStr
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge.errors import ArgumentsError, ToolCallError, ToolError, ToolTimeoutError, UnknownToolError
+from bridge.errors import ArgumentsError, ResultError, ToolCallError, ToolError, ToolTimeoutError, UnknownToolError
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.content import Text, text_of
 from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult
@@ -125,6 +126,7 @@ async def _run(
 ) -> tuple[ToolExecutionResult, Exception | None]:
     attempt = 1
     while True:
+        tool: Tool | None = None
         try:
             tool = tools.get(request.name)
             if isinstance(request.arguments, str):
@@ -134,14 +136,14 @@ async def _run(
                 result = await tool.executor.execute(request, context)
             else:
                 result = await _execute_within(seconds, tool, request, context)
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - every failure is settled in one place
-            error = raised if isinstance(raised, Exception) else ToolError("the tool tried to end the process")
-            remedy = await _settle(error, tools, request, context, policy, attempt)
+        except BaseException as raised:  # noqa: BLE001 - what is no failure of the tool is raised again
+            error = _failure(raised, request.name)
+            remedy = await _settle(error, tool, request, context, policy, attempt)
             if isinstance(remedy, ToolExecutionResult):
-                return remedy, error
+                return _within_budget(remedy, tool), error
             request, attempt = remedy, attempt + 1
         else:
-            return _within_budget(result, tool.policy.max_output_chars), None
+            return _within_budget(result, tool), None
 
 
 def _seconds_left(tool: Tool, context: InvocationContext, policy: ExecutionPolicy) -> float | None:
@@ -155,15 +157,40 @@ def _seconds_left(tool: Tool, context: InvocationContext, policy: ExecutionPolic
 async def _execute_within(
     seconds: float, tool: Tool, request: ToolExecutionRequest, context: InvocationContext
 ) -> ToolExecutionResult:
-    with anyio.move_on_after(seconds) as scope:
-        return await tool.executor.execute(request, context)
-    assert scope.cancelled_caught
+    if seconds > 0:  # else the tool would run up to its first checkpoint
+        with anyio.move_on_after(seconds):
+            return await tool.executor.execute(request, context)
     raise ToolTimeoutError(request.name, seconds)
+
+
+def _failure(raised: BaseException, name: str) -> Exception:
+    """What a tool's failure is, without the groups that task groups put around it.
+
+    Raises:
+        BaseException: It is none: the call was cancelled, asks something, or the process is to end.
+    """
+    while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
+        raised = raised.exceptions[0]
+    if isinstance(raised, ArgumentsError) and raised.tool != name:
+        return ArgumentsError(name, raised.problems)  # a caller knows the name that a wrapper gave
+    if isinstance(raised, Exception):
+        return raised
+    if isinstance(raised, SystemExit):
+        return ToolError("the tool tried to end the process")
+    if isinstance(raised, asyncio.CancelledError) and not _is_cancelled():
+        return ToolError("what the tool was waiting for was cancelled")
+    raise raised
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is being cancelled, rather than something that it awaited."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 async def _settle(
     error: Exception,
-    tools: ToolBox,
+    tool: Tool | None,
     request: ToolExecutionRequest,
     context: InvocationContext,
     policy: ExecutionPolicy,
@@ -172,7 +199,7 @@ async def _settle(
     """Turn a failure into what comes next: a result, or another request to try."""
     handler: Callable[..., Any] | None
     remedy: Any
-    if isinstance(error, UnknownToolError) and error.name == request.name and request.name not in tools:
+    if tool is None and isinstance(error, UnknownToolError):
         handler = policy.on_unknown_tool
         remedy = str(error) if handler is None else await _call(handler, error, request, context)
     elif isinstance(error, ArgumentsError):
@@ -181,28 +208,32 @@ async def _settle(
     elif policy.on_execution_error is not None:
         remedy = await _call(policy.on_execution_error, error, request, context, attempt)
     else:
-        remedy = _described(error, request.name, tools.find(request.name), policy)
+        if not isinstance(error, ToolCallError) and (policy.propagate or (tool is not None and tool.policy.propagate)):
+            raise error
+        remedy = _described(error, request.name, policy)
     if isinstance(remedy, str):
         return ToolExecutionResult.error(remedy)
     if isinstance(remedy, ToolExecutionRequest) and attempt >= policy.max_attempts:
-        return ToolExecutionResult.error(f"{request.name!r} failed {attempt} times; last: {error}")
+        last = _described(error, request.name, policy)
+        return ToolExecutionResult.error(f"{request.name!r} failed {attempt} times; last: {last}")
     assert isinstance(remedy, ToolExecutionResult | ToolExecutionRequest), f"a handler answered {remedy!r}"
     return remedy
 
 
-def _described(error: Exception, name: str, tool: Tool | None, policy: ExecutionPolicy) -> str:
+def _described(error: Exception, name: str, policy: ExecutionPolicy) -> str:
+    """What the model is told; what its author has to know is logged."""
+    if not isinstance(error, ToolCallError) or isinstance(error, ResultError):
+        _logger.error("the tool %r failed", name, exc_info=error)
     if isinstance(error, ToolCallError):
         return str(error)
-    if policy.propagate or (tool is not None and tool.policy.propagate):
-        raise error
-    _logger.error("the tool %r failed", name, exc_info=error)
     if policy.reveal_errors:
         return str(error) or type(error).__name__
     return f"the tool {name!r} failed; its server's log says why"
 
 
-def _within_budget(result: ToolExecutionResult, max_chars: int | None) -> ToolExecutionResult:
+def _within_budget(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
     """Let the model read head and tail of a text over the budget, and the result keep the whole."""
+    max_chars = tool.policy.max_output_chars if tool is not None else None
     if max_chars is None or result.model_content is not None or len(text := text_of(result.content)) <= max_chars:
         return result
     head, tail = max_chars - max_chars // 3, max_chars // 3

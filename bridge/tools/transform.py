@@ -6,9 +6,10 @@ A renamed tool still calls the right thing, because its executor is untouched an
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"
     """A name for each name that a chat model's provider accepts; the result is reversible and knows no order.
 
     Forbidden characters become underscores. A hash of the whole name is added where a name had to be cut, or where two
-    would still be the same, and to all of those alike, so that the answer for a name depends on the set, not its order.
+    would still be the same, to all of those but one that is safe as it is: the answer for a name depends on the set of
+    names, and not on their order.
 
     Args:
         names: The names as they are; each counts once.
@@ -63,17 +65,22 @@ def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"
     Returns:
         Each name with its safe one; no two safe ones are the same.
     """
-    wanted: defaultdict[str, list[str]] = defaultdict(list)
-    for name in dict.fromkeys(names):
-        wanted[re.sub(forbidden, "_", name)].append(name)
-    safe: dict[str, str] = {}
-    for candidate, originals in wanted.items():
-        for name in originals:
-            taken_as_is = name == candidate and len(candidate) <= max_chars
-            alone = len(originals) == 1 and len(candidate) <= max_chars
-            safe[name] = candidate if taken_as_is or alone else _hashed(candidate, name, max_chars)
-    return safe
+    wanted = {name: re.sub(forbidden, "_", name) for name in names}
+    rivals = Counter(wanted.values())
+    safe = {
+        name: candidate
+        for name, candidate in wanted.items()
+        if len(candidate) <= max_chars and (name == candidate or rivals[candidate] == 1)
+    }
+    taken = set(safe.values())
+    for name in sorted(wanted.keys() - safe.keys()):
+        safe[name] = next(each for each in _hashed(wanted[name], name, max_chars) if each not in taken)
+        taken.add(safe[name])
+    return {name: safe[name] for name in wanted}
 
 
-def _hashed(candidate: str, name: str, max_chars: int) -> str:
-    return f"{candidate[: max_chars - _HASH_CHARS - 1]}_{sha256(name.encode()).hexdigest()[:_HASH_CHARS]}"
+def _hashed(candidate: str, name: str, max_chars: int) -> Iterator[str]:
+    """Names with a hash; more than one, since somebody may have named a tool so that it looks like the first."""
+    for attempt in count():
+        digest = sha256(f"{name}{' ' * attempt}".encode()).hexdigest()
+        yield f"{candidate[: max_chars - _HASH_CHARS - 1]}_{digest[:_HASH_CHARS]}"

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import DefinitionError
+from bridge.tools.context import InvocationContext
+from bridge.tools.execution import execute
+from bridge.tools.function import tool, tools_from
+from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.toolbox import ToolBox
+from bridge.tools.transform import filtered, prefixed, renamed, safe_names
+
+if TYPE_CHECKING:
+    from random import Random
+
+SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@tool(description="Say a.", metadata={"a": 1}, timeout_seconds=5)
+async def a() -> str:
+    return "a"
+
+
+@tool
+async def b() -> str:
+    return "b"
+
+
+def both() -> list[Tool]:
+    return tools_from([a, b])
+
+
+def test_a_renamed_tool_differs_in_nothing_but_its_name() -> None:
+    original, _ = both()
+    other = renamed(original, "c")
+    assert other.name == "c"
+    assert renamed(other, "a") == original
+    assert other.executor is original.executor
+    assert original.name == "a"
+
+
+@pytest.mark.anyio
+async def test_a_renamed_tool_still_calls_the_right_thing() -> None:
+    tools = ToolBox(prefixed(prefixed(both(), "x_"), "y."))
+    for name, text in (("y.x_a", "a"), ("y.x_b", "b")):
+        result = await execute(tools, ToolExecutionRequest(name), InvocationContext())
+        assert result == ToolExecutionResult.of_text(text)
+
+
+def test_a_prefix_stands_before_each_name_in_order() -> None:
+    assert [each.name for each in prefixed(both(), "github_")] == ["github_a", "github_b"]
+
+
+def test_a_prefix_that_makes_a_name_too_long_is_refused_where_it_is_used() -> None:
+    with pytest.raises(DefinitionError, match="1 to 128"):
+        ToolBox(prefixed(both(), "x" * 128))
+
+
+@pytest.mark.parametrize(
+    ("tests", "names"),
+    [
+        ({}, ["a", "b"]),
+        ({"include": ["b", "c"]}, ["b"]),
+        ({"include": []}, []),
+        ({"exclude": ["b"]}, ["a"]),
+        ({"include": ["a", "b"], "exclude": ["a"]}, ["b"]),
+        ({"keep": lambda each: "a" in each.specification.metadata}, ["a"]),
+        ({"keep": lambda each: each.name != "a", "include": ["a"]}, []),
+    ],
+)
+def test_a_filter_keeps_what_passes_all_its_tests(tests: dict[str, object], names: list[str]) -> None:
+    assert [each.name for each in filtered(both(), **tests)] == names  # type: ignore[arg-type]  # of several types
+
+
+@pytest.mark.parametrize(
+    ("names", "safe"),
+    [
+        ([], {}),
+        (["a", "b-2"], {"a": "a", "b-2": "b-2"}),
+        (["a.b"], {"a.b": "a_b"}),
+        (["a.b", "a.b"], {"a.b": "a_b"}),
+        (["a/b c"], {"a/b c": "a_b_c"}),
+        (["a.b", "a_b"], {"a.b": "a_b_2e7336dc", "a_b": "a_b"}),
+        (["x" * 64], {"x" * 64: "x" * 64}),
+    ],
+)
+def test_a_name_changes_only_where_it_must(names: list[str], safe: dict[str, str]) -> None:
+    assert safe_names(names) == safe
+
+
+def test_a_name_that_is_too_long_is_cut_and_stays_distinct() -> None:
+    first, second = "x" * 70 + "1", "x" * 70 + "2"
+    safe = safe_names([first, second])
+    assert [len(each) for each in safe.values()] == [64, 64]
+    assert len(set(safe.values())) == 2
+    assert safe_names([first])[first] == safe[first], "a cut name does not depend on its neighbours"
+
+
+def test_a_name_made_to_look_like_anothers_hash_is_not_taken_for_it() -> None:
+    victim = safe_names(["a.b", "a_b"])["a.b"]
+    safe = safe_names(["a.b", "a_b", victim])
+    assert safe[victim] == victim
+    assert len(set(safe.values())) == 3
+
+
+NAME = st.text(st.sampled_from("ab._ /é"), min_size=1, max_size=4) | st.text(st.sampled_from("x."), min_size=60)
+
+
+@given(st.lists(NAME), st.randoms(use_true_random=False))
+def test_safe_names_are_safe_distinct_and_know_no_order(names: list[str], order: Random) -> None:
+    safe = safe_names(names)
+    assert set(safe) == set(names)
+    assert all(SAFE.fullmatch(each) for each in safe.values())
+    assert len(set(safe.values())) == len(safe)
+    shuffled = list(names)
+    order.shuffle(shuffled)
+    assert safe_names(shuffled) == safe
