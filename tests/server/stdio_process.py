@@ -112,6 +112,11 @@ class StdioProcess:
         line, _, self._received = self._received.partition(b"\n")
         return line + b"\n"
 
+    def wait_for_output(self, fd: int | None = None) -> None:
+        """Wait until there is something to read, and leave it there."""
+        readable, _, _ = select.select([self.output if fd is None else fd], [], [], DEADLINE_SECONDS)
+        assert readable, self._overdue("write")
+
     def answer(self, message: Json | bytes, message_id: int | str | None = None) -> Json:
         """Send a message, and return what answers it, skipping notifications."""
         self.send(message)

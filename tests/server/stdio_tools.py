@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 from bridge.server.diversion import divert_stdout
@@ -68,12 +67,16 @@ def text_of_length(length: int) -> str:
 
 @tool
 async def wait_forever(marker: str, context: InvocationContext) -> None:
-    """Say that it runs, wait, and write a file when it is cancelled."""
+    """Say that it runs, wait, and take some time to clean up and to write a file when it is cancelled."""
+    import anyio  # noqa: PLC0415
+
     await context.progress(1)
     try:
         await _never()
     finally:
-        Path(marker).write_text("cleaned up", encoding="utf-8")  # noqa: ASYNC240 - nothing can be awaited here
+        with anyio.CancelScope(shield=True):
+            await anyio.run_process(["true"])
+            await anyio.Path(marker).write_text("cleaned up", encoding="utf-8")
 
 
 @tool

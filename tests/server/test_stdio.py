@@ -149,11 +149,18 @@ def test_answers_are_whole_lines_however_slowly_they_are_read(server: StdioProce
 def test_a_reader_that_is_slow_holds_up_no_other_call(server: StdioProcess, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     os.mkfifo(marker)
-    server.start("wait_forever", marker=str(marker))
-    server.send(call("big", "text_of_length", length=1_000_000))
-    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "wait_forever"}})
-    # The cancelled tool writes this while its server waits for us to read a megabyte.
-    assert marker.read_text() == "cleaned up"
+    # Open for both: neither side waits for the other to come.
+    fifo = os.open(marker, os.O_RDWR)
+    try:
+        server.start("wait_forever", marker=str(marker))
+        server.send(call("big", "text_of_length", length=1_000_000))
+        server.wait_for_output()
+        server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "wait_forever"}})
+        # The cancelled tool writes this while its server waits for us to read a megabyte.
+        server.wait_for_output(fifo)
+        assert os.read(fifo, 100) == b"cleaned up"
+    finally:
+        os.close(fifo)
     assert server.receive()["id"] == "big"
 
 
@@ -196,11 +203,12 @@ def test_a_pipe_that_others_write_to_is_given_back_as_it_was() -> None:
 
 
 def test_what_was_piped_in_is_answered_before_the_end() -> None:
-    lines = "\n".join(json.dumps(call(number, "add", a=number, b=1)) for number in range(10))
+    lines = "\n".join(json.dumps(call(number, "print_everywhere")) for number in range(10))
     done = subprocess.run(
         [sys.executable, TOOLS], input=lines, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
     )
-    assert {json.loads(line)["id"] for line in done.stdout.splitlines()} == set(range(10))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {a["id"]: a["result"]["content"][0]["text"] for a in answers} == dict.fromkeys(range(10), "done")
 
 
 @pytest.mark.parametrize("tool", ["wait_forever_in_a_thread", "block_the_loop", "refuse_to_be_cancelled"])
