@@ -8,6 +8,10 @@
     ├── MissingExtraError        an optional dependency that is not installed
     ├── WireError                what came over a connection, or from a disk, is not what it should be
     ├── ChatModelError           a chat model's provider failed
+    ├── InvocationError          an AI service's invocation came to no answer
+    │   ├── ToolLimitError       the model wanted more round trips, or more tools at once, than it may have
+    │   ├── ReplyError           the model's reply is not what the method returns
+    │   └── InvocationTimeoutError  the invocation ran out of time
     └── ToolCallError            one call did not succeed
         ├── UnknownToolError     no tool has that name
         ├── ArgumentsError       the arguments do not parse or do not validate
@@ -134,6 +138,30 @@ class ChatModelError(BridgeError):
         self.status = status
         self.request_id = request_id
         self.retryable = retryable
+
+
+class InvocationError(BridgeError):
+    """An AI service's invocation came to no answer; the conversation's memory is as it was before."""
+
+
+class ToolLimitError(InvocationError):
+    """The model wanted more round trips through tools, or more tools at once, than the service allows."""
+
+
+class ReplyError(InvocationError):
+    """The model's reply is not what the method returns, and was not when it was asked again.
+
+    Attributes:
+        reply: What the model said last.
+    """
+
+    def __init__(self, message: str, reply: str) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
+class InvocationTimeoutError(InvocationError, TimeoutError):
+    """The invocation ran out of time."""
 
 
 class ToolCallError(BridgeError):

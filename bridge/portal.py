@@ -1,0 +1,121 @@
+"""The portal: the one thread in which every synchronous facade of this package runs its asynchronous code.
+
+It is started when it is first needed and ends with the process. A facade that is called in a worker thread of a running
+event loop, as a synchronous tool is, uses that event loop instead: so a call stays within its caller's cancellation.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio.from_thread
+from anyio import get_cancelled_exc_class
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
+
+    from anyio.from_thread import BlockingPortal
+
+_T = TypeVar("_T")
+
+
+class _Holder:
+    """Holds the portal once it is started."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._started: tuple[BlockingPortal, AbstractContextManager[BlockingPortal]] | None = None
+
+    def portal(self) -> BlockingPortal:
+        with self._lock:
+            if self._started is None:
+                manager = anyio.from_thread.start_blocking_portal(name="bridge-portal")
+                self._started = manager.__enter__(), manager
+            return self._started[0]
+
+    def close(self) -> None:
+        with self._lock:
+            if self._started is not None:
+                portal, manager = self._started
+                self._started = None
+                portal.call(portal.stop, True)  # what still runs is cancelled
+                manager.__exit__(None, None, None)
+
+
+def run(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+    """Run an asynchronous function to its end, from synchronous code; the calling thread waits.
+
+    Args:
+        function: What to run.
+        arguments: Its arguments.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        RuntimeError: It is called in the portal's own thread, which would wait for itself.
+        BaseException: What the function raised.
+    """
+    value, error = _run_anywhere(function, arguments)
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]  # there is a value where there is no error
+
+
+def _run_anywhere(
+    function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
+) -> tuple[_T | None, BaseException | None]:
+    try:
+        anyio.from_thread.check_cancelled()
+    except RuntimeError:  # this is no worker thread of an event loop
+        return _run_in_portal(function, arguments)
+    outcome: tuple[_T | None, BaseException | None] = anyio.from_thread.run(_outcome, function, arguments)
+    return outcome
+
+
+def _run_in_portal(
+    function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
+) -> tuple[_T | None, BaseException | None]:
+    try:
+        future = _holder.portal().start_task_soon(_outcome, function, arguments)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"{function!r} was called synchronously in the event loop that would have to run it; "
+            "use its asynchronous form there"
+        ) from error
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # the caller was interrupted and waits no longer
+        raise
+
+
+async def _outcome(
+    function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
+) -> tuple[_T | None, BaseException | None]:
+    """What a function returned or raised: an exception that is no Exception would end the portal."""
+    try:
+        return await function(*arguments), None
+    except get_cancelled_exc_class():
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised again in the thread that called
+        return None, error
+
+
+def _close() -> None:
+    _holder.close()
+
+
+def _forget() -> None:
+    global _holder  # noqa: PLW0603 - there is one portal a process
+    _holder = _Holder()
+
+
+_holder = _Holder()
+atexit.register(_close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)  # a thread does not survive a fork
