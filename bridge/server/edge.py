@@ -11,11 +11,13 @@ from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.names import Names
+
+    Shortcut = Callable[[Scope, dict[bytes, bytes], bytes, Receive, Send], Awaitable[bool]]
 
 _logger = logging.getLogger("bridge.server")
 _SPACE = b" \t"
@@ -33,10 +35,20 @@ class Edge:
         names: Which names are let in.
         max_request_bytes: How long a request's body may be.
         is_running: Whether the app was started.
+        shortcut: What may answer a POST before the app sees it.
     """
 
-    def __init__(self, app: ASGIApp, *, names: Names, max_request_bytes: int, is_running: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        names: Names,
+        max_request_bytes: int,
+        is_running: Callable[[], bool],
+        shortcut: Shortcut | None = None,
+    ) -> None:
         self._app = app
+        self._shortcut = shortcut
         self._names = names
         self._max_request_bytes = max_request_bytes
         self._is_running = is_running
@@ -47,34 +59,47 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # One parser of uvicorn's two leaves space around values, with which the SDK refuses a valid request.
         headers = [(name, value.strip(_SPACE)) for name, value in scope["headers"]]
-        if (problem := self._name_problem(headers, scope)) is not None:
+        folded = dict(headers)
+        if b"transfer-encoding" in folded:
+            # Where the chunks that came with the head are none, uvicorn has answered already, and hears of it only
+            # now; it would log whatever is sent before that as an error.
+            await checkpoint()
+        if (problem := self._name_problem(headers, folded, scope)) is not None:
             await refuse(send, *problem)
         elif not self._is_running():
             self._log_remedy()
             await refuse(send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
+        elif scope["method"] == "POST":
+            await self._post({**scope, "headers": headers}, folded, receive, send)
         else:
-            # One parser of uvicorn's two leaves space around values, with which the SDK refuses a valid request.
-            await self._pass_on({**scope, "headers": headers}, receive, send)
+            await self._app({**scope, "headers": headers}, receive, send)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "POST":
-            length = _value_of(b"content-length", scope["headers"])
-            declared_bytes = int(length) if length is not None and length.isdigit() else None
-            try:
-                receive = replaying(await read_body(receive, self._max_request_bytes, declared_bytes), receive)
-            except BodyTooLargeError:
-                await refuse(send, 413, f"the body is over the limit of {self._max_request_bytes} bytes")
-                return
-            except ClientGoneError:
-                return
-        await self._app(scope, receive, send)
+    async def _post(self, scope: Scope, folded: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        length = folded.get(b"content-length", b"")
+        try:
+            body = await read_body(receive, self._max_request_bytes, int(length) if length.isdigit() else None)
+        except BodyTooLargeError:
+            await refuse(send, 413, f"the body is over the limit of {self._max_request_bytes} bytes")
+            return
+        except ClientGoneError:
+            return
+        # A header that stands twice is for those to judge who know what it means.
+        if (
+            self._shortcut is not None
+            and len(folded) == len(scope["headers"])
+            and await self._shortcut(scope, folded, body, receive, send)
+        ):
+            return
+        await self._app(scope, replaying(body, receive), send)
 
-    def _name_problem(self, headers: list[tuple[bytes, bytes]], scope: Scope) -> tuple[int, str] | None:
-        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-        if len(hosts) != 1:
+    def _name_problem(
+        self, headers: list[tuple[bytes, bytes]], folded: dict[bytes, bytes], scope: Scope
+    ) -> tuple[int, str] | None:
+        if b"host" not in folded or (len(folded) < len(headers) and [name for name, _ in headers].count(b"host") > 1):
             return 400, "a request has one Host header"
-        (host,) = hosts
+        host = folded[b"host"].decode("latin-1")
         if not self._names.admits_host(host):
             name = _abridged(host_name(host))
             _logger.warning(
@@ -86,7 +111,9 @@ class Edge:
                 name,
             )
             return 421, "this server is not known under that name"
-        origin = _value_of(b"origin", headers)
+        if b"origin" not in folded:
+            return None
+        origin = folded[b"origin"].decode("latin-1")
         if origin and not self._names.admits_origin(origin, host):
             _logger.warning(
                 "refused a request from %s by a page of %r: if that page may use this server, "
@@ -105,10 +132,6 @@ class Edge:
                 "mount it by bridge.server.mount(parent, path, tools), "
                 "or enter its router.lifespan_context in the lifespan of the app that it is mounted in"
             )
-
-
-def _value_of(name: bytes, headers: list[tuple[bytes, bytes]]) -> str | None:
-    return next((value.decode("latin-1") for key, value in headers if key == name), None)
 
 
 def _client(scope: Scope) -> str:

@@ -32,6 +32,7 @@ from bridge.server.protocol import (
     MODERN_VERSIONS,
     ProtocolError,
 )
+from bridge.server.publisher import DISCOVERY_TTL_MS
 from bridge.tools.context import LOG_LEVELS, Caller, InvocationContext
 from bridge.tools.questions import InputRequired
 
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 _NOTHING: Mapping[str, Any] = {}
-
-DISCOVERY_TTL_MS = 60_000
-"""How long a client may rely on what the server said of itself, in milliseconds."""
 
 STATE_TTL_SECONDS = 3600.0
 """How long a client may take to answer what a call asks."""
@@ -157,7 +155,7 @@ class _Handlers:
         return HandshakeChannel(request, capabilities, level)
 
     def _context(self, request: Request, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
-        caller, session = _caller(), session_id(request)
+        caller, session = caller_of_request(), session_id(request)
         context = InvocationContext(
             memory_id=session if caller is None else caller.name,
             caller=caller,
@@ -175,7 +173,7 @@ def _is_modern(request: Request) -> bool:
     return request.protocol_version in MODERN_VERSIONS
 
 
-def _caller() -> Caller | None:
+def caller_of_request() -> Caller | None:
     """Who calls, where the transport let nobody in without a credential."""
     token = get_access_token()
     if token is None:

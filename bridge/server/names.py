@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ALWAYS = ("localhost", "127.0.0.1", "[::1]")
-_AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>\d{1,5}|\*))?")
+_AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>\d{1,5}))?")
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>.+)")
 _KEPT = 256
 
@@ -90,7 +90,7 @@ class _Pattern:
 def _host_pattern(entry: str) -> _Pattern:
     if entry == "*":
         return _Pattern(host="*")
-    found = _AUTHORITY.fullmatch(_bracketed(entry.strip().lower()))
+    found = _AUTHORITY.fullmatch(_bracketed(entry.strip().lower().removesuffix(":*")))
     if found is None:
         raise ValueError(f"an allowed host is a name, with a port or without, like tools.example.com: not {entry!r}")
     return _Pattern(host=found["host"].removesuffix("."), port=found["port"] or "*")
@@ -99,11 +99,13 @@ def _host_pattern(entry: str) -> _Pattern:
 def _origin_pattern(entry: str) -> _Pattern:
     if entry == "*":
         return _Pattern(host="*")
-    found = _ORIGIN.fullmatch(entry.strip().lower().removesuffix("/"))
+    written = entry.strip().lower().removesuffix("/")
+    found = _ORIGIN.fullmatch(written.removesuffix(":*"))
     authority = None if found is None else _AUTHORITY.fullmatch(found["authority"])
     if found is None or authority is None:
         raise ValueError(f"an allowed origin has a scheme and a host, like https://app.example.com: not {entry!r}")
-    return _Pattern(host=authority["host"], port=authority["port"], scheme=found["scheme"])
+    port = "*" if written.endswith(":*") else authority["port"]
+    return _Pattern(host=authority["host"], port=port, scheme=found["scheme"])
 
 
 def _bracketed(host: str) -> str:

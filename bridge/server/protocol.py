@@ -11,15 +11,32 @@ from bridge.errors import BridgeError
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 MISSING_CAPABILITY = -32021
+REQUEST_CANCELLED = -32800
+
+HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, MISSING_CAPABILITY: 400}
+"""With which HTTP status an error answers in the modern era; every other one of a handler with 200."""
 
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 """Where a request of the modern era says, in ``_meta``, what its client can do."""
 
+PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+"""Where a request of the modern era says, in ``_meta``, which revision it speaks."""
+
+CLIENT_INFO_KEY = "io.modelcontextprotocol/clientInfo"
+"""Where a request of the modern era may say, in ``_meta``, which client sent it."""
+
+SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+"""Where a result of the modern era says, in ``_meta``, which server made it."""
+
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 """Where a request of the modern era says, in ``_meta``, from which severity on it wants log messages."""
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""The revisions that begin with a handshake, oldest first."""
 
 MODERN_VERSIONS = frozenset({"2026-07-28"})
 """The revisions in which every request stands alone; all others begin with a handshake."""

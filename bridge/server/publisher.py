@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import UnknownToolError
-from bridge.server.catalog import Catalog
+from bridge.server.catalog import CACHE_SCOPE, Catalog
 from bridge.server.changes import ToolChanges
-from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, CallRefused, ProtocolError
+from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, MODERN_VERSIONS, CallRefused, ProtocolError
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.questions import InputRequired
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from bridge.tools.toolbox import ToolBox
 
 _logger = logging.getLogger("bridge.server")
+
+DISCOVERY_TTL_MS = 60_000
+"""How long a client may rely on what the server said of itself, in milliseconds."""
 
 
 class Publisher:
@@ -88,6 +91,18 @@ class Publisher:
     def capabilities(self) -> Json:
         """What the server can do (MCP's ``ServerCapabilities``)."""
         return {"logging": {}, "tools": {"listChanged": True}}
+
+    @property
+    def discovery(self) -> Json:
+        """What the server tells whoever discovers it (MCP's ``DiscoverResult``)."""
+        told = {
+            "resultType": "complete",
+            "supportedVersions": sorted(MODERN_VERSIONS),
+            "capabilities": self.capabilities,
+            "ttlMs": DISCOVERY_TTL_MS,
+            "cacheScope": CACHE_SCOPE,
+        }
+        return told if self.instructions is None else told | {"instructions": self.instructions}
 
     @cached_property
     def server(self) -> PublishedServer:

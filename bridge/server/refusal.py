@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.server.protocol import INVALID_REQUEST, PARSE_ERROR
 
 if TYPE_CHECKING:
-    from starlette.types import Send
+    from starlette.types import Scope, Send
 
 _JSON = (b"content-type", b"application/json")
 
@@ -26,6 +26,15 @@ async def refuse(send: Send, status: int, message: str, code: int = INVALID_REQU
     headers = [_JSON, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def refuse_other_than_json(scope: Scope, send: Send) -> bool:
+    """Answer 415 to a request whose body does not say that it is JSON; returns whether it did."""
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    if [kind.split(b";")[0].strip().lower() for kind in kinds] == [b"application/json"]:
+        return False
+    await refuse(send, 415, "the content type of a message is application/json")
+    return True
 
 
 def message_problem(body: bytes) -> tuple[int, str] | None:

@@ -13,7 +13,7 @@ import anyio
 from mcp.server.runner import serve_loop
 
 from bridge.server.body import read_body, replaying
-from bridge.server.refusal import message_problem, refuse
+from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -70,6 +70,8 @@ class SseMessages:
         """Refuse what is no message, which the SDK would log as its own failure, and hand on the rest."""
         if scope["method"] != "POST":
             await self._transport.handle_post_message(scope, receive, send)
+            return
+        if await refuse_other_than_json(scope, send):
             return
         body = await read_body(receive, self._max_request_bytes)
         if (problem := message_problem(body)) is not None:

@@ -10,7 +10,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 
 from bridge.server.body import read_body, replaying
-from bridge.server.refusal import message_problem, refuse
+from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +52,9 @@ class StreamableEndpoint:
         manager = self._manager
         assert manager is not None, "the edge lets nothing through before the app runs"
         if scope["method"] == "GET":
-            await self._streams.run(manager.handle_request, scope, receive, send)
+            await self._streams.run(manager.handle_request, _opening_anew(scope), receive, send)
+            return
+        if scope["method"] == "POST" and await refuse_other_than_json(scope, send):
             return
         if scope["method"] == "POST" and _opens_with_handshake(scope):
             body = await read_body(receive, self._max_request_bytes)
@@ -62,6 +64,11 @@ class StreamableEndpoint:
                 return
             receive = replaying(body, receive)
         await manager.handle_request(scope, receive, send)
+
+
+def _opening_anew(scope: Scope) -> Scope:
+    """A stream that is resumed opens anew, for events are not kept: asked to replay them, the SDK answers nothing."""
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
 
 
 def _opens_with_handshake(scope: Scope) -> bool:

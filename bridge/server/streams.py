@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anyio import CancelScope
+from anyio import Event, create_task_group
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,30 +14,47 @@ class Streams:
     """The streams of one app that no request of the client will end."""
 
     def __init__(self) -> None:
-        self._open: set[CancelScope] = set()
+        self._open: set[Event] = set()
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer by ``app``, until it is done or the streams are ended; a stream that is cut off is closed in order."""
-        is_unfinished = False
+        """Answer by ``app``, until it is done or the streams are ended.
+
+        An app whose stream is ended hears that its client has gone, because that is an end which every app is prepared
+        for; the client sees the stream closed in order.
+        """
+        ended, is_unfinished = Event(), False
 
         async def watch(message: Message) -> None:
             nonlocal is_unfinished
             is_unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
             await send(message)
 
-        with CancelScope() as until_ended:
-            self._open.add(until_ended)
-            try:
-                await app(scope, receive, watch)
-            finally:
-                self._open.discard(until_ended)
-        if until_ended.cancelled_caught and is_unfinished:
+        self._open.add(ended)
+        try:
+            await app(scope, lambda: _received(receive, ended), watch)
+        finally:
+            self._open.discard(ended)
+        if ended.is_set() and is_unfinished:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def end(self) -> None:
         """End all that are open."""
         for stream in tuple(self._open):
-            stream.cancel()
+            stream.set()
 
     def __len__(self) -> int:
         return len(self._open)
+
+
+async def _received(receive: Receive, ended: Event) -> Message:
+    message: Message = {"type": "http.disconnect"}
+    async with create_task_group() as group:
+
+        async def stop() -> None:
+            await ended.wait()
+            group.cancel_scope.cancel()
+
+        group.start_soon(stop)
+        message = await receive()
+        group.cancel_scope.cancel()
+    return message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import uvicorn
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import httpx
     from starlette.applications import Starlette
 
 DEADLINE_SECONDS = 20
@@ -50,3 +52,72 @@ def serving(app: Starlette, *, http: Any = "h11") -> Iterator[str]:
             server.should_exit = True
             thread.join(DEADLINE_SECONDS)
             assert not thread.is_alive(), "the server did not end"
+
+
+# --- raw requests ----------------------------------------------------------------------------------------------------
+
+MODERN = "2026-07-28"
+HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+CLIENT_INFO = {"name": "tests", "version": "0"}
+
+
+def request(method: str, params: dict[str, Any] | None = None, request_id: Any = 1) -> dict[str, Any]:
+    """A JSON-RPC request."""
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
+
+
+def notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A JSON-RPC notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params or {}}
+
+
+def call(name: str, arguments: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A request for a call."""
+    return request("tools/call", {"name": name, "arguments": arguments or {}, **more})
+
+
+def initialize(capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The request that opens a session."""
+    params = {"protocolVersion": "2025-11-25", "capabilities": capabilities or {}, "clientInfo": CLIENT_INFO}
+    return request("initialize", params)
+
+
+def modern(message: dict[str, Any], capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A request with the envelope of the modern era."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": capabilities or {},
+    }
+    params = message.get("params", {})
+    return {**message, "params": {**params, "_meta": {**params.get("_meta", {}), **meta}}}
+
+
+def modern_headers(message: dict[str, Any]) -> dict[str, str]:
+    """The headers that go with a request of the modern era."""
+    routing = {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
+    if name := message["params"].get("name"):
+        routing["mcp-name"] = str(name)
+    return HEADERS | routing
+
+
+def open_session(client: httpx.Client, url: str, capabilities: dict[str, Any] | None = None) -> dict[str, str]:
+    """Open a session of the handshake era; gives the headers of its requests."""
+    answer = client.post(url, json=initialize(capabilities), headers=HEADERS)
+    answer.raise_for_status()
+    headers = HEADERS | {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    client.post(url, json=notification("notifications/initialized"), headers=headers).raise_for_status()
+    return headers
+
+
+def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """The JSON-RPC messages of an event stream, as they come."""
+    return (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {"))
+
+
+def answer(response: httpx.Response) -> dict[str, Any]:
+    """The JSON-RPC answer of a response, whether it came as JSON or as the last event of a stream."""
+    if response.headers["content-type"].startswith("text/event-stream"):
+        *_, last = events(iter(response.text.splitlines()))
+        return last
+    found: dict[str, Any] = response.json()
+    return found

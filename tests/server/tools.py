@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.from_thread
+from anyio.lowlevel import current_token
 
 from bridge.tools.model import Tool, ToolExecutionResult, ToolSpecification
 
@@ -75,3 +78,31 @@ class Waiting:
             raise
         self.finished.set()
         return "released"
+
+
+class Holding:
+    """The same for a server in another thread: every event can be waited for from here."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.cancelled = threading.Event()
+        self.finished = threading.Event()
+        self._let_go: Callable[[], object] | None = None
+        self.tool = made("hold", self._hold)
+
+    async def _hold(self, arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        released, loop = anyio.Event(), current_token()
+        self._let_go = lambda: anyio.from_thread.run_sync(released.set, token=loop)
+        self.started.set()
+        try:
+            await released.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.set()
+            raise
+        self.finished.set()
+        return "released"
+
+    def let_go(self) -> None:
+        """Let the call finish."""
+        assert self._let_go is not None
+        self._let_go()

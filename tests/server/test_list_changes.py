@@ -1,0 +1,156 @@
+"""Changed tools reach the clients of both eras, and a client that does not read holds up nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import httpx
+import pytest
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp.server.runner import serve_loop
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification, JSONRPCRequest, ToolListChangedNotification
+
+from bridge.server import Publisher, http_app
+from bridge.tools.toolbox import ToolBox
+from tests.server.http_server import call, initialize, open_session
+from tests.server.tools import ADD, GREET, made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.client import IncomingMessage
+
+DEADLINE_SECONDS = 10
+
+pytestmark = pytest.mark.anyio
+
+
+PROBE = made("probe", ADD.executor.execute)  # type: ignore[arg-type]  # never called
+OPENED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class News:
+    """Counts what a client hears."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.came = anyio.Event()
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.count += 1
+            self.came.set()
+
+    async def start(self, tools: ToolBox) -> None:
+        """Wait until the client listens: over HTTP it opens the stream for that when it has been connected."""
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not self.came.is_set():
+                tools.add(PROBE)
+                tools.remove(PROBE.name)
+                with anyio.move_on_after(0.1):
+                    await self.came.wait()
+        self.came = anyio.Event()
+
+    async def next(self) -> None:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await self.came.wait()
+        self.came = anyio.Event()
+
+
+async def add_in_thread(tools: ToolBox) -> None:
+    await anyio.to_thread.run_sync(tools.add, GREET)
+
+
+@pytest.mark.parametrize("transport", ["memory", "http", "sse"])
+async def test_a_session_of_the_handshake_era_is_told(serving: Callable[..., str], transport: str) -> None:
+    tools = ToolBox(ADD)
+    publisher = Publisher(tools, name="tests")
+    origin = serving(http_app(tools, publisher=publisher))
+    server: Any = {"memory": publisher.server, "http": f"{origin}/mcp", "sse": sse_client(f"{origin}/sse")}[transport]
+    news = News()
+    async with Client(server, mode="legacy", message_handler=news) as client:
+        assert client.server_capabilities.tools is not None
+        assert client.server_capabilities.tools.list_changed is True
+        await news.start(tools)
+        await add_in_thread(tools)
+        await news.next()
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "greet"]
+        tools.remove("add")
+        await news.next()
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["greet"]
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_subscription_of_the_modern_era_is_told(serving: Callable[..., str], transport: str) -> None:
+    tools = ToolBox(ADD)
+    publisher = Publisher(tools, name="tests")
+    server: Any = publisher.server if transport == "memory" else serving(http_app(tools, publisher=publisher)) + "/mcp"
+    async with Client(server) as client:
+        assert client.server_capabilities.tools is not None
+        assert client.server_capabilities.tools.list_changed is True
+        async with client.listen(tools_list_changed=True) as subscription:
+            await add_in_thread(tools)
+            with anyio.fail_after(DEADLINE_SECONDS):
+                async for event in subscription:
+                    assert type(event).__name__ == "ToolsListChanged"
+                    break
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "greet"]
+
+
+async def test_a_session_that_has_ended_is_forgotten(serving: Callable[..., str]) -> None:
+    tools = ToolBox(ADD)
+    publisher = Publisher(tools, name="tests")
+    url = serving(http_app(tools, publisher=publisher)) + "/mcp"
+
+    def open_and_delete() -> None:
+        with httpx.Client() as client:
+            headers = open_session(client, url)
+            # Repeating itself does not make a session count twice.
+            client.post(url, json=OPENED, headers=headers).raise_for_status()
+            client.post(url, json=call("add", {"a": 1, "b": 2}), headers=headers).raise_for_status()
+            assert len(publisher.changes) == 1
+            client.delete(url, headers=headers).raise_for_status()
+
+    await anyio.to_thread.run_sync(open_and_delete)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while len(publisher.changes):
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
+    tools, news = ToolBox(ADD), News()
+    publisher = Publisher(tools, name="tests")
+    to_server, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    async with (
+        to_server,
+        from_server,
+        anyio.create_task_group() as group,
+        Client(publisher.server, mode="legacy", message_handler=news) as client,
+    ):
+        group.start_soon(lambda: serve_loop(publisher.server, reading, writing, lifespan_state={}))
+        await to_server.send(SessionMessage(JSONRPCRequest.model_validate(initialize())))
+        await from_server.receive()
+        await to_server.send(SessionMessage(JSONRPCNotification.model_validate(OPENED)))
+        await client.list_tools()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while len(publisher.changes) < 2:
+                await anyio.lowlevel.checkpoint()
+        for name in map(str, range(50)):
+            tools.add(made(name, ADD.executor.execute))  # type: ignore[arg-type]  # never called
+            await news.next()
+        assert writing.statistics().tasks_waiting_send == 1
+        # One is on its way since the first change; all later ones are a second.
+        with anyio.fail_after(DEADLINE_SECONDS):
+            for _ in range(2):
+                told = (await from_server.receive()).message
+                assert isinstance(told, JSONRPCNotification)
+                assert told.method == "notifications/tools/list_changed"
+        await client.list_tools()
+        assert writing.statistics().tasks_waiting_send == 0
+        group.cancel_scope.cancel()

@@ -1,0 +1,160 @@
+"""SSE, by raw requests and by the official client."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp_types import ElicitResult, TextContent
+
+from bridge.server import http_app
+from bridge.tools.toolbox import ToolBox
+from tests.server import http_server
+from tests.server.http_server import HEADERS, call, events, initialize, modern, notification, request
+from tests.server.test_http import BROKEN
+from tests.server.tools import ADD, GREET, Holding, made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from mcp.client import ClientRequestContext
+    from mcp_types import ElicitRequestParams
+
+    from bridge.tools.context import InvocationContext
+
+DEADLINE_SECONDS = 10
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[str]:
+    with http_server.serving(http_app(ToolBox(ADD, GREET))) as origin:
+        yield origin
+
+
+class Session:
+    """A session over SSE: a stream that is read, and an address to post to."""
+
+    def __init__(self, client: httpx.Client, origin: str, lines: Iterator[str]) -> None:
+        self._client = client
+        assert next(lines) == "event: endpoint"
+        self.path = next(lines).removeprefix("data: ")
+        self._url = origin + self.path
+        self.messages = events(lines)
+
+    def post(self, content: bytes, headers: dict[str, str] = HEADERS) -> httpx.Response:
+        return self._client.post(self._url, content=content, headers=headers)
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self.post(json.dumps(message).encode()).status_code == 202
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.send(message)
+        return next(self.messages)
+
+    def open(self) -> None:
+        self.ask(initialize())
+        self.send(notification("notifications/initialized"))
+
+
+@contextmanager
+def session(origin: str) -> Iterator[Session]:
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client, client.stream("GET", f"{origin}/sse") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        yield Session(client, origin, stream.iter_lines())
+
+
+def test_a_session_is_opened_and_used(origin: str) -> None:
+    with session(origin) as opened:
+        opened.open()
+        result = opened.ask(call("add", {"a": 1, "b": 2}))["result"]
+        assert result["content"] == [{"type": "text", "text": "3"}]
+
+
+def test_what_is_no_message_is_refused_and_the_session_goes_on(origin: str, errors: Callable[[], list[str]]) -> None:
+    with session(origin) as opened:
+        opened.open()
+        for body, code in BROKEN.values():
+            refusal = opened.post(body)
+            assert refusal.status_code == 400
+            assert refusal.json()["error"]["code"] == code
+        assert opened.post(b"{}", HEADERS | {"content-type": "text/plain"}).status_code == 415
+        assert opened.ask(call("add", {"a": 1, "b": 2}))["result"]["isError"] is False
+    assert errors() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/messages/", 400),
+        ("POST", "/messages/?session_id=x", 400),
+        ("POST", "/messages/?session_id=" + "0" * 32, 404),
+        ("POST", "/messages?session_id=" + "0" * 32, 404),
+        ("GET", "/messages/?session_id=" + "0" * 32, 405),
+        ("POST", "/sse", 405),
+        ("DELETE", "/sse", 405),
+    ],
+)
+def test_a_request_at_the_wrong_door_is_refused(
+    origin: str, method: str, path: str, status: int, errors: Callable[[], list[str]]
+) -> None:
+    body = json.dumps(initialize()) if method == "POST" else None
+    assert httpx.request(method, origin + path, content=body, headers=HEADERS).status_code == status
+    assert errors() == []
+
+
+def test_the_handshake_era_is_pinned(origin: str) -> None:
+    with session(origin) as opened:
+        refusal = opened.ask(modern(request("server/discover")))
+        assert refusal["error"]["code"] == -32601
+        assert opened.ask(initialize())["result"]["protocolVersion"] == "2025-11-25"
+
+
+def test_the_end_of_the_stream_cancels_the_calls_of_its_session(
+    serving: Callable[..., str], errors: Callable[[], list[str]]
+) -> None:
+    holding = Holding()
+    with session(serving(http_app(ToolBox(holding.tool)))) as opened:
+        opened.open()
+        opened.send(call("hold"))
+        assert holding.started.wait(DEADLINE_SECONDS)
+    assert holding.cancelled.wait(DEADLINE_SECONDS)
+    assert errors() == []
+
+
+def test_a_notification_cancels_a_call(serving: Callable[..., str]) -> None:
+    holding = Holding()
+    with session(serving(http_app(ToolBox(holding.tool)))) as opened:
+        opened.open()
+        opened.send(call("hold"))
+        assert holding.started.wait(DEADLINE_SECONDS)
+        opened.send(notification("notifications/cancelled", {"requestId": 1}))
+        assert holding.cancelled.wait(DEADLINE_SECONDS)
+        assert opened.ask(request("ping", request_id=2)) == {"jsonrpc": "2.0", "id": 2, "result": {}}
+
+
+def test_a_tool_sees_its_session(serving: Callable[..., str]) -> None:
+    async def look(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        return context.memory_id
+
+    with session(serving(http_app(ToolBox(made("look", look))))) as opened:
+        opened.open()
+        said = opened.ask(call("look"))["result"]["content"][0]["text"]
+        assert opened.path == f"/messages/?session_id={said}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_official_client_lists_calls_and_answers(origin: str, mode: Any) -> None:
+    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async with Client(sse_client(f"{origin}/sse"), mode=mode, elicitation_callback=elicit) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "greet"]
+        (block,) = (await client.call_tool("greet", {})).content
+        assert isinstance(block, TextContent)
+        assert block.text == "Hello Ada"
