@@ -8,6 +8,13 @@
     ├── MissingExtraError        an optional dependency that is not installed
     ├── WireError                what came over a connection, or from a disk, is not what it should be
     ├── ChatModelError           a chat model's provider failed
+    ├── ServerError              a remote server, or the way to it, failed
+    │   ├── ServerUnavailableError   it cannot be started, reached or greeted: what was asked of it never ran
+    │   │   └── ServerAuthError      it asks for credentials that it was not given, or refuses those that it was
+    │   ├── OutcomeUnknownError      the connection broke while it worked: what was asked may have run
+    │   │   └── ServerTimeoutError   it did not answer in time
+    │   ├── ServerAnswerError        it answered what the protocol does not know
+    │   └── ServerRefusedError       it answered with an error of the protocol
     ├── InvocationError          an AI service's invocation came to no answer
     │   ├── ToolLimitError       the model wanted more round trips, or more tools at once, than it may have
     │   ├── ReplyError           the model's reply is not what the method returns
@@ -27,7 +34,7 @@ it is answered in the protocol's own terms at the edge that speaks it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,6 +169,96 @@ class ReplyError(InvocationError):
 
 class InvocationTimeoutError(InvocationError, TimeoutError):
     """The invocation ran out of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFailure:
+    """What went wrong with a remote server; nothing in it is secret."""
+
+    server: str
+    """The server's name."""
+    phase: str
+    """What was being done: ``starting``, ``connecting``, ``calling 'add'``."""
+    reason: str
+    """What went wrong, in a few words."""
+    address: str | None = None
+    """The command line or the URL, redacted."""
+    hint: str | None = None
+    """What to do about it."""
+    last_words: tuple[str, ...] = ()
+    """The last lines that the child wrote to its standard error."""
+    exit_code: int | None = None
+    """How the child ended: an exit code, or a signal's number as a negative one; None while it runs."""
+    is_permanent: bool = False
+    """Trying again will fail again, until somebody changes something."""
+
+    def __str__(self) -> str:
+        details = (
+            ("at", self.address),
+            ("exit code", self.exit_code),
+            ("its last words", "".join(f"\n    {line}" for line in self.last_words) or None),
+            ("hint", self.hint),
+        )
+        lines = "".join(f"\n  {name}: {value}" for name, value in details if value is not None)
+        return f"server {self.server!r}, {self.phase}: {self.reason}{lines}"
+
+
+class ServerError(BridgeError):
+    """A remote server, or the way to it, failed. The message is for whoever runs this; see `brief`.
+
+    Attributes:
+        failure: What went wrong, in parts.
+    """
+
+    def __init__(self, failure: ServerFailure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self.failure.server
+
+    @property
+    def brief(self) -> str:
+        """One line without command, URL and last words: for a model, or a caller elsewhere."""
+        return f"the server {self.failure.server!r}, {self.failure.phase}: {self.failure.reason}"
+
+
+class ServerUnavailableError(ServerError):
+    """A server cannot be started, reached or greeted; what was asked of it never ran."""
+
+
+class ServerAuthError(ServerUnavailableError):
+    """A server asks for credentials that it was not given, or refuses those that it was."""
+
+
+class OutcomeUnknownError(ServerError):
+    """The connection broke while the server worked: what was asked may have run, wholly or in part, or not."""
+
+
+class ServerTimeoutError(OutcomeUnknownError):
+    """A server did not answer in time. It was told to stop, and may have run what was asked."""
+
+
+class ServerAnswerError(ServerError):
+    """A server answered what the protocol does not know; what was asked has probably run."""
+
+
+class ServerRefusedError(ServerError):
+    """A server answered with an error of the protocol (JSON-RPC's error object).
+
+    Attributes:
+        code: JSON-RPC's code.
+        message: The server's words.
+        data: What it says beside that.
+    """
+
+    def __init__(self, failure: ServerFailure, code: int, message: str, data: Any = None) -> None:
+        super().__init__(failure)
+        self.code = code
+        self.message = message
+        self.data = data
 
 
 class ToolCallError(BridgeError):

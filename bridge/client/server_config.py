@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridge.client.redaction import HIDDEN, redact_command, redact_url, scrub
 
@@ -98,13 +98,33 @@ class HttpTransport:
         return f"HttpTransport({self.redacted()!r}, headers={headers!r}, kind={self.kind!r})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryTransport:
+    """A server in this process."""
+
+    server: Any
+    """The SDK's low-level ``Server``, such as a `bridge.server.publisher.Publisher`'s ``server``, or its ``MCPServer``.
+    """
+
+    def redacted(self) -> str:
+        """Where it is, as it may be shown."""
+        return "this process"
+
+    def scrub(self, text: str) -> str:
+        """The text: nothing is secret here."""
+        return text
+
+    def __repr__(self) -> str:
+        return "MemoryTransport(…)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """One server: how to reach it and how to treat it."""
 
     name: str
     """What the configuration calls it."""
-    transport: StdioTransport | HttpTransport
+    transport: StdioTransport | HttpTransport | MemoryTransport
     """How to reach it."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """How long a call may go without progress; each sign of progress begins it anew."""

@@ -158,6 +158,11 @@ class InvocationContext:
         """The caller no longer waits. A function in a worker thread cannot be stopped: it looks here and returns."""
         return self._cancelled
 
+    @property
+    def has_listener(self) -> bool:
+        """Somebody may hear progress and log messages; without one they end in this process's log."""
+        return self._channel is not _LOCAL
+
     def cancel(self) -> None:
         """Mark the call as no longer awaited."""
         self._cancelled = True
