@@ -73,8 +73,7 @@ def _run_anywhere(
         anyio.from_thread.check_cancelled()
     except RuntimeError:  # this is no worker thread of an event loop
         return _run_in_portal(function, arguments)
-    outcome: tuple[_T | None, BaseException | None] = anyio.from_thread.run(_outcome, function, arguments)
-    return outcome
+    return anyio.from_thread.run(_outcome, function, arguments)
 
 
 def _run_in_portal(
@@ -88,10 +87,11 @@ def _run_in_portal(
             "use its asynchronous form there"
         ) from error
     try:
-        return future.result()
+        outcome: tuple[_T | None, BaseException | None] = future.result()
     except BaseException:
         future.cancel()  # the caller was interrupted and waits no longer
         raise
+    return outcome
 
 
 async def _outcome(

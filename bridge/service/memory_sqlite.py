@@ -1,0 +1,128 @@
+"""Conversations in a SQLite file.
+
+Every append is one transaction, so that a process that is killed leaves all of it or nothing, and two that write one
+conversation wait for each other. The file is in WAL mode: who reads waits for nobody.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from bridge.errors import WireError
+from bridge.service.memory import StoredMessages, key_of
+from bridge.service.messages import SystemMessage
+from bridge.service.stored_message import message_from_text, message_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.service.messages import ChatMessage
+
+_VERSION = 1
+_BUSY_SECONDS = 30.0
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS message (
+        position INTEGER PRIMARY KEY,
+        memory_id TEXT NOT NULL,
+        is_system INTEGER NOT NULL,
+        json TEXT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS message_by_conversation ON message (memory_id, is_system, position);
+"""
+_INSERT = "INSERT INTO message (memory_id, is_system, json) VALUES (?, ?, ?)"
+_NEWEST = """
+    SELECT position, json FROM message
+    WHERE memory_id = ? AND is_system = ? AND position < ? ORDER BY position DESC LIMIT ?
+"""
+_END = 2**63 - 1
+
+
+class SqliteStore:
+    """Keeps conversations in a SQLite file; opened when it is first used, and usable from any thread.
+
+    Args:
+        path: The file; it is made where there is none.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._lock = Lock()
+        self._opened: sqlite3.Connection | None = None
+
+    async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
+        """See `bridge.service.memory.ChatMemoryStore.read`."""
+        return await to_thread.run_sync(self._read, key_of(memory_id), limit, before)
+
+    async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
+        """See `bridge.service.memory.ChatMemoryStore.append`."""
+        key = key_of(memory_id)
+        rows = [(key, isinstance(message, SystemMessage), message_to_text(message)) for message in messages]
+        await to_thread.run_sync(self._append, rows)
+
+    async def delete(self, memory_id: Any) -> None:
+        """See `bridge.service.memory.ChatMemoryStore.delete`."""
+        await to_thread.run_sync(self._delete, key_of(memory_id))
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def _read(self, key: str, limit: int, before: int | None) -> StoredMessages:
+        with self._lock, closing(self._connection().cursor()) as cursor:
+            rows = cursor.execute(_NEWEST, (key, False, _END if before is None else before, limit)).fetchall()
+            system = cursor.execute(_NEWEST, (key, True, _END, 1)).fetchone()
+        rows.reverse()
+        return StoredMessages(
+            messages=[message_from_text(text) for _, text in rows],
+            before=rows[0][0] if len(rows) == limit else None,
+            system=None if system is None else _system_message(system[1]),
+        )
+
+    def _append(self, rows: list[tuple[str, bool, str]]) -> None:
+        with self._lock:
+            connection = self._connection()
+            with connection:  # commits, or rolls back
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(_INSERT, rows)
+
+    def _delete(self, key: str) -> None:
+        with self._lock:
+            self._connection().execute("DELETE FROM message WHERE memory_id = ?", (key,))
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in {0, _VERSION}:
+            raise WireError(f"{str(self._path)!r} was written by a newer version, {version}; upgrade to read it")
+        if version == 0:
+            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+
+
+def _system_message(text: str) -> SystemMessage:
+    message = message_from_text(text)
+    assert isinstance(message, SystemMessage)
+    return message

@@ -1,0 +1,31 @@
+"""A message as one line of JSON text: what goes into a store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bridge.errors import WireError
+from bridge.service.messages import message_from_json, message_to_json
+from bridge.tools.json_reading import abridged, fields
+
+if TYPE_CHECKING:
+    from bridge.service.messages import ChatMessage
+
+
+def message_to_text(message: ChatMessage) -> str:
+    """A message as JSON text; in ASCII, since a model may write half of a character, which no encoding knows."""
+    return json.dumps(message_to_json(message), separators=(",", ":"), default=dict)
+
+
+def message_from_text(text: str | bytes) -> ChatMessage:
+    """The message that `message_to_text` wrote.
+
+    Raises:
+        WireError: It is no such text.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise WireError(f"a stored message that is no JSON: {abridged(text)}") from error
+    return message_from_json(fields(data, "a stored message"))
