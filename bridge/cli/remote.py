@@ -82,7 +82,7 @@ async def _listed(client: Client) -> list[ToolSpecification]:
 
 
 def _plain(model: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    plain: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return plain
 
 

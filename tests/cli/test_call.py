@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Run
+    from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Run
+    from tests.cli.conftest import Run
 
 
 def test_tools_are_listed_for_people(run: Run) -> None:

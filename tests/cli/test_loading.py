@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Run
+    from tests.cli.conftest import Run
 
 TOOL = "from bridge import tool\n@tool\ndef {name}() -> str:\n    return '{text}'\n"
 
@@ -66,7 +66,7 @@ def test_a_file_may_have_any_name(run: Run, directory: Path, stem: str) -> None:
 
 def test_a_file_may_even_be_called_bridge(environment: dict[str, str], directory: Path) -> None:
     (directory / "bridge.py").write_text(TOOL.format(name="f", text="reached"))
-    command = [Path(sys.executable).with_name("bridge"), "call", "bridge.py", "f"]
+    command = [str(Path(sys.executable).with_name("bridge")), "call", "bridge.py", "f"]
     done = subprocess.run(
         command, env=environment, cwd=directory, capture_output=True, text=True, timeout=40, check=True
     )

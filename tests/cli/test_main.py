@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Run, Start
+    from tests.cli.conftest import Run, Start
 
 
 def test_the_version_goes_to_standard_output(run: Run) -> None:

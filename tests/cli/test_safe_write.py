@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli import safe_write
 from bridge.cli.safe_write import replace_file
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(b"old")
-    monkeypatch.setattr(safe_write.os, "access", lambda *_: False)  # root may write everything
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everything
     with pytest.raises(PermissionError):
         replace_file(path, b"new")
     assert names_in(tmp_path) == ["file.json"]

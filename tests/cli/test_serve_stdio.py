@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+OPENING = [
+    {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+]
+
+
+def exchange(run: Run, arguments: list[str], *requests: dict[str, Any], env: dict[str, str] | None = None) -> Any:
+    """Open, send requests, close; gives the results by id, and the finished process."""
+    lines = [*OPENING, *({"jsonrpc": "2.0", "id": number} | each for number, each in enumerate(requests, 1))]
+    done = run("serve", *arguments, stdin="".join(json.dumps(line) + "\n" for line in lines), env=env)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return {answer["id"]: answer.get("result", answer.get("error")) for answer in answers}, done
+
+
+def listed(run: Run, *arguments: str, env: dict[str, str] | None = None) -> tuple[list[str], Any, Any]:
+    results, done = exchange(run, list(arguments), {"method": "tools/list"}, env=env)
+    return [tool["name"] for tool in results[1]["tools"]], results, done
+
+
+def test_tools_are_served_and_what_they_print_goes_to_standard_error(run: Run) -> None:
+    call = {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}}
+    results, done = exchange(run, ["calculator.py"], {"method": "tools/list"}, call)
+    assert done.returncode == 0
+    assert results[0]["serverInfo"]["name"] == "calculator"
+    assert [tool["name"] for tool in results[1]["tools"]] == ["add", "shout", "divide", "crash"]
+    assert results[2]["content"] == [{"type": "text", "text": "3"}]
+    assert done.stderr.splitlines()[0] == "printed at import"
+    assert "printed in a call" in done.stderr.splitlines()
+
+
+def test_the_entry_for_a_hosts_configuration_works_from_anywhere(
+    run: Run, directory: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    done = run("serve", "calculator.py:add", "--name", "adder", "--page-size", "5")
+    lines = done.stderr.splitlines()
+    assert lines[1] == "serving adder over stdio; for a host's configuration:"
+    entry = json.loads(lines[2])["mcpServers"]["adder"]
+    assert entry == {
+        "command": sys.executable,
+        "args": ["-m", "bridge", "serve", f"{directory}/calculator.py:add", "--name=adder", "--page-size=5"],
+    }
+    text = "".join(json.dumps(line) + "\n" for line in OPENING)
+    started = subprocess.run(
+        [entry["command"], *entry["args"]],
+        cwd=tmp_path,
+        env=environment,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=True,
+    )
+    assert json.loads(started.stdout)["result"]["serverInfo"]["name"] == "adder"
+
+
+def test_several_targets_are_one_server(run: Run, directory: Path) -> None:
+    (directory / "words.py").write_text("from bridge import tool\n@tool\ndef spell(word: str) -> str: ...\n")
+    names, results, done = listed(run, "words.py", "calculator.py:add", "calculator.py:shout")
+    assert names == ["spell", "add", "shout"]
+    assert results[0]["serverInfo"]["name"] == "words-calculator"
+    assert done.stderr.count("printed at import") == 1
+
+
+def test_two_tools_of_one_name_are_refused_with_both_sources(run: Run) -> None:
+    done = run("serve", "calculator.py", "calculator.py:add")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("bridge: two tools are named 'add': one from ")
+
+
+@pytest.mark.parametrize("in_environment", [False, True])
+def test_name_page_size_and_the_longest_message_can_be_set(run: Run, *, in_environment: bool) -> None:
+    options = {"NAME": "sums", "PAGE_SIZE": "2", "MAX_REQUEST_BYTES": "300", "TRANSPORT": "stdio", "LOG_LEVEL": "error"}
+    long = {"method": "tools/list", "params": {"_meta": {"padding": "x" * 300}}}
+    arguments = [f"--{key.lower().replace('_', '-')}={value}" for key, value in options.items()]
+    env = {f"BRIDGE_{key}": value for key, value in options.items()}
+    results, _ = exchange(
+        run,
+        ["calculator.py", *([] if in_environment else arguments)],
+        {"method": "tools/list"},
+        long,
+        env=env if in_environment else None,
+    )
+    assert results[0]["serverInfo"]["name"] == "sums"
+    assert [tool["name"] for tool in results[1]["tools"]] == ["add", "shout"]
+    assert results[None]["code"] == -32600
+
+
+def test_an_option_that_stdio_has_no_use_for_is_noted_where_it_was_typed(run: Run) -> None:
+    done = run("serve", "calculator.py", "--port", "9000", "--no-auth", env={"BRIDGE_HOST": "0.0.0.0"})
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == (
+        "bridge serve: over stdio nothing is done with --port, --no-auth; add --transport http"
+    )
+
+
+@pytest.mark.parametrize("target", [["http://localhost:1/mcp"], ["--", "server"], ["calculator.py", "--", "server"]])
+def test_what_runs_elsewhere_cannot_be_served_yet(run: Run, target: list[str]) -> None:
+    done = run("serve", *target)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "bridge: bridge serve cannot pass on the tools of a URL or a command yet; name Python targets\n"
+    )
+
+
+def test_a_file_that_fails_to_import_is_told_as_everywhere(run: Run, directory: Path) -> None:
+    (directory / "broken.py").write_text("print('before')\n1 / 0\n")
+    done = run("serve", "broken.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[:2] == [
+        "before",
+        f"bridge: importing {directory}/broken.py failed: ZeroDivisionError: division by zero "
+        f"({directory}/broken.py, line 2)",
+    ]
+
+
+def test_a_start_loads_nothing_that_stdio_does_not_use(run: Run, directory: Path) -> None:
+    (directory / "tools.py").write_text(
+        "import atexit, sys\nfrom bridge import tool\n@tool\ndef f() -> int:\n    return 1\n"
+        "@atexit.register\ndef loaded():\n"
+        "    print('loaded:', *sorted({'mcp', 'mcp_types', 'starlette', 'uvicorn', 'httpx2'} & {*sys.modules}))\n"
+    )
+    done = run("serve", "tools.py")
+    assert (done.returncode, done.stderr.splitlines()[-1].rstrip()) == (0, "loaded:")
