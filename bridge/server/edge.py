@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from anyio.lowlevel import checkpoint
+
 from bridge.server.body import BodyTooLargeError, ClientGoneError, read_body, replaying
 from bridge.server.names import host_name
 from bridge.server.protocol import INTERNAL_ERROR
