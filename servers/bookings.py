@@ -12,8 +12,8 @@ Environment:
     BOOKINGS_CUSTOMER   Whose bookings these are where nobody proves who is calling, as over stdio. Default: nobody's.
 
 Who the customer is, is never an argument, which a model could be talked into changing. It is the caller's proven
-identity; else BOOKINGS_CUSTOMER; else the memory id, by which an AI service tells its users apart. The booking of
-another customer and one that does not exist are answered in the same words.
+identity; else BOOKINGS_CUSTOMER; else the memory id, by which an AI service tells its users apart, and which over HTTP
+is the session. The booking of another customer and one that does not exist are answered in the same words.
 """
 
 import json

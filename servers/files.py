@@ -36,6 +36,9 @@ from urllib.parse import quote
 
 from bridge import Audio, File, Image, InvocationContext, P, TargetError, Text, ToolAnnotations, ToolError, tool
 
+if not hasattr(os, "O_DIRECTORY"):
+    raise TargetError("the file server needs Linux or macOS")
+
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -170,15 +173,17 @@ def search_files(
     match_case: Annotated[bool, P("Whether capitals matter")] = False,
 ) -> Found:
     """Finds files by their names, and lines by a text in them."""
+    if len(name_pattern) > LINE_CHARS:
+        raise ToolError(f"the pattern has more than {LINE_CHARS} characters")
     deadline = time.monotonic() + int(SEARCH_SECONDS)
     matches: list[Match] = []
     searched = skipped = 0
     prefix = "".join(f"{part}/" for part in _parts(path))
     with _explained(path), _opened(_parts(path)) as top:
-        for folder, where, name in _files_below(top, prefix, FOLDER_DEPTH):
+        for folder, where, name in _walk(top, prefix, FOLDER_DEPTH):
             if context.cancelled or time.monotonic() > deadline:
                 return Found(matches, searched, skipped, f"it took more than {SEARCH_SECONDS} seconds; narrow it down")
-            if not fnmatch.fnmatchcase(name, name_pattern):
+            if name is None or not fnmatch.fnmatchcase(name, name_pattern):
                 continue
             if not text:
                 matches.append(Match(_printable(where), None, None))
@@ -329,18 +334,17 @@ def _reserved(folder: int, name: str, *, is_folder: bool) -> Iterator[None]:
         raise
 
 
-def _files_below(folder: int, prefix: str, depth: int) -> Iterator[tuple[int, str, str]]:
-    """Every file below a folder: its folder, its path, its name. Links are left out, what cannot be opened too."""
+def _walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[int, str, str | None]]:
+    """Everything below a folder: the folder that holds it, its path, and its name, or None where it is no file."""
     with os.scandir(folder) as found:
         entries = sorted(islice(found, FOLDER_NAMES), key=lambda entry: entry.name)
     for entry in entries:
-        if entry.is_file(follow_symlinks=False):
-            yield folder, prefix + entry.name, entry.name
-        elif depth and entry.is_dir(follow_symlinks=False):
+        yield folder, prefix + entry.name, entry.name if entry.is_file(follow_symlinks=False) else None
+        if depth and entry.is_dir(follow_symlinks=False):
             with suppress(OSError):
                 inner = os.open(entry.name, FOLDER, dir_fd=folder)
                 try:
-                    yield from _files_below(inner, f"{prefix}{entry.name}/", depth - 1)
+                    yield from _walk(inner, f"{prefix}{entry.name}/", depth - 1)
                 finally:
                     os.close(inner)
 

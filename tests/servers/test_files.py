@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 import resource
 import stat
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +17,12 @@ from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.servers.conftest import Load, Loaded, Serve
 
 pytestmark = pytest.mark.anyio
+
+HOME = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -53,6 +57,14 @@ def test_a_root_that_is_not_named_is_said_at_once(load: Load) -> None:
 def test_a_setting_that_means_nothing_is_said_at_once(load: Load, root: Path, variable: str) -> None:
     with pytest.raises(TargetError, match=f"{variable} must be"):
         load("files", FILES_ROOT=root, **{variable: "perhaps"})
+
+
+def test_the_command_says_what_is_missing_in_one_line(root: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "FILES_ROOT"}
+    command = [sys.executable, "-m", "bridge", "serve", "servers/files.py"]
+    done = subprocess.run(command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "bridge: FILES_ROOT is not set; it names the folder to serve\n"
 
 
 def test_without_leave_to_write_the_tools_that_write_do_not_exist(load: Load, root: Path) -> None:
@@ -197,11 +209,19 @@ async def test_a_search_stops_at_its_limit_of_matches_and_cuts_long_lines(files:
     assert found["stopped_because"] == "there are more than 100 matches"
 
 
-async def test_a_search_stops_at_its_limit_of_time(load: Load, root: Path) -> None:
-    (root / "a").touch()
+@pytest.mark.parametrize("make", ["touch", "mkdir"])
+async def test_a_search_stops_at_its_limit_of_time(load: Load, root: Path, make: str) -> None:
+    getattr(root / "a", make)()
     files = load("files", FILES_ROOT=root, FILES_SEARCH_SECONDS=0)
     found = (await files.call("search_files")).structured_content
     assert (found["matches"], found["stopped_because"][:25]) == ([], "it took more than 0 secon")
+
+
+async def test_a_pattern_is_bounded_and_many_stars_cost_little(files: Loaded, root: Path) -> None:
+    (root / ("a" * 250)).touch()
+    assert (await files.call("search_files", name_pattern="*" * 201)).is_error
+    found = await files.call("search_files", name_pattern="*a" * 99 + "b")
+    assert found.structured_content["matches"] == []
 
 
 def test_a_search_stops_when_its_caller_has_left(files: Loaded, root: Path) -> None:
