@@ -17,14 +17,18 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bridge.server.edge import DEFAULT_MAX_REQUEST_BYTES, Edge
+from bridge.server.fast_http import FastHttp
 from bridge.server.names import Names
 from bridge.server.publisher import Publisher
+from bridge.server.sessions import IDLE_SECONDS, Sessions
 from bridge.server.sse import MESSAGES_PATH, STREAM_PATH, SseMessages, SseStream
 from bridge.server.streamable import StreamableEndpoint
 from bridge.server.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
+
+    from starlette.types import Receive, Scope, Send
 
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
@@ -44,6 +48,8 @@ def http_app(
     page_size: int | None = None,
     policy: ExecutionPolicy | None = None,
     publisher: Publisher | None = None,
+    fast_path: bool = True,
+    session_idle_seconds: float | None = IDLE_SECONDS,
 ) -> Starlette:
     """A Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -64,6 +70,8 @@ def http_app(
         policy: As for `Publisher`.
         publisher: What publishes the tools, where more is to be said than ``name``, ``page_size`` and ``policy`` can,
             which then do not count.
+        fast_path: Whether plain requests are answered without the SDK.
+        session_idle_seconds: How long a session of the handshake era may go unused; None for as long as the app runs.
 
     Returns:
         The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
@@ -80,6 +88,7 @@ def http_app(
         raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
     service = _Service(
         publisher or Publisher(tools, name=name, page_size=page_size, policy=policy),
+        Sessions(session_idle_seconds),
         max_request_bytes,
         path if streamable else None,
         sse=sse,
@@ -89,6 +98,7 @@ def http_app(
         names=Names(host, allowed_hosts, allowed_origins),
         max_request_bytes=max_request_bytes,
         is_running=lambda: service.is_running,
+        shortcut=service.shortcut if fast_path and streamable else None,
     )
     app = Starlette(routes=service.routes, middleware=[edge], lifespan=service.lifespan)
     app.router.redirect_slashes = False
@@ -99,24 +109,39 @@ def http_app(
 class _Service:
     """The parts of one app, and the time during which they run."""
 
-    def __init__(self, publisher: Publisher, max_request_bytes: int, path: str | None, *, sse: bool) -> None:
+    def __init__(
+        self, publisher: Publisher, sessions: Sessions, max_request_bytes: int, path: str | None, *, sse: bool
+    ) -> None:
         self.is_running = False
         self.routes: list[Route] = []
         self._publisher = publisher
         self._streams = Streams()
         self._endpoint: StreamableEndpoint | None = None
+        self._fast = FastHttp(publisher, sessions)
+        self._fast_paths: frozenset[str] = frozenset()
         if path is not None:
-            self._endpoint = StreamableEndpoint(publisher.server, self._streams, max_request_bytes)
-            self._route(path, self._endpoint)
+            self._endpoint = StreamableEndpoint(publisher.server, self._streams, sessions, max_request_bytes)
+            self._fast_paths = frozenset(self._route(path, self._endpoint))
         if sse:
             transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
             self._route(STREAM_PATH, SseStream(publisher.server, transport, self._streams), methods=["GET"])
             self._route(MESSAGES_PATH, SseMessages(transport, max_request_bytes))
 
-    def _route(self, path: str, endpoint: object, methods: list[str] | None = None) -> None:
+    async def shortcut(
+        self, scope: Scope, headers: dict[bytes, bytes], body: bytes, receive: Receive, send: Send
+    ) -> bool:
+        """Answer a plain request to the endpoint."""
+        path: str = scope["path"]
+        if path.removeprefix(scope.get("root_path", "")) not in self._fast_paths:
+            return False
+        return await self._fast.answered(scope, headers, body, receive, send)
+
+    def _route(self, path: str, endpoint: object, methods: list[str] | None = None) -> tuple[str, ...]:
         bare = path.rstrip("/")
-        for form in (bare, bare + "/") if bare else ("/",):
+        forms = (bare, bare + "/") if bare else ("/",)
+        for form in forms:
             self.routes.append(Route(form, endpoint=endpoint, methods=methods))  # type: ignore[arg-type]
+        return forms
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:

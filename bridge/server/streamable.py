@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 
 from bridge.server.body import read_body, replaying
+from bridge.server.fast_http import same_credential
+from bridge.server.protocol import HANDSHAKE_VERSIONS
 from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
+from bridge.server.sessions import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from mcp.server import Server
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from bridge.server.sessions import Sessions
     from bridge.server.streams import Streams
 
 
@@ -27,43 +34,141 @@ class StreamableEndpoint:
     Args:
         server: What is served.
         streams: Where a stream without a request is entered while it is open.
+        sessions: Where the sessions of the handshake era are entered while they are open.
         max_request_bytes: How long a request's body may be.
     """
 
-    def __init__(self, server: Server[Any], streams: Streams, max_request_bytes: int) -> None:
+    def __init__(self, server: Server[Any], streams: Streams, sessions: Sessions, max_request_bytes: int) -> None:
         self._server = server
         self._streams = streams
+        self._sessions = sessions
         self._max_request_bytes = max_request_bytes
         self._manager: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The time during which the endpoint can be used. It can come again, with sessions of its own."""
-        manager = StreamableHTTPSessionManager(self._server, max_request_body_size=self._max_request_bytes)
-        async with manager.run():
+        # Not every request of a session reaches the manager, so that its idle timer cannot know.
+        manager = StreamableHTTPSessionManager(
+            self._server, session_idle_timeout=None, max_request_body_size=self._max_request_bytes
+        )
+        async with manager.run(), anyio.create_task_group() as tasks:
             self._manager = manager
+            tasks.start_soon(self._sessions.end_unused, self._delete)
             try:
                 yield
             finally:
                 self._manager = None
+                tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         manager = self._manager
         assert manager is not None, "the edge lets nothing through before the app runs"
-        if scope["method"] == "GET":
-            await self._streams.run(manager.handle_request, _opening_anew(scope), receive, send)
-            return
-        if scope["method"] == "POST" and await refuse_other_than_json(scope, send):
-            return
-        if scope["method"] == "POST" and _opens_with_handshake(scope):
-            body = await read_body(receive, self._max_request_bytes)
-            if (problem := message_problem(body)) is not None:
-                code, message = problem
-                await refuse(send, 400, message, code)
+        if scope["method"] == "POST":
+            if await refuse_other_than_json(scope, send):
                 return
-            receive = replaying(body, receive)
-        await manager.handle_request(scope, receive, send)
+            if _opens_with_handshake(scope):
+                body = await read_body(receive, self._max_request_bytes)
+                if (problem := message_problem(body)) is not None:
+                    code, message = problem
+                    await refuse(send, 400, message, code)
+                    return
+                await self._handshake_post(scope, body, replaying(body, receive), send)
+                return
+            await manager.handle_request(scope, receive, send)
+        elif scope["method"] == "GET":
+            handle = partial(self._streams.run, manager.handle_request)
+            await self._in_session(handle, _opening_anew(scope), receive, send)
+        else:
+            await self._in_session(manager.handle_request, scope, receive, send)
+
+    async def _handshake_post(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        assert self._manager is not None
+        message = from_json(body)
+        session_id = Headers(scope=scope).get("mcp-session-id")
+        if message.get("method") == "initialize" and session_id is None:
+            capabilities = (message.get("params") or {}).get("capabilities") or {}
+
+            def opened(new_id: str, version: str) -> None:
+                self._sessions.open(Session(new_id, version, scope.get("user"), capabilities))
+
+            await self._manager.handle_request(scope, receive, OpeningReply(send, opened))
+            return
+        if message.get("method") == "notifications/cancelled" and session_id is not None:
+            session = self._sessions.find(session_id)
+            request = (message.get("params") or {}).get("requestId")
+            if session is not None and isinstance(request, int | str) and same_credential(scope, session):
+                session.cancel(request)
+        await self._in_session(self._manager.handle_request, scope, receive, send)
+
+    async def _in_session(self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the SDK answer a request, and see what it means for the session that the request is for."""
+        session = self._sessions.find(Headers(scope=scope).get("mcp-session-id", ""))
+        if session is None or not same_credential(scope, session):
+            await handle(scope, receive, send)
+            return
+
+        async def watch(message: Message) -> None:
+            status = message.get("status")
+            if status == HTTPStatus.NOT_FOUND or (status == HTTPStatus.OK and scope["method"] == "DELETE"):
+                self._sessions.forget(session.id)
+            await send(message)
+
+        with session.in_use():
+            await handle(scope, receive, watch)
+
+    async def _delete(self, session: Session) -> None:
+        """End a session as its client would."""
+        headers = [(b"mcp-session-id", session.id.encode()), (b"mcp-protocol-version", session.version.encode())]
+        scope: Scope = {"type": "http", "method": "DELETE", "path": "/", "query_string": b"", "headers": headers}
+        if session.user is not None:
+            scope["user"] = session.user
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def drop(_: Message) -> None:
+            pass
+
+        assert self._manager is not None
+        await self._manager.handle_request(scope, receive, drop)
+
+
+class OpeningReply:
+    """The answer to ``initialize`` on its way to the client: what it says of the session that it opens.
+
+    Args:
+        send: Where it goes.
+        opened: Called, before the client can know, with the session's id and the version that was agreed on.
+    """
+
+    def __init__(self, send: Send, opened: Callable[[str, str], None]) -> None:
+        self._send = send
+        self._opened = opened
+        self._session_id: str | None = None
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        """Let a part of the answer through."""
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK:
+            self._session_id = Headers(raw=message["headers"]).get("mcp-session-id")
+        elif self._session_id is not None:
+            self._body += message.get("body", b"")
+            if (version := self._version()) is not None:
+                self._opened(self._session_id, version)
+                self._session_id = None
+        await self._send(message)
+
+    def _version(self) -> str | None:
+        # One message, as server-sent events or as JSON: the events' only line of data, or the whole.
+        for line in self._body.splitlines():
+            try:
+                version = from_json(line.removeprefix(b"data: "))["result"]["protocolVersion"]
+            except (ValueError, KeyError, TypeError):
+                continue
+            return version if version in HANDSHAKE_VERSIONS else None
+        return None
 
 
 def _opening_anew(scope: Scope) -> Scope:
@@ -74,4 +179,4 @@ def _opening_anew(scope: Scope) -> Scope:
 def _opens_with_handshake(scope: Scope) -> bool:
     """Whether the SDK takes a request for one of the handshake era: it goes by the header alone."""
     version = Headers(scope=scope).get("mcp-protocol-version")
-    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+    return version is None or version in HANDSHAKE_VERSIONS

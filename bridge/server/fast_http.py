@@ -1,0 +1,209 @@
+"""The fast path over HTTP: which requests to streamable HTTP it may answer, by their headers, and how.
+
+A request is answered here only where all that the SDK would check of its headers is plainly in order; each check stands
+beside the clause that demands it. Host, Origin and the length of the body are the edge's, for both paths alike.
+Clauses: MCP 2025-11-25 and 2026-07-28, "Transports", Streamable HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+from starlette.datastructures import Headers
+
+from bridge.server.fast_path import FastPath, failure
+from bridge.server.hang_up import HungUpError, until_hang_up
+from bridge.server.lowlevel import caller_of_request
+from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Receive, Scope, Send
+
+    from bridge.server.fast_path import PlainCall
+    from bridge.server.publisher import Publisher
+    from bridge.server.sessions import Session, Sessions
+    from bridge.tools.json_reading import Json
+
+_KEPT_HEADER_VALUES = 256
+_PARAMETER_PREFIX = b"mcp-param-"
+_MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
+
+
+class FastHttp:
+    """Answers plain requests to one endpoint, on asyncio.
+
+    Args:
+        publisher: What is served.
+        sessions: The sessions of the handshake era.
+    """
+
+    def __init__(self, publisher: Publisher, sessions: Sessions) -> None:
+        self._publisher = publisher
+        self._sessions = sessions
+        self._plans = FastPath(publisher)
+
+    async def answered(
+        self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes, receive: Receive, send: Send
+    ) -> bool:
+        """Answer a POST if it is plain, and say whether it was.
+
+        Args:
+            scope: The request.
+            headers: Its headers. None stands twice: of a routing header that would be an error.
+            body: Its body, whole.
+            receive: What tells that the client has gone.
+            send: Where the answer goes.
+        """
+        # Sending Messages: a client accepts both kinds of answer. The body is JSON.
+        if not (_accepts_both(headers.get(b"accept", b"")) and _is_json(headers.get(b"content-type", b""))):
+            return False
+        version = headers.get(b"mcp-protocol-version")
+        if version in _MODERN_VERSIONS:
+            message = _request_in(body)
+            if message is None or not _routes(headers, message):
+                return False
+            plan = self._plans.modern(message)
+            if plan is None:
+                return False
+            if isinstance(plan, bytes):
+                await _send(send, plan)
+            else:
+                await self._call(plan, scope, receive, send)
+            return True
+        session = self._session_of(scope, headers, version)
+        return session is not None and await self._answered_in(session, scope, body, send)
+
+    async def _answered_in(self, session: Session, scope: Scope, body: bytes, send: Send) -> bool:
+        message = _request_in(body)
+        plan = None if message is None or message["id"] in session.running else self._plans.handshake(message)
+        if plan is None:
+            return False
+        with session.in_use():
+            answer = plan if isinstance(plan, bytes) else await self._call_in(session, plan, scope)
+            await _send(send, answer, session=session)
+        return True
+
+    async def _call(self, call: PlainCall, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
+        context = self._context(scope, call.capabilities, session_id=None)
+        try:
+            answer, code = await until_hang_up(self._plans.run(call, context), receive)
+        except HungUpError:
+            return
+        await _send(send, answer, HTTP_STATUS.get(code, 200))
+
+    async def _call_in(self, session: Session, call: PlainCall, scope: Scope) -> bytes:
+        """Run a call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
+        context = self._context(scope, session.capabilities, session_id=session.id)
+        task = asyncio.current_task()
+        assert task is not None
+        is_cancelled = False
+
+        def cancel() -> None:
+            nonlocal is_cancelled
+            is_cancelled = True
+            task.cancel()
+
+        session.running[call.id] = cancel
+        try:
+            return (await self._plans.run(call, context))[0]
+        except asyncio.CancelledError:
+            if not is_cancelled:
+                raise
+            task.uncancel()
+            return failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
+        finally:
+            session.running.pop(call.id, None)
+
+    def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
+        """The session of a request: only for the credential that opened it, and in the version agreed on."""
+        session_id = headers.get(b"mcp-session-id")
+        if session_id is None:
+            return None
+        session = self._sessions.find(session_id.decode("latin-1"))
+        if session is None or version not in {None, session.version.encode()} or not same_credential(scope, session):
+            return None
+        return session
+
+    def _context(self, scope: Scope, capabilities: Mapping[str, Any], *, session_id: str | None) -> InvocationContext:
+        caller = caller_of_request()
+        context = InvocationContext(
+            memory_id=session_id if caller is None else caller.name,
+            caller=caller,
+            headers=Headers(scope=scope),
+            client_capabilities=capabilities,
+        )
+        if self._publisher.memory_id_of is not None:
+            context.memory_id = self._publisher.memory_id_of(context)
+        return context
+
+
+def same_credential(scope: Scope, session: Session) -> bool:
+    """Whether a request carries the credential that opened a session, as the SDK compares them."""
+    user = scope.get("user")
+    if user is None or session.user is None:
+        return user is session.user
+    from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only where there are credentials
+        AuthenticatedUser,
+        authorization_context,
+    )
+
+    contexts = [
+        authorization_context(each) if isinstance(each, AuthenticatedUser) else None for each in (user, session.user)
+    ]
+    return contexts[0] == contexts[1]
+
+
+def _request_in(body: bytes) -> Json | None:
+    """The one JSON-RPC request in a body (JSON-RPC 2.0, section 4); None where it is anything else."""
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    if (
+        type(message) is dict
+        and message.get("jsonrpc") == "2.0"
+        and type(message.get("id")) in {int, str}
+        and type(message.get("method")) is str
+        and ("params" not in message or type(message["params"]) is dict)
+    ):
+        return message
+    return None
+
+
+def _routes(headers: Mapping[bytes, bytes], message: Json) -> bool:
+    """Whether the routing headers say what the body says (2026-07-28, "Standard Request Headers")."""
+    params = message.get("params")
+    if params is None or headers.get(b"mcp-method") != message["method"].encode():
+        return False
+    if message["method"] == "tools/call":
+        name = params.get("name")
+        if type(name) is not str or headers.get(b"mcp-name") != name.encode():
+            return False
+    # "Custom Headers": a mirrored parameter would have to be compared.
+    return not any(header.startswith(_PARAMETER_PREFIX) for header in headers)
+
+
+@lru_cache(_KEPT_HEADER_VALUES)
+def _accepts_both(accept: bytes) -> bool:
+    kinds = {kind.split(b";")[0].strip().lower() for kind in accept.split(b",")}
+    return {b"application/json", b"text/event-stream"} <= kinds or b"*/*" in kinds
+
+
+@lru_cache(_KEPT_HEADER_VALUES)
+def _is_json(content_type: bytes) -> bool:
+    return content_type.split(b";")[0].strip().lower() == b"application/json"
+
+
+async def _send(send: Send, body: bytes, status: int = 200, session: Session | None = None) -> None:
+    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+    if session is not None:
+        headers.append((b"mcp-session-id", session.id.encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,256 @@
+"""The fast path: answers plain requests without the SDK, and leaves to the SDK all that it cannot prove plain.
+
+    message ─> plan ─> bytes            the whole answer
+                  ├──> PlainCall        a tool to run; its answer comes from `run`
+                  ╰──> None             the SDK's: it knows what is right, this module only what is plain
+
+Functions over parsed messages: no I/O, no transport, nothing of the SDK; stdio and HTTP ask the same ones. Plain are
+``tools/call`` of a tool that does not talk back, ``tools/list``, ``ping``, ``server/discover`` and ``initialize``, with
+nothing in them that this module does not know. What it answers is what the SDK answers; a differential test sees to it.
+Clauses: MCP 2025-11-25 and 2026-07-28, "Basic protocol", "Lifecycle", "Tools"; JSON-RPC 2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import to_json
+
+from bridge.server.protocol import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    HANDSHAKE_VERSIONS,
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    MODERN_VERSIONS,
+    PROTOCOL_VERSION_KEY,
+    SERVER_INFO_KEY,
+    ProtocolError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.server.jsonrpc import MessageId
+    from bridge.server.publisher import Publisher
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.json_reading import Json
+
+_logger = logging.getLogger("bridge.server")
+
+_REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
+_CALL = frozenset({"name", "arguments", "_meta"})
+_LIST = frozenset({"cursor", "_meta"})
+_ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"})
+_INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
+_IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
+_UNSERVED = frozenset({"resources/list", "resources/templates/list", "prompts/list"})
+"""Methods of the protocol that ask for nothing and that nothing here serves: clients try them at every start."""
+
+
+class PlainCall(NamedTuple):
+    """A ``tools/call`` that was proven plain."""
+
+    id: MessageId
+    name: str
+    arguments: Mapping[str, Any]
+    modern: bool
+    """Whether the client speaks the 2026-07-28 revision."""
+    capabilities: Mapping[str, Any]
+    """What the client declared with the call; empty in the handshake era."""
+
+
+class FastPath:
+    """Plans the answers of one publisher.
+
+    Args:
+        publisher: What is served.
+    """
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._plain_envelope: Json | None = None
+        self._lists: dict[bool, tuple[Json, bytes]] = {}
+        self._discovery: bytes | None = None
+        policy = publisher.policy
+        # Callbacks and handlers get a context, and may talk back through it.
+        self.is_on = not (policy.before or policy.after or policy.on_arguments_error or policy.on_execution_error)
+
+    def handshake(self, message: Json) -> bytes | PlainCall | None:
+        """Plan the answer to a request of the handshake era, after its handshake.
+
+        Args:
+            message: What `bridge.server.jsonrpc.read_message` found to be a request.
+        """
+        params, method = message.get("params"), message["method"]
+        if not (self.is_on and message.keys() <= _REQUEST and (params is None or _is_plain_meta(params.get("_meta")))):
+            return None
+        match method:
+            case "tools/call" if params is not None:
+                return self._call(message["id"], params, {}, modern=False)
+            case "tools/list":
+                return self._list(message["id"], params, modern=False)
+            case "ping" if not params:
+                return answer(message["id"], b"{}")
+            case _ if method in _UNSERVED and not params:
+                error = {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method}
+                return failure(message["id"], error)
+            case _:
+                return None
+
+    def modern(self, message: Json) -> bytes | PlainCall | None:
+        """Plan the answer to a request of the 2026-07-28 revision; of its HTTP headers it knows nothing.
+
+        Args:
+            message: What `bridge.server.jsonrpc.read_message` found to be a request.
+        """
+        params = message.get("params")
+        if not (self.is_on and params and message.keys() <= _REQUEST and self._is_plain_envelope(params.get("_meta"))):
+            return None
+        match message["method"]:
+            case "tools/call":
+                return self._call(message["id"], params, params["_meta"][CAPABILITIES_KEY], modern=True)
+            case "tools/list":
+                return self._list(message["id"], params, modern=True)
+            case "server/discover" if len(params) == 1:
+                return answer(message["id"], self._discover())
+        return None
+
+    def initialize(self, message: Json) -> bytes | None:
+        """Plan the answer to ``initialize``, which opens a connection of the handshake era."""
+        params = message.get("params")
+        if not (self.is_on and params and params.keys() == _INITIALIZE and message.keys() == _REQUEST):
+            return None
+        requested = params["protocolVersion"]
+        if not (
+            type(requested) is str
+            and _are_plain_capabilities(params["capabilities"])
+            and _is_plain_implementation(params["clientInfo"])
+        ):
+            return None
+        publisher = self._publisher
+        result = {
+            # Lifecycle, "Version Negotiation": the client's if it is known, else the latest.
+            "protocolVersion": requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+            "capabilities": publisher.capabilities,
+            "serverInfo": publisher.implementation,
+        }
+        if publisher.instructions is not None:
+            result["instructions"] = publisher.instructions
+        return answer(message["id"], to_json(result))
+
+    async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
+        """Run a call, which never raises but to be cancelled.
+
+        Returns:
+            The whole answer, and the code of its error, 0 where it is a result.
+        """
+        try:
+            wire = await self._publisher.call(call.name, call.arguments, context, modern=call.modern)
+            if call.modern:
+                meta = wire.get("_meta")
+                wire["_meta"] = {**meta, **self._server_info} if meta else self._server_info
+            return answer(call.id, to_json(wire)), 0
+        except ProtocolError as error:
+            told = {"code": error.code, "message": error.message}
+            return failure(call.id, told if error.data is None else told | {"data": error.data}), error.code
+        except ValueError:
+            _logger.exception("the result of %r cannot be written as JSON", call.name)
+            told = {"code": INTERNAL_ERROR, "message": f"the call of {call.name!r} failed; the server's log says why"}
+            return failure(call.id, told), INTERNAL_ERROR
+
+    @property
+    def _server_info(self) -> Json:
+        return {SERVER_INFO_KEY: self._publisher.implementation}
+
+    def _call(
+        self, request: MessageId, params: Json, capabilities: Mapping[str, Any], *, modern: bool
+    ) -> PlainCall | None:
+        name, arguments = params.get("name"), params.get("arguments")
+        # What else may stand there asks for more: a task, the answers to questions, the state of an earlier round.
+        if not (params.keys() <= _CALL and type(name) is str and (arguments is None or type(arguments) is dict)):
+            return None
+        tool = self._publisher.tools.find(name)
+        # An unknown name is an error of the protocol; a tool that talks back needs a session to talk through; a
+        # parameter that is mirrored in a header has to be compared with it.
+        if tool is None or tool.interactive or self._publisher.catalog.header_schema(name) is not None:
+            return None
+        return PlainCall(request, name, arguments or {}, modern, capabilities)
+
+    def _list(self, request: MessageId, params: Json | None, *, modern: bool) -> bytes | None:
+        if params and not (params.keys() <= _LIST and params.get("cursor") is None):
+            return None
+        page = self._publisher.catalog.page(modern=modern)
+        known = self._lists.get(modern)
+        if known is None or known[0] is not page:
+            whole = {**page, "_meta": self._server_info} if modern else page
+            known = self._lists[modern] = page, to_json(whole)
+        return answer(request, known[1])
+
+    def _discover(self) -> bytes:
+        if self._discovery is None:
+            publisher = self._publisher
+            result = publisher.discovery | {"_meta": self._server_info}
+            self._discovery = to_json(result)
+        return self._discovery
+
+    def _is_plain_envelope(self, meta: object) -> bool:
+        """Whether ``_meta`` is what every request of the modern era carries, and nothing more."""
+        if meta == self._plain_envelope and meta is not None:
+            return True
+        if not (
+            type(meta) is dict
+            and meta.keys() <= _ENVELOPE
+            and meta.get(PROTOCOL_VERSION_KEY) in MODERN_VERSIONS
+            and _are_plain_capabilities(meta.get(CAPABILITIES_KEY))
+            and (meta.get(CLIENT_INFO_KEY) is None or _is_plain_implementation(meta[CLIENT_INFO_KEY]))
+            and _has_token(meta)
+        ):
+            return False
+        # A client says the same of itself every time.
+        self._plain_envelope = meta
+        return True
+
+
+def answer(request: MessageId, result: bytes) -> bytes:
+    """A JSON-RPC response with a result that is JSON already."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_id_as_json(request), result)
+
+
+def failure(request: MessageId, error: Json) -> bytes:
+    """A JSON-RPC response with an error."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
+
+
+def _id_as_json(request: MessageId) -> bytes:
+    return b"%d" % request if type(request) is int else to_json(request)
+
+
+def _is_plain_meta(meta: object) -> bool:
+    """A progress token, at most: a tool that does not talk back has no use for it."""
+    return meta is None or (type(meta) is dict and not meta.keys() - {"progressToken"} and _has_token(meta))
+
+
+def _has_token(meta: Json) -> bool:
+    return type(meta.get("progressToken", "")) in {int, str}
+
+
+def _are_plain_capabilities(value: object) -> bool:
+    """Objects of objects, as every declared capability is; ``roots`` says a little more."""
+    return type(value) is dict and all(
+        type(capability) is dict
+        and all(
+            type(detail) is dict or (name == "roots" and detail_name == "listChanged" and type(detail) is bool)
+            for detail_name, detail in capability.items()
+        )
+        for name, capability in value.items()
+    )
+
+
+def _is_plain_implementation(value: object) -> bool:
+    return (
+        type(value) is dict
+        and {"name", "version"} <= value.keys() <= _IMPLEMENTATION
+        and all(type(detail) is str for detail in value.values())
+    )

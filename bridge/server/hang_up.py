@@ -1,0 +1,97 @@
+"""Hanging up: running something only as long as the client of an HTTP request stays.
+
+Most calls are done before they wait for anything, and then nobody has to watch. Only when one first waits does a second
+task begin to listen for the client's going: a scope or a task group around every call would cost more than the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from bridge.errors import BridgeError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+
+    from starlette.types import Receive
+
+_T = TypeVar("_T")
+
+
+class HungUpError(BridgeError):
+    """The client has gone, and what ran for it was cancelled."""
+
+
+async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
+    """Run some work in this task, and cancel it when the client goes; on asyncio.
+
+    Args:
+        work: What to run.
+        receive: The request's messages after its body: the next one says that the client has gone.
+
+    Raises:
+        HungUpError: The client has gone.
+    """
+    watch = _Watch(receive)
+    try:
+        return await _Watched(work, watch)
+    except asyncio.CancelledError:
+        if not watch.has_hung_up:
+            raise
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        raise HungUpError from None
+    finally:
+        watch.end()
+
+
+class _Watch:
+    """Listens for the client's going, once begun."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._listening: asyncio.Task[None] | None = None
+        self.has_hung_up = False
+
+    def begin(self) -> None:
+        worker = asyncio.current_task()
+        assert worker is not None
+        self._listening = asyncio.get_running_loop().create_task(self._listen(worker))
+
+    def end(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def _listen(self, worker: asyncio.Task[Any]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.has_hung_up = True
+        worker.cancel()
+
+
+class _Watched(Generic[_T]):
+    """Awaits a coroutine in the task that it is awaited in, and begins to watch when the coroutine first waits."""
+
+    def __init__(self, work: Coroutine[Any, Any, _T], watch: _Watch) -> None:
+        self._work = work
+        self._watch = watch
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        work = self._work
+        try:
+            waits_for = work.send(None)
+            self._watch.begin()
+            while True:
+                try:
+                    given = yield waits_for
+                except BaseException as error:  # noqa: BLE001 - the coroutine's to handle, cancellation included
+                    waits_for = work.throw(error)
+                else:
+                    waits_for = work.send(given)
+        except StopIteration as done:
+            value: _T = done.value
+            return value
+        finally:
+            work.close()

@@ -1,0 +1,113 @@
+"""Sessions of the handshake era over streamable HTTP, as far as others than the SDK have to know them.
+
+The SDK makes them, owns them and answers for them. What is known here is read off the requests and answers that pass,
+so that calls in a session can take the fast path, and so that requests there count as use of the session.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from bridge.server.jsonrpc import MessageId
+
+IDLE_SECONDS = 30 * 60.0
+"""How long a session may go unused unless told otherwise: 30 minutes, as in the SDK."""
+
+_LOOK_AT_LEAST_EVERY_SECONDS = 60.0
+
+
+class Session:
+    """One session.
+
+    Attributes:
+        id: What the client sends in ``Mcp-Session-Id``.
+        version: The revision of the protocol that was agreed on.
+        user: Who opened it, as the transport's authentication put it into the request; None where nobody asked.
+        capabilities: What the client declared, in MCP's JSON.
+        running: What ends each of the calls that run beside the SDK.
+    """
+
+    __slots__ = ("capabilities", "id", "requests", "running", "unused_since", "user", "version")
+
+    def __init__(self, session_id: str, version: str, user: object, capabilities: Mapping[str, Any]) -> None:
+        self.id = session_id
+        self.version = version
+        self.user = user
+        self.capabilities = capabilities
+        self.running: dict[MessageId, Callable[[], object]] = {}
+        self.requests = 0
+        """How many requests are being answered, open streams included."""
+        self.unused_since = anyio.current_time()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While a request of the session is answered."""
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
+            self.unused_since = anyio.current_time()
+
+    def cancel(self, request: MessageId) -> bool:
+        """End a call that runs beside the SDK; whether there was one."""
+        end = self.running.pop(request, None)
+        if end is not None:
+            end()
+        return end is not None
+
+
+class Sessions:
+    """The sessions that are open.
+
+    Args:
+        idle_seconds: How long a session may go unused; None for as long as the server runs.
+    """
+
+    def __init__(self, idle_seconds: float | None = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
+        self._open: dict[str, Session] = {}
+
+    def open(self, session: Session) -> None:
+        """A session was opened, as the answer to its ``initialize`` said."""
+        self._open[session.id] = session
+
+    def find(self, session_id: str) -> Session | None:
+        """A session that is open."""
+        return self._open.get(session_id)
+
+    def forget(self, session_id: str) -> None:
+        """A session has ended: so do the calls that run in it."""
+        session = self._open.pop(session_id, None)
+        if session is not None:
+            for request in tuple(session.running):
+                session.cancel(request)
+
+    async def end_unused(self, end: Callable[[Session], Awaitable[Any]]) -> None:
+        """End sessions as they come to be unused for too long; runs until it is cancelled.
+
+        Args:
+            end: Ends one session.
+        """
+        if self._idle_seconds is None:
+            return
+        while True:
+            latest = anyio.current_time() - self._idle_seconds
+            unused = [each for each in self._open.values() if not each.requests and each.unused_since <= latest]
+            for session in unused:
+                self.forget(session.id)
+                await end(session)
+            waiting = (each.unused_since for each in self._open.values() if not each.requests)
+            next_seconds = min(waiting, default=math.inf) + self._idle_seconds - anyio.current_time()
+            # What comes into being meanwhile has its whole time before it.
+            await anyio.sleep(min(max(next_seconds, 0.0), self._idle_seconds, _LOOK_AT_LEAST_EVERY_SECONDS))
+
+    def __len__(self) -> int:
+        return len(self._open)
