@@ -98,14 +98,14 @@ class ArgumentReader:
             under `bridge.tools.coercion.MEMBERS`.
     """
 
-    __slots__ = ("_adapter", "_has_numbers", "_is_lenient", "_never_null", "_order", "_schema", "_tool")
+    __slots__ = ("_has_numbers", "_is_lenient", "_never_null", "_order", "_schema", "_tool", "_validate")
 
     def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties", {})
         required = schema.get("required", ())
         walk = Coercion(schema)
         self._tool = tool_name
-        self._adapter = adapter
+        self._validate = adapter.validator.validate_json
         self._schema = schema
         self._is_lenient = is_lenient(schema)
         self._has_numbers = b'"number"' in to_json(schema)
@@ -129,16 +129,13 @@ class ArgumentReader:
             raw = self._raw(arguments)
         values: dict[str, Any]
         try:
-            values = self._adapter.validator.validate_json(raw, strict=True)
+            values = self._validate(raw, strict=True)
         except ValidationError:
             values = self._repaired(raw)
         else:
-            if self._is_lenient or b"NaN" in raw or b"Infinity" in raw or self._may_overflow(raw):
+            if self._is_lenient or b"NaN" in raw or b"Infinity" in raw or (self._has_numbers and _may_overflow(raw)):
                 values = self._repaired(raw, values)
         return values
-
-    def _may_overflow(self, raw: bytes) -> bool:
-        return self._has_numbers and len(raw) >= _LARGE_NUMBER_BYTES and _LARGE_NUMBER.search(raw) is not None
 
     def _raw(self, arguments: Mapping[str, Any]) -> bytes:
         """The JSON text of a mapping that is not a dict, or an error that names what is not JSON."""
@@ -166,7 +163,7 @@ class ArgumentReader:
             raise ArgumentsError(self._tool, [ArgumentProblem("", reason)]) from None
         try:
             if values is None or not fit.is_exact:
-                values = self._adapter.validator.validate_json(repaired, strict=True)
+                values = self._validate(repaired, strict=True)
         except ValidationError as error:
             known = {refusal.path for refusal in refusals}
             refusals += [each for each in _refusals_of(error, fit.value) if each.path not in known]
@@ -175,6 +172,10 @@ class ArgumentReader:
             raise ArgumentsError(self._tool, _problems_of(refusals, given, fit.value))
         assert values is not None
         return values
+
+
+def _may_overflow(raw: bytes) -> bool:
+    return len(raw) >= _LARGE_NUMBER_BYTES and _LARGE_NUMBER.search(raw) is not None
 
 
 def _refusals_of(error: ValidationError, value: Any) -> Iterator[Refusal]:
