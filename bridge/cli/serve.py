@@ -12,6 +12,7 @@ from bridge.cli.entries import configuration, serving_entry, url_entry
 from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.output import stdout_diverted
 from bridge.cli.targets import TargetCommand, command_target, local_targets, parse_target
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
 
     A TARGET is file.py[:object] or package.module[:object].
 
-    Over stdio, what tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
+    What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
     """
     options = ServeOptions(**settings)
@@ -130,7 +131,8 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     if options.transport == "stdio":
         _serve_stdio(ctx, targets, options)
     else:
-        _serve_http(ctx, targets, options)
+        with stdout_diverted():
+            _serve_http(ctx, targets, options)
 
 
 def _local_targets(ctx: click.Context, texts: tuple[str, ...]) -> list[LocalTarget]:
