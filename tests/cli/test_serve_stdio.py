@@ -131,8 +131,10 @@ def test_a_file_that_fails_to_import_is_told_as_everywhere(run: Run, directory: 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[:2] == [
         "before",
-        f"bridge: importing {directory}/broken.py failed: ZeroDivisionError: division by zero "
-        f"({directory}/broken.py, line 2)",
+        (
+            f"bridge: importing {directory}/broken.py failed: ZeroDivisionError: division by zero "
+            f"({directory}/broken.py, line 2)"
+        ),
     ]
 
 
