@@ -34,7 +34,7 @@ class Streams:
             await app(scope, lambda: _received(receive, ended), watch)
         finally:
             self._open.discard(ended)
-        if ended.is_set() and is_unfinished:
+        if is_unfinished:  # sse-starlette ends its streams itself, in the middle, when it sees uvicorn take a signal
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def end(self) -> None:
