@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import h11
@@ -17,7 +16,6 @@ import pytest
 from tests import processes
 from tests.server.http_mutations import (
     Attempt,
-    Draft,
     Sessions,
     attempt,
     handshake,
@@ -27,11 +25,11 @@ from tests.server.http_mutations import (
     request,
     without_body,
 )
+from tests.server.raw_http import event_of, open_session, sent, taken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
-    from anyio.abc import SocketStream
 
 SEED = 20260728
 ATTEMPTS = 2500
@@ -52,56 +50,6 @@ class Answer:
     @property
     def kind(self) -> str:
         return self.headers.get("content-type", "").partition(";")[0]
-
-
-class Connection:
-    """One request and its answer, over a socket of their own."""
-
-    def __init__(self, stream: SocketStream, method: str) -> None:
-        self._stream = stream
-        self._http = h11.Connection(h11.CLIENT)
-        self._http.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
-        self._http.send(h11.EndOfMessage())
-
-    async def head(self) -> h11.Response | None:
-        """The answer's head; None where the server closed without one."""
-        while True:
-            event = await self._next()
-            if isinstance(event, h11.Response):
-                return event
-            if isinstance(event, h11.ConnectionClosed):
-                return None
-
-    async def body(self) -> bytes:
-        """The answer's body, whole."""
-        return b"".join([part async for part in self.parts()])
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        """The answer's body, as it comes."""
-        while isinstance(event := await self._next(), h11.Data):
-            yield bytes(event.data)
-
-    async def _next(self) -> Any:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            try:
-                self._http.receive_data(await self._stream.receive())
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                if self._http.their_state is h11.SEND_RESPONSE:
-                    return h11.ConnectionClosed()
-                self._http.receive_data(b"")
-        return event
-
-
-@asynccontextmanager
-async def sent(port: int, raw: bytes, method: str = "POST", *, is_whole: bool = True) -> AsyncIterator[Connection]:
-    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-        try:
-            await stream.send(raw)
-            if not is_whole:
-                await stream.send_eof()
-        except (anyio.BrokenResourceError, OSError):
-            pass  # the server may have answered and gone before it had read all
-        yield Connection(stream, method)
 
 
 async def answer_to(port: int, made: Attempt) -> Answer | None:
@@ -137,36 +85,6 @@ def problem_with_json(answer: Answer) -> str | None:
     if type(error["code"]) is not int or not isinstance(error["message"], str):
         return "a malformed error"
     return None
-
-
-async def event_of(connection: Connection, pattern: bytes) -> bytes:
-    """What a pattern finds in the events of a stream; they go on."""
-    text = b""
-    async for part in connection.parts():
-        text += part
-        if found := re.search(pattern, text):
-            return found[1]
-    raise AssertionError(f"the stream ended without {pattern!r}: {text[-500:]!r}")
-
-
-async def open_session(port: int) -> str:
-    async with sent(port, initialize().raw) as connection:
-        head = await connection.head()
-        assert head is not None
-        session_id = dict(head.headers)[b"mcp-session-id"].decode()
-    await taken(
-        port, handshake(Sessions(session_id, "", ""), {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    )
-    return session_id
-
-
-async def taken(port: int, draft: Draft) -> bytes:
-    """Send a good request; gives the answer's body."""
-    async with sent(port, draft.raw, draft.method) as connection:
-        head = await connection.head()
-        assert head is not None
-        assert 200 <= head.status_code < 300
-        return await connection.body()
 
 
 async def fuzz(port: int, messages_target: str) -> list[str]:
@@ -209,7 +127,7 @@ async def test_a_server_that_gets_thousands_of_spoiled_requests_answers_each_and
         async with sent(port, without_body("GET", "/sse").raw, "GET") as news:
             await news.head()
             target = (await event_of(news, rb"data: (/messages/\S+)\r?\n")).decode()
-            await taken(port, post(target, initialize_message()))
+            await taken(port, post(target, json.loads(initialize().body)))
             await taken(port, post(target, {"jsonrpc": "2.0", "method": "notifications/initialized"}))
             async with anyio.create_task_group() as tasks:
                 good = anyio.Event()
@@ -229,7 +147,3 @@ async def test_a_server_that_gets_thousands_of_spoiled_requests_answers_each_and
     assert server.process.poll() is None
     server.process.terminate()
     assert not re.search(r"^(?:ERROR|CRITICAL|Traceback)", server.log, re.MULTILINE), server.log
-
-
-def initialize_message() -> Any:
-    return json.loads(initialize().body)
