@@ -140,7 +140,7 @@ def _local_targets(ctx: click.Context, texts: tuple[str, ...]) -> list[LocalTarg
     targets: list[Target] = [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
     if not targets:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
-    return local_targets(targets, "serve")
+    return local_targets(targets)
 
 
 def _name_of(targets: list[LocalTarget], options: ServeOptions) -> str:

@@ -133,7 +133,7 @@ def _existing_file(text: str) -> Path:
     return path
 
 
-def local_targets(targets: Sequence[Target], command: str) -> list[LocalTarget]:
+def local_targets(targets: Sequence[Target]) -> list[LocalTarget]:
     """The targets, if all of them run in this process.
 
     Raises:
@@ -141,7 +141,7 @@ def local_targets(targets: Sequence[Target], command: str) -> list[LocalTarget]:
     """
     local = [target for target in targets if isinstance(target, FileTarget | ModuleTarget)]
     if len(local) < len(targets):
-        raise TargetError(f"bridge {command} cannot pass on the tools of a URL or a command yet; name Python targets")
+        raise TargetError("the tools of a URL or a command cannot be served again yet; name Python targets")
     return local
 
 
