@@ -84,7 +84,7 @@ class FastPath:
             message: What `bridge.server.jsonrpc.read_message` found to be a request.
         """
         params, method = message.get("params"), message["method"]
-        if not (self.is_on and message.keys() <= _REQUEST and (params is None or _is_plain_meta(params.get("_meta")))):
+        if not (self._is_plain(message) and (params is None or _is_plain_meta(params.get("_meta")))):
             return None
         match method:
             case "tools/call" if params is not None:
@@ -106,7 +106,7 @@ class FastPath:
             message: What `bridge.server.jsonrpc.read_message` found to be a request.
         """
         params = message.get("params")
-        if not (self.is_on and params and message.keys() <= _REQUEST and self._is_plain_envelope(params.get("_meta"))):
+        if not (params and self._is_plain(message) and self._is_plain_envelope(params.get("_meta"))):
             return None
         match message["method"]:
             case "tools/call":
@@ -120,7 +120,7 @@ class FastPath:
     def initialize(self, message: Json) -> bytes | None:
         """Plan the answer to ``initialize``, which opens a connection of the handshake era."""
         params = message.get("params")
-        if not (self.is_on and params and params.keys() == _INITIALIZE and message.keys() == _REQUEST):
+        if not (params and params.keys() == _INITIALIZE and self._is_plain(message)):
             return None
         requested = params["protocolVersion"]
         if not (
@@ -195,6 +195,11 @@ class FastPath:
             self._discovery = to_json(result)
         return self._discovery
 
+    def _is_plain(self, message: Json) -> bool:
+        """Whether nothing stands in a request beside what JSON-RPC says; an id may hold what only some can write."""
+        request = message["id"]
+        return self.is_on and message.keys() <= _REQUEST and (type(request) is int or request.isascii())
+
     def _is_plain_envelope(self, meta: object) -> bool:
         """Whether ``_meta`` is what every request of the modern era carries, and nothing more."""
         if meta == self._plain_envelope and meta is not None:
@@ -202,7 +207,8 @@ class FastPath:
         if not (
             type(meta) is dict
             and meta.keys() <= _ENVELOPE
-            and meta.get(PROTOCOL_VERSION_KEY) in MODERN_VERSIONS
+            and type(meta.get(PROTOCOL_VERSION_KEY)) is str
+            and meta[PROTOCOL_VERSION_KEY] in MODERN_VERSIONS
             and _are_plain_capabilities(meta.get(CAPABILITIES_KEY))
             and (meta.get(CLIENT_INFO_KEY) is None or _is_plain_implementation(meta[CLIENT_INFO_KEY]))
             and _has_token(meta)

@@ -44,6 +44,7 @@ async def serve_with_sdk(
     others: MemoryObjectReceiveStream[Json],
     output: OutputPipe,
     on_answer: Callable[[MessageId | None], None],
+    silenced: set[MessageId],
 ) -> None:
     """Let the SDK serve one connection, in the era of its first request, until the messages end.
 
@@ -53,9 +54,10 @@ async def serve_with_sdk(
         others: The messages after it, each of the right shape.
         output: Where lines are written.
         on_answer: Called with the id of every request that has been answered.
+        silenced: Requests whose answer is not written, once each.
     """
     server = publisher.server
-    outbox = _Outbox(output, on_answer)
+    outbox = _Outbox(output, on_answer, silenced)
     await server.run(_Inbox(first, others), outbox, server.create_initialization_options())
 
 
@@ -101,15 +103,21 @@ class _Inbox(_Stream):
 class _Outbox(_Stream):
     """The SDK's ``WriteStream`` over lines."""
 
-    def __init__(self, output: OutputPipe, on_answer: Callable[[MessageId | None], None]) -> None:
+    def __init__(
+        self, output: OutputPipe, on_answer: Callable[[MessageId | None], None], silenced: set[MessageId]
+    ) -> None:
         self._output = output
         self._on_answer = on_answer
+        self._silenced = silenced
 
     async def send(self, item: SessionMessage, /) -> None:
         if self._output.broken:
             raise anyio.BrokenResourceError
         message = item.message
         if isinstance(message, JSONRPCResponse | JSONRPCError):
+            if message.id in self._silenced:
+                self._silenced.discard(message.id)
+                return
             self._output.write(_answer_line(message))
             self._on_answer(message.id)
         else:

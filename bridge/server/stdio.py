@@ -1,7 +1,8 @@
 """Serving over stdio: one client, one JSON message a line (MCP, "Transports", stdio).
 
-    bytes ─> lines ─> messages ─> the SDK ─> lines ─> bytes
-                  ╰─ what is no message is answered here ─╯
+    bytes ─> lines ─┬> messages ─┬> the SDK ─────┬> lines ─> bytes
+                    │            ╰> the fast path ┤
+                    ╰> no message: answered here ─╯
 
 Every line is parsed once. The SDK is imported when a message first needs it, and knows both eras: the first request
 decides for the connection.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridge.server.fast_stdio import FastStdio
 from bridge.server.jsonrpc import MalformedMessageError, error_text, is_request, read_message
 from bridge.server.lifeline import Lifeline
 from bridge.server.lines import LineSplitter
@@ -41,7 +43,9 @@ CLEANUP_SECONDS = 1.5
 """How long what was cancelled may clean up."""
 
 
-def serve_stdio(publisher: Publisher, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+def serve_stdio(
+    publisher: Publisher, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES, fast_path: bool = True
+) -> None:
     """Serve one client over stdio: the work of a whole process, in its main thread.
 
     It returns, and the process is to exit with 0, when the input closes, on SIGTERM and SIGINT, when nobody reads the
@@ -53,13 +57,14 @@ def serve_stdio(publisher: Publisher, streams: ProtocolStreams, *, max_line_byte
         publisher: What is served.
         streams: What `bridge.server.diversion.divert_stdout` took.
         max_line_bytes: How long a message may be; a longer one is refused, and not kept in memory.
+        fast_path: Whether plain requests are answered without the SDK.
     """
-    anyio.run(_serve_process, publisher, streams, max_line_bytes, backend="asyncio")
+    anyio.run(_serve_process, publisher, streams, max_line_bytes, fast_path, backend="asyncio")
 
 
-async def _serve_process(publisher: Publisher, streams: ProtocolStreams, max_line_bytes: int) -> None:
+async def _serve_process(publisher: Publisher, streams: ProtocolStreams, max_line_bytes: int, fast_path: bool) -> None:
     loop = asyncio.get_running_loop()
-    server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes)
+    server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes, fast_path=fast_path)
 
     def stop() -> None:
         with suppress(RuntimeError):  # the loop has ended already
@@ -76,9 +81,17 @@ class StdioServer:
         publisher: What is served.
         streams: Where messages are read and written.
         max_line_bytes: How long a message may be.
+        fast_path: Whether plain requests are answered without the SDK.
     """
 
-    def __init__(self, publisher: Publisher, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        streams: ProtocolStreams,
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
+        fast_path: bool = True,
+    ) -> None:
         self._publisher = publisher
         self._streams = streams
         self._max_line_bytes = max_line_bytes
@@ -88,6 +101,7 @@ class StdioServer:
         self._ending = anyio.Event()
         self._settled = anyio.Event()
         self._sdk_done = anyio.Event()
+        self._fast = FastStdio(publisher, self._write, self._answered) if fast_path else None
         self._input: InputPipe
         self._output: OutputPipe
 
@@ -110,6 +124,9 @@ class StdioServer:
                 # Without more to read, the SDK cancels what runs.
                 self._to_sdk.close()
                 with anyio.move_on_after(CLEANUP_SECONDS):
+                    if self._fast is not None:
+                        self._fast.cancel()
+                        await self._fast.ended()
                     await self._sdk_done.wait()
                     await self._output.drained()
                 tasks.cancel_scope.cancel()
@@ -164,19 +181,32 @@ class StdioServer:
             cancelled = (message.get("params") or {}).get("requestId")
             if isinstance(cancelled, int | str):
                 self._unanswered.discard(cancelled)
-        self._to_sdk.send_nowait(message)
+        if self._fast is None:
+            self._to_sdk.send_nowait(message)
+        elif not self._fast.took(message):
+            for each in (*self._fast.opening(), message):
+                self._to_sdk.send_nowait(each)
+
+    def _write(self, line: bytes) -> None:
+        self._output.write(line)
 
     def _answered(self, message_id: MessageId | None) -> None:
         if message_id is not None:
             self._unanswered.discard(message_id)
             self._settle()
 
+    def _answered_by_sdk(self, message_id: MessageId | None) -> None:
+        if self._fast is not None:
+            self._fast.sdk_announces()
+        self._answered(message_id)
+
     async def _serve_with_sdk(self) -> None:
         try:
             first = await self._for_sdk.receive()
             from bridge.server.sdk_streams import serve_with_sdk  # noqa: PLC0415 - the SDK takes most of a second
 
-            await serve_with_sdk(self._publisher, first, self._for_sdk, self._output, self._answered)
+            silenced: set[MessageId] = set() if self._fast is None else self._fast.silenced
+            await serve_with_sdk(self._publisher, first, self._for_sdk, self._output, self._answered_by_sdk, silenced)
         except anyio.EndOfStream:
             pass
         finally:

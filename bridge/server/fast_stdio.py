@@ -1,0 +1,139 @@
+"""The fast path of one connection over stdio: the opening, the calls that run, and what the SDK has to be told later.
+
+The SDK is loaded when a message first needs it. It then finds a connection that has begun without it, so what was
+answered here to open it is kept, and played to the SDK first: ``initialize`` and ``notifications/initialized`` of the
+handshake era, or a ``server/discover`` that fixes the modern one. The client hears no second answer to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bridge.server.fast_path import FastPath
+from bridge.server.jsonrpc import is_request
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from bridge.server.fast_path import PlainCall
+    from bridge.server.jsonrpc import MessageId
+    from bridge.server.publisher import Publisher
+    from bridge.tools.json_reading import Json
+
+_LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+_OPENING_ID = "bridge: opening"
+
+
+class FastStdio:
+    """Answers the plain messages of one connection, on asyncio.
+
+    Args:
+        publisher: What is served.
+        write: Writes a line.
+        answered: Called with the id of every request that was answered, or was cancelled.
+    """
+
+    def __init__(
+        self, publisher: Publisher, write: Callable[[bytes], None], answered: Callable[[MessageId], None]
+    ) -> None:
+        self._publisher = publisher
+        self._write = write
+        self._answered = answered
+        self._plans = FastPath(publisher)
+        self._plan: Callable[[Json], bytes | PlainCall | None] | None = None
+        self._is_open = False
+        self._capabilities: Mapping[str, Any] = {}
+        self._calls: dict[MessageId, asyncio.Task[None]] = {}
+        self._opening: list[Json] = []
+        self._unlisten: Callable[[], None] | None = None
+        self.silenced: set[MessageId] = set()
+        """Requests that the SDK answers, too: what it says is not for the client."""
+
+    def took(self, message: Json) -> bool:
+        """Answer a message if it is plain, now or when its call is done; whether it was."""
+        if not is_request(message):
+            return self._took_notification(message)
+        if not self._is_open:
+            # The first request fixes the era; where it is not plain, the connection is the SDK's.
+            self._is_open = True
+            return self._opened(message)
+        if self._plan is None or message["id"] in self._calls:
+            return False
+        return self._carried_out(message["id"], self._plan(message))
+
+    def opening(self) -> list[Json]:
+        """What the SDK has to be told first: once, when it is loaded."""
+        opening, self._opening = self._opening, []
+        self.silenced.update(message["id"] for message in opening if "id" in message)
+        return opening
+
+    def sdk_announces(self) -> None:
+        """The SDK is there, and tells the client of changed tools from now on."""
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+    def cancel(self) -> None:
+        """Cancel what runs."""
+        for call in tuple(self._calls.values()):
+            call.cancel()
+
+    async def ended(self) -> None:
+        """Wait until nothing runs any more."""
+        while self._calls:
+            await asyncio.wait(self._calls.values())
+
+    def _opened(self, message: Json) -> bool:
+        if message["method"] != "initialize":
+            if not self._carried_out(message["id"], self._plans.modern(message)):
+                return False
+            self._plan = self._plans.modern
+            envelope = {key: value for key, value in message["params"]["_meta"].items() if key != "progressToken"}
+            discover = {"jsonrpc": "2.0", "id": _OPENING_ID, "method": "server/discover", "params": {"_meta": envelope}}
+            self._opening = [discover]
+            return True
+        answer = self._plans.initialize(message)
+        if answer is None:
+            return False
+        self._plan = self._plans.handshake
+        self._capabilities = message["params"]["capabilities"]
+        self._opening = [message]
+        return self._carried_out(message["id"], answer)
+
+    def _took_notification(self, message: Json) -> bool:
+        if message.get("method") == "notifications/cancelled":
+            request = (message.get("params") or {}).get("requestId")
+            call = self._calls.get(request) if isinstance(request, int | str) else None
+            if call is not None:
+                call.cancel()
+            return call is not None
+        # Kept for the SDK, unless it is there already.
+        if message.get("method") != "notifications/initialized" or not self._opening or self._unlisten is not None:
+            return False
+        self._opening.append(message)
+        self._unlisten = self._publisher.changes.listen(lambda: self._write(_LIST_CHANGED))
+        return True
+
+    def _carried_out(self, request: MessageId, plan: bytes | PlainCall | None) -> bool:
+        if plan is None:
+            return False
+        if isinstance(plan, bytes):
+            self._write(plan + b"\n")
+            self._answered(request)
+        else:
+            self._calls[request] = asyncio.get_running_loop().create_task(self._call(plan))
+        return True
+
+    async def _call(self, call: PlainCall) -> None:
+        context = InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
+        if self._publisher.memory_id_of is not None:
+            context.memory_id = self._publisher.memory_id_of(context)
+        try:
+            answer, _ = await self._plans.run(call, context)
+            self._write(answer + b"\n")
+        finally:
+            del self._calls[call.id]
+            self._answered(call.id)
