@@ -56,6 +56,7 @@ class ServeOptions:
     no_auth: bool
     page_size: int | None
     max_request_bytes: int
+    no_fast_path: bool
     reload: bool
     name: str | None
     log_level: str
@@ -114,6 +115,7 @@ def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
     show_default=True,
     help="The longest body of a request.",
 )
+@_option("--no-fast-path", is_flag=True, help="Let the SDK answer every request, plain ones too.")
 @_option("--reload", is_flag=True, help="Over HTTP: start again whenever Python files beside a target change.")
 @_option("--name", help="What the server calls itself; by default after its targets.")
 @log_level_option("info")
@@ -162,7 +164,7 @@ def _serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptio
     from bridge.server.stdio import serve_stdio  # noqa: PLC0415 - as above
 
     publisher = Publisher(tools, name=name, page_size=options.page_size)
-    serve_stdio(publisher, streams, max_line_bytes=options.max_request_bytes)
+    serve_stdio(publisher, streams, max_line_bytes=options.max_request_bytes, fast_path=not options.no_fast_path)
 
 
 _HTTP_ONLY = {
@@ -228,6 +230,7 @@ def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions) -
             allowed_origins=options.allowed_origins,
             max_request_bytes=options.max_request_bytes,
             page_size=options.page_size,
+            fast_path=not options.no_fast_path,
         )
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from error
