@@ -1,0 +1,38 @@
+"""Attempt: one request on its way, and what its transport saw of it.
+
+Transports work in the context of whoever sends (the SDK's HTTP transports, and ours for children), so what they see
+can be told to the request's own attempt: whether the server may have begun to run it is then a fact, and no guess.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.client.call import Call
+
+
+class Attempt:
+    """One request on its way.
+
+    Attributes:
+        call: The call that it belongs to; None for what the connection asks on its own account.
+        sent: The server may have begun to run it.
+        status: The HTTP status of the answer; None without one.
+        expired: The server no longer knows the session.
+        failure: What went wrong on the way; None where nothing did, or where the transport does not see it.
+    """
+
+    __slots__ = ("call", "expired", "failure", "sent", "status")
+
+    def __init__(self, call: Call | None = None, *, sent: bool = False) -> None:
+        self.call = call
+        self.sent = sent
+        self.status: int | None = None
+        self.expired = False
+        self.failure: Exception | None = None
+
+
+current_attempt: ContextVar[Attempt | None] = ContextVar("bridge.client.current_attempt", default=None)
+"""The attempt in whose context this code runs; None for what belongs to none."""

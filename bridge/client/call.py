@@ -1,0 +1,106 @@
+"""Call: one call under way, its deadlines, and what is heard of it before its answer."""
+
+from __future__ import annotations
+
+import logging
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridge.tools.context import InvocationContext, LogLevel
+
+_logger = logging.getLogger("bridge.client")
+
+
+class Call:
+    """One call of a server.
+
+    Args:
+        context: What surrounds the call.
+        idle_seconds: How long it may go without a sign of progress.
+        max_seconds: How long it may take whatever its progress.
+
+    Attributes:
+        scope: What ends it when its time is over; entered by whoever makes the call.
+    """
+
+    __slots__ = (
+        "_asking",
+        "_delivery",
+        "_is_done",
+        "_last",
+        "_waiting",
+        "context",
+        "idle_seconds",
+        "max_seconds",
+        "scope",
+    )
+
+    def __init__(self, context: InvocationContext, idle_seconds: float, max_seconds: float) -> None:
+        now = anyio.current_time()
+        self.context = context
+        self.idle_seconds = idle_seconds
+        self.max_seconds = max_seconds
+        self._last = min(now + max_seconds, math.inf if context.deadline is None else context.deadline)
+        self.scope = anyio.CancelScope(deadline=min(now + idle_seconds, self._last))
+        self._asking = 0
+        self._is_done = False
+        self._delivery: anyio.Lock | None = None
+        self._waiting = 0
+
+    @property
+    def is_idle_too_long(self) -> bool:
+        """Whether its time, when it was over, was that without progress, and not the whole."""
+        return self.scope.deadline < self._last
+
+    def touch(self) -> None:
+        """It is alive: the time without progress begins anew."""
+        if not self._asking:
+            self.scope.deadline = min(anyio.current_time() + self.idle_seconds, self._last)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """While somebody here thinks about an answer, the server cannot make progress."""
+        self._asking += 1
+        self.scope.deadline = self._last
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            self.touch()
+
+    async def heard_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """The server says how far it is."""
+        self.touch()
+        await self._deliver(self.context.progress, progress, total, message)
+
+    async def heard_log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        """The server logs something on behalf of the call."""
+        await self._deliver(self.context.log, level, data, logger)
+
+    async def finish(self) -> None:
+        """Let what was heard before the answer reach the caller; what comes later is dropped."""
+        if self._delivery is not None and self._waiting:
+            async with self._delivery:
+                pass
+        self._is_done = True
+
+    async def _deliver(self, tell: Any, *what: Any) -> None:
+        """Tell the caller, one thing after the other; what goes wrong there is no matter of the server's."""
+        if self._is_done:
+            return
+        self._delivery = self._delivery or anyio.Lock()
+        self._waiting += 1
+        try:
+            async with self._delivery:
+                if not self._is_done:
+                    await tell(*what)
+        except Exception:
+            _logger.exception("a caller could not be told of progress or a log message")
+        finally:
+            self._waiting -= 1

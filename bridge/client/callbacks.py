@@ -1,0 +1,99 @@
+"""Callbacks: what a server says or asks of its own accord, brought from the SDK's client to the call it is about."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import (
+    INVALID_PARAMS,
+    CreateMessageResult,
+    ElicitResult,
+    ErrorData,
+    ListRootsResult,
+    LoggingMessageNotificationParams,
+    ToolListChangedNotification,
+)
+
+from bridge.client.handlers import QuestionRefusedError, answer_wire
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.client import ClientRequestContext, IncomingMessage
+    from mcp_types import CreateMessageRequestParams, ElicitRequestParams
+    from pydantic import BaseModel
+
+    from bridge.client.handlers import ClientHandlers
+    from bridge.client.link import Link
+    from bridge.tools.json_reading import Json
+
+_logger = logging.getLogger("bridge.client")
+
+
+class Callbacks:
+    """What the SDK's client calls, for one link.
+
+    Args:
+        name: The server's name.
+        link: The link.
+        handlers: Who answers questions.
+    """
+
+    def __init__(self, name: str, link: Link, handlers: ClientHandlers) -> None:
+        self._name = name
+        self._link = link
+        self._handlers = handlers
+
+    def options(self) -> Mapping[str, Any]:
+        """The arguments for the SDK's ``Client``: a callback, and so a capability, only where there is a handler."""
+        return {
+            "message_handler": self._on_message,
+            "logging_callback": self._on_log,
+            "elicitation_callback": self._on_elicitation if self._handlers.elicitation else None,
+            "sampling_callback": self._on_sampling if self._handlers.sampling else None,
+            "list_roots_callback": self._on_roots if self._handlers.roots else None,
+        }
+
+    async def _on_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self._link.tools_changed()
+        elif isinstance(message, Exception):
+            _logger.debug("server %r: %r", self._name, message)
+
+    async def _on_log(self, params: LoggingMessageNotificationParams) -> None:
+        call = self._link.current_call()
+        if call is None:
+            severity = getattr(logging, params.level.upper(), logging.INFO)
+            _logger.log(severity, "server %r: %s", self._name, params.data)
+        else:
+            await call.heard_log(params.level, params.data, params.logger)
+
+    async def _on_elicitation(
+        self, _context: ClientRequestContext, params: ElicitRequestParams
+    ) -> ElicitResult | ErrorData:
+        answer = await self._answered("elicitation/create", params)
+        return answer if isinstance(answer, ErrorData) else ElicitResult.model_validate(answer)
+
+    async def _on_sampling(
+        self, _context: ClientRequestContext, params: CreateMessageRequestParams
+    ) -> CreateMessageResult | ErrorData:
+        answer = await self._answered("sampling/createMessage", params)
+        return answer if isinstance(answer, ErrorData) else CreateMessageResult.model_validate(answer)
+
+    async def _on_roots(self, _context: ClientRequestContext) -> ListRootsResult | ErrorData:
+        answer = await self._answered("roots/list", None)
+        return answer if isinstance(answer, ErrorData) else ListRootsResult.model_validate(answer)
+
+    async def _answered(self, method: str, params: BaseModel | None) -> Json | ErrorData:
+        wire: Json = {"method": method}
+        if params is not None:
+            wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        call = self._link.current_call()
+        try:
+            with nullcontext() if call is None else call.asking():
+                return await answer_wire(self._handlers, wire, InvocationContext() if call is None else call.context)
+        except QuestionRefusedError as error:
+            return ErrorData(code=INVALID_PARAMS, message=str(error))

@@ -1,0 +1,268 @@
+"""Calling: a question to a server that may go away meanwhile.
+
+ready? ──> ask ──> answered ──────────────────────────────> result, or the server's own error
+  │          ╰──> cut off ──> never ran, or repeatable ──> look at the server ──> ask again
+  │                    ╰────> may have run ─────────────> the outcome is unknown
+  ╰──> wait for it ──> not in time ─────────────────────> unavailable
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+from mcp import MCPError
+from mcp_types import HEADER_MISMATCH, LOG_LEVEL_META_KEY
+from pydantic import ValidationError
+
+from bridge.client.attempt import Attempt
+from bridge.client.call import Call
+from bridge.client.failures import is_cut_off, is_without_words
+from bridge.client.handlers import QuestionRefusedError, answer_wire
+from bridge.client.link import Link, UnauthorizedError
+from bridge.errors import ArgumentProblem, ArgumentsError, WireError
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from bridge.client.handlers import ClientHandlers
+    from bridge.client.owner import Owner
+    from bridge.client.server_config import ServerConfig
+    from bridge.tools.json_reading import Json
+
+_T = TypeVar("_T")
+
+MAX_ROUNDS = 10
+"""How often a server may ask within one call, as in the SDKs."""
+MAX_SENDS = 3
+"""How often a call that may be repeated is sent."""
+_STATE_ONLY_SECONDS = 0.1
+_EXIT_CODE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What is sent for one round of a call."""
+
+    name: str
+    """The tool's name."""
+    arguments: Mapping[str, Any]
+    """Its arguments."""
+    meta: Mapping[str, Any] | None = None
+    """What goes with it in ``_meta``."""
+    input_responses: Mapping[str, Any] | None = None
+    """Answers to the questions of the round before."""
+    request_state: str | None = None
+    """The state that the round before ended with."""
+
+    def params(self, link: Link, context: InvocationContext) -> Json:
+        """The parameters of ``tools/call``, as the era of the link has them."""
+        params: Json = {"name": self.name, "arguments": dict(self.arguments)}
+        meta = dict(self.meta or {})
+        if link.era == "modern" and context.has_listener:
+            meta.setdefault(LOG_LEVEL_META_KEY, "debug")  # without it a modern server says nothing
+        if meta:
+            params["_meta"] = meta
+        if self.input_responses is not None:
+            params["inputResponses"] = dict(self.input_responses)
+        if self.request_state is not None:
+            params["requestState"] = self.request_state
+        return params
+
+
+async def call_tool(
+    owner: Owner,
+    config: ServerConfig,
+    handlers: ClientHandlers,
+    first: Round,
+    *,
+    context: InvocationContext | None,
+    is_repeatable: bool,
+    timeout_seconds: float | None,
+    hands_on_questions: bool,
+) -> Json:
+    """Call a tool, through all its rounds; see `bridge.client.connection.Connection.call_tool`."""
+    _check_sendable(first)
+    context = context or InvocationContext()
+    phase = f"calling {first.name!r}"
+    send = _Sending(owner, config, phase, is_repeatable=is_repeatable)
+    call = Call(context, timeout_seconds or config.timeout_seconds, config.max_call_seconds)
+    with call.scope:
+        this = first
+        for _ in range(MAX_ROUNDS + 1):
+            result = await send.through(call, _calling(this, call))
+            if hands_on_questions or result.get("resultType") != "input_required":
+                await call.finish()
+                return result
+            this = replace(
+                this,
+                input_responses=await _answers(owner, result, handlers, call),
+                request_state=result.get("requestState"),
+            )
+        raise owner.failures.unreadable(phase, WireError(f"it asks more than {MAX_ROUNDS} times"))
+    raise send.timed_out(call)
+
+
+async def request(
+    owner: Owner, config: ServerConfig, method: str, params: Mapping[str, Any], context: InvocationContext | None
+) -> Json:
+    """Ask for something that can be asked twice; see `bridge.client.connection.Connection.request`."""
+
+    async def ask(link: Link, attempt: Attempt) -> Json:
+        return await link.request(method, params, attempt, attempt.call.heard_progress if attempt.call else None)
+
+    return await asked(owner, config, f"asking for {method}", ask, is_repeatable=True, context=context)
+
+
+async def asked(
+    owner: Owner,
+    config: ServerConfig,
+    phase: str,
+    ask: Callable[[Link, Attempt], Awaitable[_T]],
+    *,
+    is_repeatable: bool,
+    context: InvocationContext | None = None,
+) -> _T:
+    """Ask a server something, over as many links as it takes.
+
+    Args:
+        owner: Who has the links.
+        config: The server.
+        phase: What is being done, for errors.
+        ask: Asks over one link.
+        is_repeatable: Whether asking twice does no harm.
+        context: What surrounds it.
+
+    Raises:
+        ServerError: It was not answered.
+    """
+    call = Call(context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
+    send = _Sending(owner, config, phase, is_repeatable=is_repeatable)
+    with call.scope:
+        result = await send.through(call, ask)
+        await call.finish()
+        return result
+    raise send.timed_out(call)
+
+
+def _calling(this: Round, call: Call) -> Callable[[Link, Attempt], Awaitable[Json]]:
+    def ask(link: Link, attempt: Attempt) -> Awaitable[Json]:
+        return link.request("tools/call", this.params(link, call.context), attempt, call.heard_progress)
+
+    return ask
+
+
+class _Sending:
+    """The sending of one question, again where that is right."""
+
+    __slots__ = ("_attempt", "_config", "_has_relisted", "_is_repeatable", "_link", "_owner", "_phase", "_sends")
+
+    def __init__(self, owner: Owner, config: ServerConfig, phase: str, *, is_repeatable: bool) -> None:
+        self._owner = owner
+        self._config = config
+        self._phase = phase
+        self._is_repeatable = is_repeatable
+        self._link: Link | None = None
+        self._attempt: Attempt | None = None
+        self._sends = 0
+        self._has_relisted = False
+
+    async def through(self, call: Call, ask: Callable[[Link, Attempt], Awaitable[_T]]) -> _T:
+        """Ask until there is an answer, or a reason not to ask again."""
+        wait_seconds = self._config.connect_wait_seconds
+        waited_until: float | None = None
+        while True:
+            link = self._link = await self._owner.usable(self._phase, wait_seconds)
+            attempt = self._attempt = Attempt(call)
+            link.calls.add(call)
+            try:
+                return await ask(link, attempt)
+            except MCPError as error:
+                looks = await self._decide(link, attempt, error)
+            except (ValidationError, WireError) as error:
+                raise self._owner.failures.unreadable(self._phase, error) from error
+            finally:
+                link.calls.discard(call)
+            now = anyio.current_time()
+            waited_until = waited_until or now + wait_seconds
+            wait_seconds = max(0.0, waited_until - now)
+            if looks:
+                await _examined(link)
+
+    def timed_out(self, call: Call) -> Exception:
+        """The error for a call whose time is over."""
+        is_idle = call.is_idle_too_long
+        return self._owner.failures.timed_out(
+            self._phase,
+            call.idle_seconds if is_idle else call.max_seconds,
+            is_idle=is_idle,
+            sent=self._attempt is not None and self._attempt.sent,
+            link=self._link,
+        )
+
+    async def _decide(self, link: Link, attempt: Attempt, error: MCPError) -> bool:
+        """Return where the question is to be asked again: whether to have the server looked at first.
+
+        Raises:
+            ServerError: It is not.
+        """
+        failures = self._owner.failures
+        if attempt.expired:
+            return False
+        if isinstance(link.reason, UnauthorizedError):
+            raise failures.lost(link) from error
+        if error.code == HEADER_MISMATCH and link.era == "modern" and not self._has_relisted:
+            await self._relist(link)
+            return False
+        if not is_cut_off(error) and not is_without_words(error, attempt.status):
+            raise failures.refused(self._phase, error, attempt.status) from error
+        self._sends += attempt.sent
+        if attempt.sent and not (self._is_repeatable and self._sends < MAX_SENDS):
+            if link.child is not None:
+                await link.child.settle(_EXIT_CODE_SECONDS)
+            link.suspect()
+            raise failures.outcome_unknown(self._phase, link, attempt.failure or error) from error
+        return True
+
+    async def _relist(self, link: Link) -> None:
+        """The server wants headers that a tool's schema asks for, and that are known once it has been listed."""
+        from bridge.client.listing import tools_over  # noqa: PLC0415 - it stands on this module
+
+        self._has_relisted = True
+        try:
+            await tools_over(link)
+        except MCPError as error:
+            raise self._owner.failures.refused(self._phase, error, None) from error
+
+
+async def _examined(link: Link) -> None:
+    """Have it found out whether a link can still be used."""
+    if not link.ended.is_set():
+        link.suspect()
+        await link.checked.wait()
+
+
+async def _answers(owner: Owner, result: Json, handlers: ClientHandlers, call: Call) -> Json | None:
+    """Answer what a modern server asks before it goes on; None where it only wants to be called again."""
+    questions = result.get("inputRequests")
+    if not questions:
+        await anyio.sleep(_STATE_ONLY_SECONDS)
+        return None
+    try:
+        with call.asking():
+            return {key: await answer_wire(handlers, question, call.context) for key, question in questions.items()}
+    except QuestionRefusedError as error:
+        problem = WireError(f"it asks what is not answered here: {error}")
+        raise owner.failures.unreadable(f"calling, {', '.join(questions)}", problem) from error
+
+
+def _check_sendable(this: Round) -> None:
+    """What is no JSON would be found out by the SDK's transports, which would end the whole connection for it."""
+    try:
+        json.dumps((dict(this.arguments), this.meta and dict(this.meta)), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = ArgumentProblem("", f"JSON data ({error})")
+        raise ArgumentsError(this.name, [problem]) from error

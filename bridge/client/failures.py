@@ -1,0 +1,265 @@
+"""Failures: whatever can go wrong under a connection, as one of our errors with its reason and a hint.
+
+Foreign errors are translated here and nowhere else; an ExceptionGroup is replaced by the one error that matters.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import httpx2
+from mcp import MCPError
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from pydantic import ValidationError
+
+from bridge.client.http import CONNECTION_CLOSED
+from bridge.client.link import SessionExpiredError, UnauthorizedError
+from bridge.client.server_config import HttpTransport, StdioTransport
+from bridge.errors import (
+    OutcomeUnknownError,
+    ServerAnswerError,
+    ServerAuthError,
+    ServerError,
+    ServerFailure,
+    ServerRefusedError,
+    ServerTimeoutError,
+    ServerUnavailableError,
+    WireError,
+)
+
+if TYPE_CHECKING:
+    from bridge.client.link import Link
+    from bridge.client.server_config import ServerConfig
+
+_FORBIDDEN = 403
+_SERVER_ERROR = 500
+_MAX_REASON_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Why something failed."""
+
+    reason: str
+    hint: str | None = None
+    is_permanent: bool = False
+    is_auth: bool = False
+
+
+class Failures:
+    """Makes the errors of one server.
+
+    Args:
+        config: The server.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+
+    def unavailable(self, error: BaseException, link: Link) -> ServerUnavailableError:
+        """The error for a server that could not be started, reached or greeted."""
+        cause = self._cause_of_start(_leaf(error), link)
+        phase = "starting" if isinstance(self._config.transport, StdioTransport) else "connecting"
+        failure = self._failure(phase, cause, link)
+        return ServerAuthError(failure) if cause.is_auth else ServerUnavailableError(failure)
+
+    def too_slow(self, link: Link) -> ServerUnavailableError:
+        """The error for a server that did not start and greet in time."""
+        cause = _Cause(
+            f"did not start and greet within {self._config.connect_timeout_seconds:g} seconds",
+            "look at what it waits for, or raise 'connectTimeoutSeconds'",
+        )
+        phase = "starting" if isinstance(self._config.transport, StdioTransport) else "connecting"
+        return ServerUnavailableError(self._failure(phase, cause, link))
+
+    def lost(self, link: Link, error: BaseException | None = None) -> ServerUnavailableError:
+        """The error for a server that was ready, and is no more."""
+        cause = self._cause_of_loss(link, error)
+        failure = self._failure("connected", cause, link)
+        return ServerAuthError(failure) if cause.is_auth else ServerUnavailableError(failure)
+
+    def closed(self, phase: str) -> ServerUnavailableError:
+        """The error for a connection that this side has closed, or not opened."""
+        return ServerUnavailableError(self._failure(phase, _Cause("the connection is not open", "open it first")))
+
+    def not_in_time(self, phase: str, last: ServerError | None) -> ServerUnavailableError:
+        """The error for a call that found no ready server, and waited as long as it may."""
+        if last is None:
+            wait = f"did not become ready within {self._config.connect_wait_seconds:g} seconds"
+            return ServerUnavailableError(self._failure(phase, _Cause(wait, "it is still being started")))
+        failure = last.failure
+        again = ServerFailure(
+            server=failure.server,
+            phase=phase,
+            reason=f"it is not available: {failure.reason}",
+            address=failure.address,
+            hint=failure.hint,
+            last_words=failure.last_words,
+            exit_code=failure.exit_code,
+            is_permanent=failure.is_permanent,
+        )
+        return ServerAuthError(again) if isinstance(last, ServerAuthError) else ServerUnavailableError(again)
+
+    def outcome_unknown(self, phase: str, link: Link, error: BaseException) -> OutcomeUnknownError:
+        """The error for a call whose answer cannot come any more."""
+        cause = self._cause_of_loss(link, error)
+        reason = f"{cause.reason}; it may have run: the outcome is unknown"
+        return OutcomeUnknownError(self._failure(phase, _Cause(reason, cause.hint), link))
+
+    def timed_out(self, phase: str, seconds: float, *, is_idle: bool, sent: bool, link: Link | None) -> ServerError:
+        """The error for a call that took too long."""
+        without = " without a sign of progress" if is_idle else ""
+        reason = f"no answer within {seconds:g} seconds{without}"
+        key = "timeout" if is_idle else "maxCallSeconds"
+        if not sent:
+            return ServerUnavailableError(self._failure(phase, _Cause(reason), link))
+        reason += "; it was told to stop: the outcome is unknown"
+        return ServerTimeoutError(self._failure(phase, _Cause(reason, f"raise {key!r} if it is a slow tool"), link))
+
+    def refused(self, phase: str, error: MCPError, status: int | None) -> ServerRefusedError:
+        """The error for a call that the server answered with an error."""
+        words = f"{self._scrubbed(error.message)} ({error.code})"
+        if status is not None and status >= httpx2.codes.BAD_REQUEST:
+            words += f", HTTP {status}"
+        return ServerRefusedError(self._failure(phase, _Cause(words)), error.code, error.message, error.data)
+
+    def unreadable(self, phase: str, error: Exception) -> ServerAnswerError:
+        """The error for an answer that the protocol does not know."""
+        where = ""
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            where = f": {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        elif isinstance(error, WireError):
+            where = f": {error}"
+        return ServerAnswerError(self._failure(phase, _Cause(f"its answer is not what MCP says{where}")))
+
+    # --- causes ------------------------------------------------------------------------------------------------------
+
+    def _failure(self, phase: str, cause: _Cause, link: Link | None = None) -> ServerFailure:
+        child = link.child if link is not None else None
+        return ServerFailure(
+            server=self._config.name,
+            phase=phase,
+            reason=self._scrubbed(cause.reason),
+            address=self._config.transport.redacted(),
+            hint=cause.hint,
+            last_words=child.last_words if child is not None else (),
+            exit_code=child.exit_code if child is not None else None,
+            is_permanent=cause.is_permanent,
+        )
+
+    def _scrubbed(self, text: str) -> str:
+        return self._config.transport.scrub(text[:_MAX_REASON_CHARS])
+
+    def _cause_of_start(self, error: BaseException, link: Link) -> _Cause:
+        transport = self._config.transport
+        if isinstance(transport, StdioTransport) and isinstance(error, OSError) and link.child is None:
+            return _cause_of_spawn(error, transport)
+        if isinstance(link.reason, UnauthorizedError):
+            return _auth(link.reason.status)
+        if isinstance(link.reason, Exception):
+            return _cause_of_transport(link.reason)
+        if isinstance(transport, HttpTransport) and link.status is not None and link.status >= httpx2.codes.BAD_REQUEST:
+            return _cause_of_status(link.status, error)
+        if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and link.child is not None:
+            return _Cause("it ended before it had greeted", "run the command by hand to see what it says")
+        return _cause_of_greeting(error)
+
+    def _cause_of_loss(self, link: Link, error: BaseException | None) -> _Cause:
+        reason = link.reason or (_leaf(error) if error is not None else None)
+        if isinstance(reason, UnauthorizedError):
+            return _auth(reason.status)
+        if link.child is not None and (reason is None or _is_closed(reason)):
+            if link.child.exit_code is not None:
+                return _Cause("the server's process has ended")
+            return _Cause("the server's process has closed its output")
+        if reason is None or _is_closed(reason):
+            return _Cause("the connection broke")
+        return _cause_of_transport(reason)
+
+
+def is_cut_off(error: MCPError) -> bool:
+    """Whether an error was made on this side because the answer cannot come any more."""
+    return error.code == CONNECTION_CLOSED and error.message.startswith(("Connection closed", "SSE stream"))
+
+
+def is_without_words(error: MCPError, status: int | None) -> bool:
+    """Whether a server, or what stands before it, failed with an HTTP status and no error of the protocol."""
+    return status is not None and status >= _SERVER_ERROR and error.message == "Server returned an error response"
+
+
+def _is_closed(error: BaseException) -> bool:
+    return isinstance(error, MCPError) and is_cut_off(error)
+
+
+def _auth(status: int) -> _Cause:
+    hint = "give it an 'Authorization' header in 'headers', or a new one where that has expired"
+    return _Cause(f"it asks for credentials (HTTP {status})", hint, is_permanent=True, is_auth=True)
+
+
+def _cause_of_spawn(error: OSError, transport: StdioTransport) -> _Cause:
+    if transport.cwd is not None and error.filename == transport.cwd:
+        return _Cause(f"its folder {transport.cwd!r} cannot be entered: {error.strerror}", is_permanent=True)
+    if isinstance(error, FileNotFoundError):
+        hint = "install it, or give its whole path: it is looked for in the PATH that the server gets"
+        return _Cause(f"there is no command {transport.command!r}", hint, is_permanent=True)
+    if isinstance(error, PermissionError):
+        return _Cause(f"{transport.command!r} may not be run", "make it executable", is_permanent=True)
+    return _Cause(error.strerror or type(error).__name__)
+
+
+def _cause_of_status(status: int, error: BaseException) -> _Cause:
+    said = f": {error.message}" if isinstance(error, MCPError) and error.message else ""
+    if status == _FORBIDDEN:
+        return _Cause(f"it refuses this client (HTTP 403){said}", "look at its allowed hosts, origins and keys")
+    if status in {httpx2.codes.NOT_FOUND, httpx2.codes.METHOD_NOT_ALLOWED}:
+        return _Cause(f"there is no MCP at this URL (HTTP {status})", "look at the path: it is often /mcp or /sse")
+    return _Cause(f"HTTP {status}{said}")
+
+
+def _cause_of_greeting(error: BaseException) -> _Cause:
+    if isinstance(error, MCPError):
+        return _Cause(f"{error.message} ({error.code})", is_permanent=error.code == UNSUPPORTED_PROTOCOL_VERSION)
+    if isinstance(error, ValidationError):
+        return _Cause("it greeted with what MCP does not know", "is it an MCP server?")
+    return _cause_of_transport(error)
+
+
+def _cause_of_transport(error: BaseException) -> _Cause:
+    if isinstance(error, SessionExpiredError):
+        return _Cause(str(error))
+    if isinstance(error, httpx2.HTTPStatusError):
+        return _cause_of_status(error.response.status_code, error)
+    if isinstance(error, TimeoutError):
+        return _Cause("it does not answer when it is asked whether it is there")
+    return _cause_of_network(error, _root(error))
+
+
+def _cause_of_network(error: BaseException, root: BaseException) -> _Cause:
+    if isinstance(root, ssl.SSLError):
+        return _Cause(f"TLS: {root.reason or root}", "look at the certificate, or at http:// against https://")
+    if isinstance(root, ConnectionRefusedError):
+        return _Cause("connection refused", "is the server running, and on that port?")
+    if isinstance(root, OSError) and root.strerror:
+        return _Cause(root.strerror)
+    return _Cause(str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+
+def _root(error: BaseException) -> BaseException:
+    """What was at the bottom of an error of the network."""
+    seen = {id(error)}
+    while (below := _leaf(error).__cause__ or error.__context__) is not None and id(below) not in seen:
+        seen.add(id(below))
+        error = _leaf(below)
+        if isinstance(error, ssl.SSLError) or (isinstance(error, OSError) and error.strerror):
+            break
+    return error
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """The one error that matters of a group: the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

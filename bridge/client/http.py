@@ -1,0 +1,199 @@
+"""HTTP: the client under the SDK's HTTP transports, which knows what became of each request.
+
+The SDK's transports end as a whole when one request fails on its way, and say little of why. Here a request that
+fails is answered to them as a refusal, its attempt is told what happened, and the link is told what it means for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+import httpx2
+from pydantic_core import from_json
+
+from bridge.client.attempt import current_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from bridge.client.attempt import Attempt
+
+_logger = logging.getLogger("bridge.client")
+
+CONNECTION_CLOSED = -32000
+"""The SDK's code for an answer that cannot come any more."""
+
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+_NEVER_RUN_STATUSES = frozenset({401, 407, 421})
+_SESSION_HEADER = "mcp-session-id"
+_WRITE_SECONDS = 30.0
+
+
+class HttpWatcher(Protocol):
+    """Who is told what happens to requests."""
+
+    def answered(self, status: int) -> None:
+        """The server answered a message with this status."""
+
+    def undelivered(self, error: Exception) -> None:
+        """A message did not get through."""
+
+    def suspect(self) -> None:
+        """Something ended that should have gone on: look whether the server is there."""
+
+    def expired(self) -> None:
+        """The server no longer knows the session."""
+
+    def unauthorized(self, status: int) -> None:
+        """The server asks for credentials."""
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Run something beside, as long as the connection lasts."""
+
+
+class WatchedHttpClient(httpx2.AsyncClient):
+    """An HTTP client whose requests' fates are told to their attempts and to a watcher.
+
+    Args:
+        watcher: Who is told.
+        is_sse: Answers come on a stream of their own, so that a message which does not get through has nobody to tell.
+        headers: Headers that go with every request.
+        connect_seconds: How long a TCP connection may take.
+        auth: How requests are signed; None for not at all.
+    """
+
+    def __init__(
+        self,
+        watcher: HttpWatcher,
+        *,
+        is_sse: bool,
+        headers: dict[str, str],
+        connect_seconds: float,
+        auth: httpx2.Auth | None = None,
+    ) -> None:
+        super().__init__(
+            headers=headers,
+            auth=auth,
+            timeout=httpx2.Timeout(None, connect=connect_seconds, write=_WRITE_SECONDS),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
+        )
+        self._watcher = watcher
+        self._is_sse = is_sse
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send one request; see the class."""
+        if request.method == "GET":
+            return await self._get(request, options)
+        attempt = current_attempt.get()
+        if request.method != "POST":
+            return await super().send(request, **options)
+        if attempt is None or attempt.sent:
+            if _goes_behind(request):
+                self._watcher.start_soon(self._send_behind, request)
+                return httpx2.Response(202, request=request)
+            attempt = None
+        return await self._post(request, options, attempt)
+
+    async def _post(self, request: httpx2.Request, options: dict[str, Any], attempt: Attempt | None) -> httpx2.Response:
+        if attempt is not None:
+            attempt.sent = True
+        try:
+            response = await super().send(request, **options)
+            if response.headers.get("content-type", "").startswith("application/json"):
+                await response.aread()
+        except httpx2.TransportError as error:
+            if attempt is not None:
+                attempt.failure = error
+                attempt.sent = not isinstance(error, _NEVER_SENT)
+            return self._undelivered(request, error)
+        if response.status_code >= httpx2.codes.BAD_REQUEST:
+            await self._refused(request, response, attempt)
+        self._watcher.answered(response.status_code)
+        if attempt is not None:
+            attempt.status = response.status_code
+        return response
+
+    async def _refused(self, request: httpx2.Request, response: httpx2.Response, attempt: Attempt | None) -> None:
+        status = response.status_code
+        expired = _SESSION_HEADER in request.headers and await _lost_session(response)
+        if attempt is not None:
+            attempt.expired = expired
+            attempt.sent = not expired and status not in _NEVER_RUN_STATUSES
+        if expired:
+            self._watcher.expired()
+        elif status == httpx2.codes.UNAUTHORIZED:
+            self._watcher.unauthorized(status)
+        elif self._is_sse:
+            self._watcher.undelivered(httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response))
+
+    def _undelivered(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
+        """What the SDK's transport is told of a message that did not get through."""
+        _logger.debug("a message did not get through: %r", error)
+        self._watcher.undelivered(error)
+        if self._is_sse:
+            return httpx2.Response(202, request=request)
+        refusal = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
+        return httpx2.Response(503, json={"jsonrpc": "2.0", "id": 0, "error": refusal}, request=request)
+
+    async def _get(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """Open the stream on which the server speaks of its own accord; its end is worth a look at the server."""
+        try:
+            response = await super().send(request, **options)
+        except httpx2.TransportError as error:
+            if not self._is_sse:
+                self._watcher.suspect()
+            _logger.debug("no stream from the server: %r", error)
+            raise
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            self._watcher.unauthorized(response.status_code)
+        elif response.status_code == httpx2.codes.OK and not self._is_sse:
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _EndingStream(response.stream, self._watcher.suspect)
+        elif response.status_code == httpx2.codes.NOT_FOUND and not self._is_sse:
+            self._watcher.suspect()
+        return response
+
+    async def _send_behind(self, request: httpx2.Request) -> None:
+        """Send what nobody waits for; the SDK's transports would let every later message wait for it."""
+        try:
+            response = await super().send(request)
+            if response.status_code >= httpx2.codes.BAD_REQUEST:
+                self._watcher.suspect()
+        except httpx2.TransportError as error:
+            _logger.debug("a message did not get through: %r", error)
+            self._watcher.suspect()
+
+
+class _EndingStream(httpx2.AsyncByteStream):
+    """A stream that says when it ends."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._stream:
+                yield chunk
+        finally:
+            self._ended()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _goes_behind(request: httpx2.Request) -> bool:
+    """Whether a message is an answer, or says that a call is cancelled: no later message has to wait for it."""
+    message = from_json(request.content)
+    return "method" not in message or message["method"] == "notifications/cancelled"
+
+
+async def _lost_session(response: httpx2.Response) -> bool:
+    """Whether a server no longer knows a session: 404, as the protocol has it, or 400 with words about it."""
+    if response.status_code == httpx2.codes.NOT_FOUND:
+        return True
+    if response.status_code != httpx2.codes.BAD_REQUEST:
+        return False
+    text = (await response.aread())[:1000].lower()
+    return b"session" in text or b"not initialized" in text

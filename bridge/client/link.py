@@ -1,0 +1,205 @@
+"""Link: one connection of the SDK's client, from the greeting to the break.
+
+A connection that heals is a series of links. A link says what its server answered, who calls over it, and when it is
+no longer to be used; why it ended is kept for the error that says so.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp_types import EmptyResult, Request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import RootModel
+
+from bridge.client.attempt import Attempt, current_attempt
+from bridge.client.states import ServerInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
+
+    from anyio.abc import TaskGroup
+    from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
+
+    from bridge.client.call import Call
+    from bridge.client.process import ChildProcess
+    from bridge.client.states import Era, TransportKind
+
+
+class RawResult(RootModel[dict[str, Any]]):
+    """A result as it came."""
+
+
+class SessionExpiredError(Exception):
+    """The server no longer knows the session."""
+
+
+class UnauthorizedError(Exception):
+    """The server asks for credentials."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+
+
+class Link:
+    """One connection.
+
+    Attributes:
+        kind: How the server is reached.
+        child: The server's process, where it is a child.
+        calls: The calls that are under way.
+        ended: Set when the link is not to be used any more.
+        reason: Why it ended; None where this side wanted it, or where nobody knows.
+        suspicion: Set when the server should be asked whether it is there.
+        checked: Set when the next such question is settled; a new one for each.
+        answers: How often the server has answered.
+        status: The HTTP status of the last answer; None without one.
+    """
+
+    def __init__(self, tools_changed: Callable[[], None]) -> None:
+        self.kind: TransportKind | None = None
+        self.child: ChildProcess | None = None
+        self.calls: set[Call] = set()
+        self.ended = anyio.Event()
+        self.reason: Exception | None = None
+        self.suspicion = anyio.Event()
+        self.checked = anyio.Event()
+        self.answers = 0
+        self.status: int | None = None
+        self.protocol_version = ""
+        self.era: Era = "handshake"
+        self.info = ServerInfo()
+        self.tools_changed = tools_changed
+        self._beside: TaskGroup | None = None
+        self._client: Client | None = None
+
+    # --- what happens to it ------------------------------------------------------------------------------------------
+
+    def fail(self, reason: Exception | None) -> None:
+        """Use it no more."""
+        if not self.ended.is_set():
+            self.reason = reason
+            self.ended.set()
+            self.checked.set()
+
+    def answered(self, status: int) -> None:
+        """The server answered a message with this status."""
+        self.status = status
+
+    def undelivered(self, error: Exception) -> None:
+        """A message did not get through. Over SSE, nobody else would be told."""
+        if self._client is None:
+            self.reason = error
+        elif self.kind == "sse":
+            self.fail(error)
+        else:
+            self.suspect()
+
+    def suspect(self) -> None:
+        """Have the server asked whether it is there."""
+        self.suspicion.set()
+
+    def expired(self) -> None:
+        """The server no longer knows the session."""
+        self.fail(SessionExpiredError("the server no longer knows the session"))
+
+    def unauthorized(self, status: int) -> None:
+        """The server asks for credentials."""
+        if self._client is None:
+            self.reason = UnauthorizedError(status)
+        else:
+            self.fail(UnauthorizedError(status))
+
+    def child_ended(self) -> None:
+        """The child can no longer be talked to."""
+        if self._client is not None:
+            self.fail(None)
+
+    @contextmanager
+    def beside(self, tasks: TaskGroup) -> Iterator[None]:
+        """Where what nobody waits for is done, in this block."""
+        self._beside = tasks
+        try:
+            yield
+        finally:
+            self._beside = None
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Run something beside, as long as the link lasts."""
+        if self._beside is not None:
+            self._beside.start_soon(function, *arguments)
+
+    # --- what it says ------------------------------------------------------------------------------------------------
+
+    def greeted(self, client: Client) -> None:
+        """The server has been greeted."""
+        self._client = client
+        self.protocol_version = client.protocol_version
+        self.era = "modern" if client.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
+        said = client.server_info
+        self.info = ServerInfo(
+            name=said.name if said else None,
+            version=said.version if said else None,
+            title=said.title if said else None,
+            instructions=client.instructions,
+            capabilities=client.server_capabilities.model_dump(mode="json", by_alias=True, exclude_none=True),
+        )
+
+    @property
+    def client(self) -> Client:
+        """The SDK's client."""
+        assert self._client is not None
+        return self._client
+
+    @property
+    def sees_attempts(self) -> bool:
+        """Whether the transport tells attempts what becomes of them."""
+        return self.kind != "memory"
+
+    def current_call(self) -> Call | None:
+        """The call on whose behalf the server speaks just now; None where that cannot be told."""
+        attempt = current_attempt.get()
+        if attempt is not None and attempt.call is not None:
+            return attempt.call
+        return next(iter(self.calls)) if len(self.calls) == 1 else None
+
+    # --- what is asked over it ---------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        attempt: Attempt,
+        on_progress: ProgressFnT | None = None,
+    ) -> dict[str, Any]:
+        """Ask the server; its result as it came, once it is what the protocol has for it.
+
+        Raises:
+            MCPError: It answered with an error, or cannot answer any more.
+            ValidationError: It answered what the protocol does not know.
+        """
+        attempt.sent = not self.sees_attempts
+        token = current_attempt.set(attempt)
+        try:
+            request = Request[Any, str](method=method, params=params)
+            result = await self.client.session.send_request(request, RawResult, progress_callback=on_progress)
+        finally:
+            current_attempt.reset(token)
+        self.answers += 1
+        return result.root
+
+    async def ping(self) -> None:
+        """Ask whether the server is there.
+
+        Raises:
+            MCPError: As for `request`.
+        """
+        if self.era == "modern":
+            await self.client.session.send_discover(self.protocol_version)
+        else:
+            await self.client.session.send_request(Request[Any, str](method="ping", params=None), EmptyResult)
+        self.answers += 1

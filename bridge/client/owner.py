@@ -1,0 +1,350 @@
+"""Owner: the one task that opens and closes a connection's links, and brings back what was lost.
+
+    connect ──> greeted ──> serve until the link ends ──> leave ──╮
+       ╰──────────── failed ────────────> back off, or be wanted ─┴──> connect …
+
+The SDK's client must be entered and left by one task. Everyone else talks to the owner: they ask for a usable link,
+and tell it when they find one broken.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp import MCPError
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+from bridge.client.failures import Failures, is_cut_off
+from bridge.client.link import Link
+from bridge.client.states import ConnectionState
+from bridge.client.transport import Findings, opened
+from bridge.errors import ServerAuthError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import httpx2
+
+    from bridge.client.handlers import ClientHandlers
+    from bridge.client.healing import Healing
+    from bridge.client.server_config import ServerConfig
+    from bridge.errors import ServerError, ServerUnavailableError
+
+_logger = logging.getLogger("bridge.client")
+
+CLOSE_SECONDS = 10.0
+"""How long saying goodbye may take; a child's end is bounded by itself."""
+_SETTLE_SECONDS = 0.5
+"""How long a child that has closed its output is given to end, so that its exit code can be told."""
+
+
+class Owner:
+    """Opens and closes one connection; its `run` is the owner task.
+
+    Args:
+        config: The server.
+        handlers: Who answers its questions.
+        healing: How soon it is tried again.
+        auth: How HTTP requests are signed.
+        changed: Called with each new state, and the error that led to it.
+        relist: Called over each new link but the first, before anyone may use it.
+        tools_changed: Called when the server says that its tools have changed.
+        wants_changes: Says whether anybody would like to hear of that.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        handlers: ClientHandlers,
+        healing: Healing,
+        auth: httpx2.Auth | None,
+        changed: Callable[[ConnectionState, ServerError | None], None],
+        relist: Callable[[Link], Awaitable[None]],
+        tools_changed: Callable[[], None],
+        wants_changes: Callable[[], bool],
+    ) -> None:
+        self.link: Link | None = None
+        """The link to use; None while there is none."""
+        self.last: Link | None = None
+        """The link that was greeted last, usable or not."""
+        self.done = anyio.Event()
+        self.connects = 0
+        self.error: ServerUnavailableError | None = None
+        self.failures = Failures(config)
+        self.findings = Findings()
+        self._config = config
+        self._handlers = handlers
+        self._healing = healing
+        self._auth = auth
+        self._tell = changed
+        self._relist = relist
+        self._tools_changed = tools_changed
+        self._wants_changes = wants_changes
+        self._changes_wanted = anyio.Event()
+        self._watching = anyio.Event()
+        self._stopping = anyio.Event()
+        self._wanted = anyio.Event()
+        self._changed = anyio.Event()
+        self._attempts = 0
+        self._waiters = 0
+        self._was_useful = False
+        self._answers_at_greeting = 0
+        self._connecting: anyio.CancelScope | None = None
+
+    # --- for everyone ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """End the connection; `done` is set when it has ended."""
+        self._stopping.set()
+        if self.link is not None:
+            self.link.fail(None)
+        elif self._connecting is not None:
+            self._connecting.cancel()
+        self._notify()
+
+    async def usable(self, phase: str, seconds: float) -> Link:
+        """A link to use: at once where there is one, else after an attempt that is begun at once.
+
+        All who wait wait for the same attempts.
+
+        Args:
+            phase: What it is wanted for.
+            seconds: How long to wait at most.
+
+        Raises:
+            ServerUnavailableError: There is none in time, or there will be none.
+        """
+        if (link := self._ready_link()) is not None:
+            return link
+        attempts = self._attempts
+        self._waiters += 1
+        if self._waiters == 1 or (self.error is not None and self.error.failure.is_permanent):
+            self._wanted.set()
+        try:
+            with anyio.move_on_after(seconds):
+                while not self._stopping.is_set():
+                    if (link := self._ready_link()) is not None:
+                        return link
+                    if self._attempts > attempts and self.error is not None and self.error.failure.is_permanent:
+                        break
+                    await self._changed.wait()
+        finally:
+            self._waiters -= 1
+        if self._stopping.is_set():
+            raise self.failures.closed(phase)
+        raise self.failures.not_in_time(phase, self.error) from self.error
+
+    async def settled(self) -> None:
+        """Wait until the first attempt has ended, well or not."""
+        while self._attempts == 0 and not self.done.is_set():
+            await self._changed.wait()
+
+    async def watching(self, seconds: float) -> None:
+        """Wait, for so long at most, until the server tells of changes, where it does and somebody wants to hear."""
+        if self._changes_wanted.is_set():
+            with anyio.move_on_after(seconds):
+                await self._watching.wait()
+
+    def want_changes(self) -> None:
+        """Somebody wants to hear when the tools change."""
+        self._changes_wanted.set()
+
+    def _ready_link(self) -> Link | None:
+        return self.link if self.link is not None and not self.link.ended.is_set() else None
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    # --- the owner task ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Be the owner task, until `stop`."""
+        failures = 0
+        try:
+            while not self._stopping.is_set():
+                self._was_useful = False
+                error = await self._live()
+                if self._stopping.is_set():
+                    break
+                failures = 0 if self._was_useful else failures + 1
+                self._fell(error)
+                if await self._pause(failures, error):
+                    failures = 0
+        except Exception:
+            _logger.exception("the connection to the server %r ended by a mistake of ours", self._config.name)
+        finally:
+            self._stopping.set()
+            self.link = None
+            self._tell(ConnectionState.CLOSED, None)
+            self.done.set()
+            self._notify()
+
+    def _fell(self, error: ServerUnavailableError) -> None:
+        self.error = error
+        self._attempts += 1
+        self._tell(_state_after(error, was_ready=self.connects > 0), error)
+        self._notify()
+
+    async def _pause(self, failures: int, error: ServerUnavailableError) -> bool:
+        """Wait until it is time to try again; returns whether somebody wants it now."""
+        wanted = self._wanted = anyio.Event()
+        if error.failure.is_permanent:
+            await _first_of(wanted.wait, self._stopping.wait)
+        elif self._waiters:  # they wait for a series of attempts, and nobody who joins them hurries it
+            await _first_of(self._stopping.wait, self._sleep(failures))
+            return False
+        else:
+            await _first_of(wanted.wait, self._stopping.wait, self._sleep(failures))
+        return wanted.is_set()
+
+    def _sleep(self, failures: int) -> Callable[[], Awaitable[None]]:
+        return lambda: self._healing.sleep(self._healing.delay_seconds(failures))
+
+    async def _live(self) -> ServerUnavailableError:
+        """Open a link, serve it until it ends, and leave it; returns what ended it or kept it from beginning."""
+        link = Link(self._tools_changed)
+        lost: ServerUnavailableError | None = None
+        scope = self._connecting = anyio.CancelScope(
+            deadline=anyio.current_time() + self._config.connect_timeout_seconds
+        )
+        try:
+            with scope:
+                async with opened(link, self._config, self._handlers, self.findings, self._auth):
+                    await self._greeted(link)
+                    scope.deadline = float("inf")
+                    self._connecting = None
+                    try:
+                        await self._serve(link)
+                    finally:
+                        lost = self._lost(link)
+                        scope.deadline = anyio.current_time() + CLOSE_SECONDS
+        except Exception as error:  # noqa: BLE001 - translated; whatever it is, the connection heals
+            if lost is None:
+                await self._settle(link)
+                self.findings.is_legacy = False
+                return self.failures.unavailable(error, link)
+            if link.reason is None:
+                lost = self.failures.lost(link, error)
+        finally:
+            self._connecting = None
+            self.link = None
+        return lost or self.failures.too_slow(link)
+
+    async def _greeted(self, link: Link) -> None:
+        if self.connects:
+            await self._relist(link)
+        self._answers_at_greeting = link.answers
+        self.connects += 1
+        self._attempts += 1
+        self.error = None
+        self.link = self.last = link
+        self._watching = anyio.Event()
+        if self._wants_changes():
+            self._changes_wanted.set()
+        self._tell(ConnectionState.READY, None)
+        self._notify()
+
+    async def _serve(self, link: Link) -> None:
+        """Keep a link alive until it ends."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_alive, link)
+            tasks.start_soon(self._watch_tools, link)
+            await link.ended.wait()
+            await self._settle(link)
+            tasks.cancel_scope.cancel()
+
+    def _lost(self, link: Link) -> ServerUnavailableError:
+        """Use a link no more; returns why."""
+        link.fail(None)
+        self.link = None
+        self._was_useful = link.answers > self._answers_at_greeting
+        error = self.failures.lost(link)
+        if not self._stopping.is_set():
+            _logger.info("lost the server %r: %s", self._config.name, error.failure.reason)
+        return error
+
+    async def _settle(self, link: Link) -> None:
+        if link.child is not None and not self._stopping.is_set():
+            await link.child.settle(_SETTLE_SECONDS)
+
+    # --- health and changes ------------------------------------------------------------------------------------------
+
+    async def _keep_alive(self, link: Link) -> None:
+        """Ask an idle or suspected server whether it is there, and end the link if it is not."""
+        while not link.ended.is_set():
+            answers = link.answers
+            await _first_of(link.suspicion.wait, lambda: self._healing.sleep(self._healing.health_check_seconds))
+            if link.suspicion.is_set() or not (link.answers > answers or link.calls):
+                await self._check(link)
+
+    async def _check(self, link: Link) -> None:
+        checked, link.checked, link.suspicion = link.checked, anyio.Event(), anyio.Event()
+        try:
+            with anyio.fail_after(self._healing.health_timeout_seconds):
+                await link.ping()
+        except MCPError as error:
+            if is_cut_off(error):  # any other answer is a sign of life
+                link.fail(error)
+        except Exception as error:  # noqa: BLE001 - whatever came, it was no sign of life
+            link.fail(error)
+        finally:
+            checked.set()
+
+    async def _watch_tools(self, link: Link) -> None:
+        """Hear of changes to the tools, for as long as the link lasts; in the handshake era they come by themselves."""
+        tools = link.info.capabilities.get("tools")
+        if link.era != "modern" or not (isinstance(tools, dict) and tools.get("listChanged")):
+            self._watching.set()
+            return
+        await self._changes_wanted.wait()
+        losses = 0
+        while True:
+            try:
+                async with link.client.listen(tools_list_changed=True) as subscription:
+                    if self._watching.is_set():
+                        self._tools_changed()  # they may have changed while nobody listened
+                    self._watching.set()
+                    losses = 0
+                    async for _ in subscription:
+                        self._tools_changed()
+            except ListenNotSupportedError:
+                return
+            except MCPError as error:
+                if not is_cut_off(error):
+                    _logger.debug("server %r tells of no changes: %s", self._config.name, error)
+                    return
+            except SubscriptionLost:
+                pass
+            finally:
+                self._watching.set()
+            losses += 1
+            link.suspect()
+            await self._healing.sleep(self._healing.delay_seconds(losses))
+
+
+def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:
+    if isinstance(error, ServerAuthError):
+        return ConnectionState.NEEDS_AUTH
+    is_healing = was_ready and not error.failure.is_permanent
+    return ConnectionState.DEGRADED if is_healing else ConnectionState.FAILED
+
+
+async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:
+    """Wait until the first of these has come."""
+    async with anyio.create_task_group() as tasks:
+
+        async def wait(function: Callable[[], Awaitable[Any]]) -> None:
+            await function()
+            tasks.cancel_scope.cancel()
+
+        for function in waits:
+            tasks.start_soon(wait, function)

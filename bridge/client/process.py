@@ -1,0 +1,221 @@
+"""Process: a child that is a server, its last words, and the end of its whole tree.
+
+A child leads a session of its own, so that its process group can be ended as one: the shell that it was started by,
+and whatever it started itself. Only a process that leaves the group on purpose, as a daemon does, escapes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import os
+import signal
+import sys
+from collections import deque
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import anyio
+
+from bridge.client.environment import child_environment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+
+    from bridge.client.server_config import StdioTransport
+
+_logger = logging.getLogger("bridge.client")
+
+EXIT_GRACE_SECONDS = 2.0
+"""How long a child may take to end by itself once its input has ended (MCP lifecycle, shutdown)."""
+TERMINATE_GRACE_SECONDS = 2.0
+"""How long it may take to end once it was asked to by a signal."""
+_REAP_SECONDS = 2.0
+_POLL_SECONDS = 0.01
+_MAX_WORDS = 20
+_MAX_WORD_CHARS = 500
+
+_alive: set[int] = set()
+"""The process groups of children that have not been ended: ended with this process, whatever happens to its loops."""
+
+
+class ChildProcess:
+    """A child that runs.
+
+    Attributes:
+        pid: Its process id, which is its group's and its session's too.
+    """
+
+    def __init__(self, process: Process, transport: StdioTransport, name: str) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.pid = process.pid
+        self._process = process
+        self._transport = transport
+        self._name = name
+        self._stdin: ByteSendStream = process.stdin
+        self._stdout: ByteReceiveStream = process.stdout
+        self._last_words: deque[str] = deque(maxlen=_MAX_WORDS)
+        self._fell_silent = anyio.Event()
+
+    @property
+    def stdin(self) -> ByteSendStream:
+        """What the child reads."""
+        return self._stdin
+
+    @property
+    def stdout(self) -> ByteReceiveStream:
+        """What the child writes."""
+        return self._stdout
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs. A negative number is that of the signal that ended it."""
+        return self._process.returncode
+
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        """The last lines that it wrote to its standard error, without what is secret."""
+        return tuple(self._last_words)
+
+    def heard(self, line: str) -> None:
+        """Keep a line that the child wrote for people."""
+        if line.strip():
+            shown = self._transport.scrub(line.rstrip()[:_MAX_WORD_CHARS])
+            self._last_words.append(shown)
+            _logger.debug("server %r: %s", self._name, shown)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait, for so long at most, until a child that has closed its output has ended and said its last words."""
+        with anyio.move_on_after(seconds):
+            await self._ended(math.inf)
+            await self._fell_silent.wait()
+
+    async def listen(self) -> None:
+        """Read what the child writes to its standard error, until that ends."""
+        assert self._process.stderr is not None
+        rest = b""
+        try:
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+                async for chunk in self._process.stderr:
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    rest = rest[-4 * _MAX_WORD_CHARS :]
+                    for line in lines:
+                        self.heard(line.decode(errors="replace"))
+            self.heard(rest.decode(errors="replace"))
+        finally:
+            self._fell_silent.set()
+
+    async def end(self) -> None:
+        """End the child and all that it started; bounded, and to be run under a shield.
+
+        Its input ends first, as the protocol has it; a signal asks whatever is left; a second one does not ask.
+        """
+        try:
+            await _close(self._stdin)
+            await self._ended(EXIT_GRACE_SECONDS)
+            if self._signal(_TERMINATE):
+                await self._group_gone(TERMINATE_GRACE_SECONDS)
+        finally:
+            self.kill()
+        await self._ended(_REAP_SECONDS)
+        for stream in (self._stdout, self._process.stderr):
+            if stream is not None:
+                await _close(stream)
+
+    def kill(self) -> None:
+        """End the child and all that it started, at once."""
+        if self.pid in _alive:
+            _alive.discard(self.pid)
+            self._signal(_KILL)
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to the whole group; returns whether there was anything left of it."""
+        return _signal_group(self.pid, number)
+
+    async def _ended(self, seconds: float) -> None:
+        """Wait until the child itself has ended. `Process.wait` waits for its pipes too, which others may hold."""
+        with anyio.move_on_after(seconds):
+            while self._process.returncode is None:  # noqa: ASYNC110 - there is no event for it
+                await anyio.sleep(_POLL_SECONDS)
+
+    async def _group_gone(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            while self._signal(0):
+                _ = self._process.returncode  # reaps the leader on trio
+                await anyio.sleep(_POLL_SECONDS)
+
+
+@asynccontextmanager
+async def child_process(transport: StdioTransport, name: str) -> AsyncIterator[ChildProcess]:
+    """Start a server as a child; it and all that it started have ended when the context has.
+
+    Args:
+        transport: How to start it.
+        name: What the server is called.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    with anyio.CancelScope(shield=True):  # half a start would leave a child that nobody knows
+        child = await _started(transport, name)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(child.listen)
+            try:
+                yield child
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await child.end()
+                tasks.cancel_scope.cancel()
+    finally:
+        child.kill()  # where even a shield did not hold
+
+
+async def _started(transport: StdioTransport, name: str) -> ChildProcess:
+    process = await anyio.open_process(
+        [transport.command, *transport.args],
+        env=child_environment(transport.inherit_env, transport.env),
+        cwd=transport.cwd,
+        start_new_session=True,
+    )
+    _alive.add(process.pid)
+    return ChildProcess(process, transport, name)
+
+
+async def _close(stream: ByteSendStream | ByteReceiveStream) -> None:
+    with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await stream.aclose()
+
+
+if sys.platform == "win32":  # pragma: no cover - groups are POSIX's
+    _TERMINATE = _KILL = signal.SIGTERM
+
+    def _signal_group(pid: int, number: int) -> bool:
+        if number == 0:
+            return False
+        with suppress(OSError):
+            os.kill(pid, number)
+            return True
+        return False
+
+else:
+    _TERMINATE, _KILL = signal.SIGTERM, signal.SIGKILL
+
+    def _signal_group(pid: int, number: int) -> bool:
+        try:
+            os.killpg(pid, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # macOS says so of zombies
+            return True
+        return True
+
+
+@atexit.register
+def _end_all() -> None:
+    for pid in tuple(_alive):
+        _signal_group(pid, _KILL)

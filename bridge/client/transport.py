@@ -1,0 +1,143 @@
+"""Transport: from what a configuration says of a server to a link with it.
+
+Whatever is opened here is closed here, by the same task, in the reverse order: the SDK's client, its transport, and
+the child with all that it started.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import DiscoverResult, Implementation
+from mcp_types.version import LATEST_MODERN_VERSION
+
+from bridge.client.callbacks import Callbacks
+from bridge.client.http import WatchedHttpClient
+from bridge.client.process import child_process
+from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
+from bridge.client.stdio import stdio_streams
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    import httpx2
+
+    from bridge.client.handlers import ClientHandlers
+    from bridge.client.link import Link
+    from bridge.client.server_config import ServerConfig
+
+_SPEAKS_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
+"""The answers to a POST after which the older transport is tried (MCP transports, backwards compatibility)."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What earlier links found out about a server, so that later ones need not."""
+
+    is_sse: bool = False
+    """It speaks HTTP with SSE, though nothing says so."""
+    is_legacy: bool = False
+    """It speaks the handshake era, though it was asked for the modern one first."""
+
+
+@asynccontextmanager
+async def opened(
+    link: Link, config: ServerConfig, handlers: ClientHandlers, findings: Findings, auth: httpx2.Auth | None
+) -> AsyncIterator[Link]:
+    """Reach a server and greet it; the link is ready in this block.
+
+    Args:
+        link: What is to become ready.
+        config: How to reach the server.
+        handlers: Who answers its questions.
+        findings: What is known of it; added to.
+        auth: How HTTP requests are signed.
+
+    Raises:
+        Exception: It cannot be reached or greeted; see `bridge.client.failures`.
+    """
+    options = Callbacks(config.name, link, handlers).options()
+    mode = "legacy" if findings.is_legacy and config.protocol == "auto" else config.protocol
+    async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        stack.enter_context(link.beside(tasks))
+        match config.transport:
+            case StdioTransport() as transport:
+                link.kind = "stdio"
+                link.child = await stack.enter_async_context(child_process(transport, config.name))
+                streams = stdio_streams(link.child, link.child_ended)
+                client = await _greeted(stack, streams, mode, options)
+            case MemoryTransport(server=server):
+                link.kind = "memory"
+                client = await _greeted(stack, server, mode, options)
+            case HttpTransport() as transport:
+                client = await _greeted_over_http(stack, link, config, transport, mode, options, findings, auth)
+        link.greeted(client)
+        findings.is_legacy = link.era == "handshake"
+        yield link
+
+
+async def _greeted(stack: AsyncExitStack, server: Any, mode: str, options: Mapping[str, Any]) -> Client:
+    client = Client(
+        server,
+        mode=mode,
+        cache=None,
+        client_info=Implementation(name="bridge", version=version("mcp-toolbridge")),
+        **options,
+    )
+    await stack.enter_async_context(client)
+    if mode == LATEST_MODERN_VERSION:  # the SDK has sent nothing yet, and knows nothing of the server
+        said = await client.session.send_discover(mode)
+        client.session.adopt(DiscoverResult.model_validate(said))
+    return client
+
+
+async def _greeted_over_http(
+    stack: AsyncExitStack,
+    link: Link,
+    config: ServerConfig,
+    transport: HttpTransport,
+    mode: str,
+    options: Mapping[str, Any],
+    findings: Findings,
+    auth: httpx2.Auth | None,
+) -> Client:
+    def http_client(*, is_sse: bool) -> WatchedHttpClient:
+        return WatchedHttpClient(
+            link,
+            is_sse=is_sse,
+            headers=dict(transport.headers),
+            connect_seconds=config.connect_timeout_seconds,
+            auth=auth,
+        )
+
+    if transport.kind == "http" or (transport.kind is None and not findings.is_sse):
+        link.kind = "http"
+        inner = AsyncExitStack()
+        try:
+            http = await inner.enter_async_context(http_client(is_sse=False))
+            client = await _greeted(inner, streamable_http_client(transport.url, http_client=http), mode, options)
+        except BaseException as error:
+            await inner.aclose()
+            if not isinstance(error, Exception) or not _may_speak_sse(transport, link, mode):
+                raise
+        else:
+            await stack.enter_async_context(inner)
+            return client
+    link.kind = "sse"
+    streams = sse_client(transport.url, httpx_client_factory=lambda *_, **__: http_client(is_sse=True))
+    client = await _greeted(stack, streams, "legacy", options)  # the specification has no modern era over SSE
+    findings.is_sse = transport.kind is None
+    return client
+
+
+def _may_speak_sse(transport: HttpTransport, link: Link, mode: str) -> bool:
+    return transport.kind is None and link.status in _SPEAKS_NO_STREAMABLE_HTTP and mode != LATEST_MODERN_VERSION
