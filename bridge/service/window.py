@@ -94,6 +94,11 @@ class WindowView:
             self._fit()
 
     @property
+    def system_text(self) -> str | None:
+        """What the system message says; None without one."""
+        return self._system[0].text if self._system else None
+
+    @property
     def turn(self) -> tuple[ChatMessage, ...]:
         """The running turn."""
         return tuple(self._turn)

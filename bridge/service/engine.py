@@ -1,0 +1,263 @@
+"""Engine: what runs the methods of a service, whatever they return and however they are called.
+
+An invocation reads the conversation, runs the loop, turns the reply into what the method returns, and writes the turn
+to the memory: all of it at the end, or nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.errors import DefinitionError, InvocationTimeoutError, ReplyError
+from bridge.service.chat_model import CompleteResponse
+from bridge.service.listener import notify
+from bridge.service.loop import Invocation, LoopSettings
+from bridge.service.memory import DEFAULT_MEMORY_ID
+from bridge.service.messages import SystemMessage, UserMessage
+from bridge.service.parameters import ChatRequestParameters
+from bridge.service.result import Result
+from bridge.service.structured import ReplyMismatchError
+from bridge.service.suspension import InvocationSuspended
+from bridge.service.window import WindowView
+from bridge.tools.context import InvocationContext
+from bridge.tools.questions import InputRequired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bridge.service.approval import Decision
+    from bridge.service.events import Emit
+    from bridge.service.interface import ServiceMethod
+    from bridge.service.memory import ChatMemory, ChatMemoryProvider
+    from bridge.service.messages import ChatMessage
+    from bridge.service.suspension import SuspendedInvocation
+    from bridge.service.toolset import Toolset
+    from bridge.tools.model import ToolExecution
+
+_LAST_WORDS_SECONDS = 5.0
+"""How long listeners may take to hear that an invocation was cancelled."""
+
+_SEPARATOR = "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a method, before anything has happened."""
+
+    method: ServiceMethod
+    context: InvocationContext
+    system: str | None
+    message: UserMessage
+    parameters: ChatRequestParameters
+    resumed: SuspendedInvocation | None = None
+    """The invocation that it goes on with."""
+    decisions: Mapping[int, Decision] = field(default_factory=dict)
+    """What has been decided about that one's calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What the methods of one service have in common."""
+
+    methods: Mapping[str, ServiceMethod]
+    settings: LoopSettings
+    toolset: Toolset
+    memory: ChatMemory | None = None
+    memory_provider: ChatMemoryProvider | None = None
+    system: Callable[[Any], str | None] | None = None
+    """The system message of a conversation, for methods that have none."""
+    parameters: ChatRequestParameters = field(default_factory=ChatRequestParameters)
+    timeout_seconds: float | None = None
+    """How long an invocation may take."""
+
+    def call(self, method: ServiceMethod, values: Mapping[str, Any]) -> Call:
+        """Read the arguments of a call.
+
+        Args:
+            method: What is called.
+            values: Its arguments by name, defaults included.
+        """
+        context = self._context(method, values)
+        system = method.system_text(values)
+        if system is None and self.system is not None:
+            system = self.system(context.memory_id)
+        parameters = values[method.request_parameters] if method.request_parameters is not None else None
+        return Call(
+            method=method,
+            context=context,
+            system=system,
+            message=method.user_message(values),
+            parameters=self.parameters if parameters is None else parameters.over(self.parameters),
+        )
+
+    def resumption(self, state: SuspendedInvocation, decisions: Mapping[int, Decision]) -> Call:
+        """Read what is left of a suspended invocation.
+
+        Raises:
+            DefinitionError: The service has no such method.
+        """
+        if state.method not in self.methods:
+            raise DefinitionError(f"the service has no method {state.method!r}, in which the invocation was suspended")
+        message = state.turn[0]
+        assert isinstance(message, UserMessage)
+        return Call(
+            method=self.methods[state.method],
+            context=InvocationContext(
+                memory_id=state.memory_id,
+                parameters=state.parameters,
+                invocation_id=state.invocation_id,
+                deadline=self._deadline(),
+            ),
+            system=state.system,
+            message=message,
+            parameters=state.request_parameters,
+            resumed=state,
+            decisions=decisions,
+        )
+
+    async def run(self, call: Call, emit: Emit | None = None) -> Result[Any]:
+        """Run an invocation.
+
+        Args:
+            call: What is called.
+            emit: Takes the events, where somebody listens.
+
+        Raises:
+            InvocationTimeoutError: There was not enough time.
+            ReplyError: The reply is not what the method returns.
+            BaseException: As for `Invocation.run`.
+        """
+        listeners = self.settings.listeners
+        if listeners.started:
+            await notify(listeners.started, call.message, call.context)
+        try:
+            result = await self._within_deadline(call, emit)
+        except BaseException as error:
+            if listeners.failed:
+                with anyio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
+                    await notify(listeners.failed, error, call.context)
+            raise
+        if listeners.completed:
+            await notify(listeners.completed, result, call.context)
+        if emit is not None:
+            await emit(CompleteResponse(result.final_response))
+        return result
+
+    async def _within_deadline(self, call: Call, emit: Emit | None) -> Result[Any]:
+        deadline = call.context.deadline
+        if deadline is None:
+            return await self._invoke(call, emit)
+        with anyio.CancelScope(deadline=deadline):
+            return await self._invoke(call, emit)
+        raise InvocationTimeoutError(f"{call.method.source} found no answer in time; raise timeout_seconds")
+
+    async def _invoke(self, call: Call, emit: Emit | None) -> Result[Any]:
+        memory = self._memory_of(call)
+        system = None if call.system is None else SystemMessage(call.system)
+        view = WindowView(None, system) if memory is None else await memory.view(system)
+        view.add(*(call.resumed.turn if call.resumed else (call.message,)))
+        invocation = Invocation(
+            self.settings,
+            method=call.method.name,
+            context=call.context,
+            view=view,
+            tools=await self.toolset.open(call.message, call.context),
+            parameters=call.parameters,
+            response_format=None if call.method.reader is None else call.method.reader.response_format,
+            emit=emit,
+        )
+        try:
+            if call.resumed is not None:
+                await invocation.resume(call.resumed, call.decisions)
+            else:
+                await invocation.run()
+            content, turn = await _concluded(invocation, call.method)
+            if memory is not None:
+                await memory.add(*turn)
+        except (InvocationSuspended, InputRequired):
+            raise
+        except BaseException as error:
+            await invocation.compensations.undo(invocation.tools.box, error)
+            raise
+        return Result(
+            content=content,
+            tool_executions=tuple(invocation.executions),
+            token_usage=invocation.token_usage,
+            intermediate_responses=tuple(invocation.responses[:-1]),
+            final_response=invocation.responses[-1],
+        )
+
+    def _context(self, method: ServiceMethod, values: Mapping[str, Any]) -> InvocationContext:
+        given = None if method.context is None else values[method.context]
+        parameters = None if method.parameters is None else values[method.parameters]
+        memory_id = None if method.memory_id is None else values[method.memory_id]
+        if given is None:
+            return InvocationContext(memory_id=memory_id, parameters=parameters, deadline=self._deadline())
+        context: InvocationContext = given.fork()
+        if method.memory_id is not None:
+            context.memory_id = memory_id
+        if parameters is not None:
+            context.parameters = parameters
+        deadlines = [each for each in (context.deadline, self._deadline()) if each is not None]
+        context.deadline = min(deadlines, default=None)
+        return context
+
+    def _deadline(self) -> float | None:
+        if self.timeout_seconds is None or math.isinf(self.timeout_seconds):
+            return None
+        return anyio.current_time() + self.timeout_seconds
+
+    def _memory_of(self, call: Call) -> ChatMemory | None:
+        memory_id = call.context.memory_id
+        if memory_id is None and call.method.memory_id is not None:
+            return None  # a call that belongs to no conversation shares none with others
+        if self.memory_provider is not None:
+            return self.memory_provider(DEFAULT_MEMORY_ID if memory_id is None else memory_id)
+        return self.memory if self.memory is None or memory_id is None else self.memory.of(memory_id)
+
+
+async def _concluded(invocation: Invocation, method: ServiceMethod) -> tuple[Any, Sequence[ChatMessage]]:
+    """What the method returns, and what goes into the memory; a reply that does not fit is sent back once."""
+    try:
+        return _content(invocation, method), invocation.view.turn
+    except ReplyMismatchError as mismatch:
+        wrong = invocation.responses[-1].message
+        correction = UserMessage.of(
+            f"Your reply is not what was asked for: {mismatch}. Reply again, with nothing but JSON by the schema."
+        )
+    invocation.view.add(correction)
+    await invocation.run()
+    try:
+        content = _content(invocation, method)
+    except ReplyMismatchError as error:
+        last = invocation.responses[-1]
+        raise ReplyError(
+            f"the model's reply is not what {method.source} returns, and it was asked twice: {error} "
+            f"(finish reason {last.finish_reason.value!r})",
+            last.message.text or "",
+        ) from error
+    return content, [message for message in invocation.view.turn if message is not wrong and message is not correction]
+
+
+def _content(invocation: Invocation, method: ServiceMethod) -> Any:
+    if invocation.immediate:
+        return _immediate(invocation.immediate, method)
+    text = invocation.responses[-1].message.text or ""
+    return text if method.reader is None else method.reader.read(text)
+
+
+def _immediate(executions: Sequence[ToolExecution], method: ServiceMethod) -> Any:
+    """The results of tools as the answer: their text; where the method returns data: the last that fits, or None."""
+    if method.reader is None:
+        return _SEPARATOR.join(execution.result.text for execution in executions)
+    for execution in reversed(executions):
+        structured = execution.result.structured_content
+        for data in (structured, structured.get("result") if isinstance(structured, dict) else None):
+            fits, value = method.reader.fits(data)
+            if fits and data is not None:
+                return value
+    return None

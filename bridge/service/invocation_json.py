@@ -1,0 +1,131 @@
+"""What an invocation consists of as JSON data, and back: responses, executions, parameters of requests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import WireError
+from bridge.service.chat_model import ChatResponse, FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
+from bridge.service.messages import AiMessage, message_from_json, message_to_json
+from bridge.service.parameters import ChatRequestParameters
+from bridge.tools.content_json import block_from_json, block_to_json
+from bridge.tools.json_reading import Json, abridged, optional, present, text
+from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def request_to_json(request: ToolExecutionRequest) -> Json:
+    """A tool execution request as JSON data."""
+    return {"name": request.name, "arguments": request.arguments} | present(id=request.id)
+
+
+def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
+    """The request that `request_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    arguments = json.get("arguments")
+    if not isinstance(arguments, dict | str):
+        raise WireError(f"arguments must be an object or text: {abridged(json)}")
+    return ToolExecutionRequest(text(json.get("name")), arguments, optional(json, "id", str))
+
+
+def execution_to_json(execution: ToolExecution) -> Json:
+    """A tool execution as JSON data; the exception that it may carry stays behind."""
+    result = execution.result
+    shown = result.model_content
+    return {
+        "request": request_to_json(execution.request),
+        "startedAt": execution.started_at.isoformat(),
+        "durationSeconds": execution.duration_seconds,
+        "content": [block_to_json(block) for block in result.content],
+        "isError": result.is_error,
+    } | present(
+        structuredContent=result.structured_content,
+        modelContent=None if shown is None else [block_to_json(block) for block in shown],
+        metadata=dict(result.metadata) or None,
+    )
+
+
+def execution_from_json(json: Mapping[str, Any]) -> ToolExecution:
+    """The execution that `execution_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        shown = optional(json, "modelContent", list)
+        return ToolExecution(
+            request=request_from_json(json["request"]),
+            result=ToolExecutionResult(
+                tuple(block_from_json(block) for block in json["content"]),
+                json.get("structuredContent"),
+                json["isError"] is True,
+                metadata=optional(json, "metadata", dict) or {},
+                model_content=None if shown is None else tuple(block_from_json(block) for block in shown),
+            ),
+            started_at=datetime.fromisoformat(json["startedAt"]),
+            duration_seconds=float(json["durationSeconds"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"a malformed tool execution: {abridged(json)}") from error
+
+
+def response_to_json(response: ChatResponse) -> Json:
+    """A model's response as JSON data, without the provider's raw reply."""
+    return {
+        "message": message_to_json(response.message),
+        "tokenUsage": present(**asdict(response.token_usage)),
+        "finishReason": response.finish_reason.value,
+    } | present(modelName=response.model_name, id=response.id)
+
+
+def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
+    """The response that `response_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        message = message_from_json(json["message"])
+        if not isinstance(message, AiMessage):
+            raise WireError(f"a response that is no message of a model: {abridged(json)}")
+        return ChatResponse(
+            message=message,
+            token_usage=TokenUsage(**json["tokenUsage"]),
+            finish_reason=FinishReason(json["finishReason"]),
+            model_name=optional(json, "modelName", str),
+            id=optional(json, "id", str),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"a malformed response: {abridged(json)}") from error
+
+
+def parameters_to_json(parameters: ChatRequestParameters) -> Json:
+    """Parameters of a request as JSON data."""
+    said = {name: value for name, value in asdict(parameters).items() if value}
+    if (choice := parameters.tool_choice) is not None:
+        said["tool_choice"] = {"mode": choice.mode.value} | present(tool_name=choice.tool_name)
+    return said
+
+
+def parameters_from_json(json: Mapping[str, Any]) -> ChatRequestParameters:
+    """The parameters that `parameters_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        said = dict(json)
+        if choice := optional(json, "tool_choice", dict):
+            said["tool_choice"] = ToolChoice(ToolChoiceMode(choice["mode"]), optional(choice, "tool_name", str))
+        if stops := optional(json, "stop_sequences", list):
+            said["stop_sequences"] = tuple(stops)
+        return ChatRequestParameters(**said)
+    except (KeyError, TypeError, ValueError) as error:
+        raise WireError(f"malformed parameters of a request: {abridged(json)}") from error

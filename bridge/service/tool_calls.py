@@ -1,0 +1,162 @@
+"""Tool calls: the tools that one response of the model wants run.
+
+One after another by default; together, up to a limit, where the service wants that, and then in a streamed response
+each as soon as its call is whole. Results come in the order of the calls. A tool that fails leaves the others alone,
+and even an exception that stops the invocation waits for them; only who cancels the invocation cancels them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+from anyio import get_cancelled_exc_class
+
+from bridge.service.approval import Decision, Verdict, approved
+from bridge.service.events import BeforeToolExecution, ToolExecuted
+from bridge.tools.execution import execute_timed
+from bridge.tools.model import ReturnBehavior, ToolExecution, ToolExecutionResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+
+    from bridge.service.approval import ApprovalPolicy
+    from bridge.service.compensation import Compensations
+    from bridge.service.events import Emit
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.execution import ExecutionPolicy
+    from bridge.tools.model import Tool, ToolExecutionRequest
+    from bridge.tools.toolbox import ToolBox
+
+_T = TypeVar("_T")
+
+Start = Callable[[int, "ToolExecutionRequest"], None]
+"""Starts a call, by its place in the response."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolCalls:
+    """The calls of one response, and what has become of them by their place in it."""
+
+    tools: ToolBox
+    context: InvocationContext
+    policy: ExecutionPolicy
+    compensations: Compensations
+    approval: ApprovalPolicy | None = None
+    emit: Emit | None = None
+    executed: dict[int, ToolExecution] = field(default_factory=dict)
+    decisions: dict[int, Decision] = field(default_factory=dict)
+
+    async def run(self, index: int, request: ToolExecutionRequest) -> None:
+        """Run one call, or refuse it where that was decided."""
+        decision = self.decisions.get(index)
+        if decision is not None and decision.verdict is Verdict.NO:
+            execution = _refused(request, decision.words)
+        else:
+            if self.emit is not None:
+                await self.emit(BeforeToolExecution(request))
+            if decision is None:
+                execution = await execute_timed(self.tools, request, self.context, self.policy)
+            else:
+                with approved(request):
+                    execution = await execute_timed(self.tools, request, self.context, self.policy)
+            self.compensations.note(self.tools.find(request.name), execution)
+        self.executed[index] = execution
+        if self.emit is not None:
+            await self.emit(ToolExecuted(execution))
+
+    def may_start(self, request: ToolExecutionRequest) -> bool:
+        """Whether a call may run without being approved."""
+        tool = self.tools.find(request.name)
+        return self.approval is None or tool is None or not self.approval.applies(tool)
+
+    async def decide(self, requests: Sequence[ToolExecutionRequest]) -> bool:
+        """Ask for approval of all that need it, in the order of the calls; whether everything is decided."""
+        if self.approval is None:
+            return True
+        for index, request in enumerate(requests):
+            known = self.decisions.get(index)
+            tool = self.tools.find(request.name)
+            if index in self.executed or tool is None or (known and known.verdict is not Verdict.LATER):
+                continue
+            decision = await self.approval.decide(request, tool, self.context)
+            if decision is not None:
+                self.decisions[index] = decision
+        return all(each.verdict is not Verdict.LATER for each in self.decisions.values())
+
+    def missing(self, requests: Sequence[ToolExecutionRequest]) -> Mapping[int, ToolExecutionRequest]:
+        """The calls that have not run yet."""
+        return {index: request for index, request in enumerate(requests) if index not in self.executed}
+
+
+async def together(calls: ToolCalls, limit: float, body: Callable[[Start], Awaitable[_T]]) -> _T:
+    """Run calls at the same time, while something else goes on.
+
+    Args:
+        calls: The calls.
+        limit: How many run at once.
+        body: What goes on; it gets what starts a call, once.
+
+    Returns:
+        What the body returned, when all that was started is done.
+
+    Raises:
+        BaseException: What the body raised, in which case all that was started is cancelled; else what the first of
+            the calls raised, when the others are done.
+    """
+    limiter = anyio.CapacityLimiter(limit)
+    errors: dict[int, BaseException] = {}
+    failure: BaseException | None = None
+    started: set[int] = set()
+
+    async def run(index: int, request: ToolExecutionRequest) -> None:
+        try:
+            async with limiter:
+                await calls.run(index, request)
+        except get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised when the others are done
+            errors[index] = error
+
+    async with anyio.create_task_group() as group:
+
+        def start(index: int, request: ToolExecutionRequest) -> None:
+            if index not in started:
+                started.add(index)
+                group.start_soon(run, index, request)
+
+        try:
+            value = await body(start)
+        except get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised outside the group, which would wrap it
+            failure = error
+            group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if errors:
+        raise errors[min(errors)]
+    return value
+
+
+def _refused(request: ToolExecutionRequest, words: str) -> ToolExecution:
+    result = ToolExecutionResult.error(words)
+    return ToolExecution(request=request, result=result, started_at=datetime.now(UTC), duration_seconds=0.0)
+
+
+def ends_at_once(tools: ToolBox, executions: Sequence[ToolExecution]) -> bool:
+    """Whether the results are the answer: LangChain4j's truth table of return behaviours.
+
+    That is so where no tool failed, and the last is IMMEDIATE_IF_LAST or all are IMMEDIATE or IMMEDIATE_IF_LAST.
+    """
+    if any(execution.result.is_error for execution in executions):
+        return False
+    behaviors = [_behavior(tools.find(execution.request.name)) for execution in executions]
+    return behaviors[-1] is ReturnBehavior.IMMEDIATE_IF_LAST or ReturnBehavior.TO_LLM not in behaviors
+
+
+def _behavior(tool: Tool | None) -> ReturnBehavior:
+    return ReturnBehavior.TO_LLM if tool is None else tool.return_behavior
