@@ -81,7 +81,7 @@ class FastHttp:
 
     async def _answered_in(self, session: Session, scope: Scope, body: bytes, send: Send) -> bool:
         message = _request_in(body)
-        plan = None if message is None or message["id"] in session.running else self._plans.handshake(message)
+        plan = None if message is None or str(message["id"]) in session.running else self._plans.handshake(message)
         if plan is None:
             return False
         with session.in_use():
@@ -110,7 +110,8 @@ class FastHttp:
             is_cancelled = True
             task.cancel()
 
-        session.running[call.id] = cancel
+        running = str(call.id)
+        session.running[running] = cancel
         try:
             return (await self._plans.run(call, context))[0]
         except asyncio.CancelledError:
@@ -119,7 +120,7 @@ class FastHttp:
             task.uncancel()
             return failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
         finally:
-            session.running.pop(call.id, None)
+            session.running.pop(running, None)
 
     def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
         """The session of a request: only for the credential that opened it, and in the version agreed on."""
@@ -127,9 +128,9 @@ class FastHttp:
         if session_id is None:
             return None
         session = self._sessions.find(session_id.decode("latin-1"))
-        if session is None or version not in {None, session.version.encode()} or not same_credential(scope, session):
+        if session is None or session.version is None or not same_credential(scope, session):
             return None
-        return session
+        return session if version is None or version == session.version.encode() else None
 
     def _context(self, scope: Scope, capabilities: Mapping[str, Any], *, session_id: str | None) -> InvocationContext:
         caller = caller_of_request()
@@ -198,7 +199,8 @@ def _accepts_both(accept: bytes) -> bool:
 
 @lru_cache(_KEPT_HEADER_VALUES)
 def _is_json(content_type: bytes) -> bool:
-    return content_type.split(b";")[0].strip().lower() == b"application/json"
+    # In the handshake era the SDK wants it in lower case.
+    return content_type.split(b";")[0].strip() == b"application/json"
 
 
 async def _send(send: Send, body: bytes, status: int = 200, session: Session | None = None) -> None:

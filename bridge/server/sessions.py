@@ -15,8 +15,6 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from bridge.server.jsonrpc import MessageId
-
 IDLE_SECONDS = 30 * 60.0
 """How long a session may go unused unless told otherwise: 30 minutes, as in the SDK."""
 
@@ -28,20 +26,22 @@ class Session:
 
     Attributes:
         id: What the client sends in ``Mcp-Session-Id``.
-        version: The revision of the protocol that was agreed on.
+        version: The revision of the protocol that was agreed on; None where that is not known, as before the answer to
+            ``initialize`` has passed, and where that is an error.
         user: Who opened it, as the transport's authentication put it into the request; None where nobody asked.
         capabilities: What the client declared, in MCP's JSON.
-        running: What ends each of the calls that run beside the SDK.
+        running: What ends each of the calls that run beside the SDK, by the request's id as text: ``7`` and ``"7"`` are
+            one, as for the SDK.
     """
 
     __slots__ = ("capabilities", "id", "requests", "running", "unused_since", "user", "version")
 
-    def __init__(self, session_id: str, version: str, user: object, capabilities: Mapping[str, Any]) -> None:
+    def __init__(self, session_id: str, user: object, capabilities: Mapping[str, Any]) -> None:
         self.id = session_id
-        self.version = version
+        self.version: str | None = None
         self.user = user
         self.capabilities = capabilities
-        self.running: dict[MessageId, Callable[[], object]] = {}
+        self.running: dict[str, Callable[[], object]] = {}
         self.requests = 0
         """How many requests are being answered, open streams included."""
         self.unused_since = anyio.current_time()
@@ -56,12 +56,11 @@ class Session:
             self.requests -= 1
             self.unused_since = anyio.current_time()
 
-    def cancel(self, request: MessageId) -> bool:
-        """End a call that runs beside the SDK; whether there was one."""
-        end = self.running.pop(request, None)
+    def cancel(self, request: object) -> None:
+        """End a call that runs beside the SDK, if there is one of that id."""
+        end = self.running.pop(str(request), None) if type(request) in {int, str} else None
         if end is not None:
             end()
-        return end is not None
 
 
 class Sessions:

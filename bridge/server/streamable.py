@@ -86,20 +86,25 @@ class StreamableEndpoint:
     async def _handshake_post(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         assert self._manager is not None
         message = from_json(body)
+        method, params = message.get("method"), message.get("params")
+        params = params if isinstance(params, dict) else {}
         session_id = Headers(scope=scope).get("mcp-session-id")
-        if message.get("method") == "initialize" and session_id is None:
-            capabilities = (message.get("params") or {}).get("capabilities") or {}
+        if method == "initialize" and session_id is None:
 
-            def opened(new_id: str, version: str) -> None:
-                self._sessions.open(Session(new_id, version, scope.get("user"), capabilities))
+            def opened(new_id: str) -> Session:
+                session = Session(new_id, scope.get("user"), params.get("capabilities") or {})
+                self._sessions.open(session)
+                return session
 
             await self._manager.handle_request(scope, receive, OpeningReply(send, opened))
             return
-        if message.get("method") == "notifications/cancelled" and session_id is not None:
-            session = self._sessions.find(session_id)
-            request = (message.get("params") or {}).get("requestId")
-            if session is not None and isinstance(request, int | str) and same_credential(scope, session):
-                session.cancel(request)
+        session = self._sessions.find(session_id or "")
+        if session is not None and same_credential(scope, session):
+            if method == "initialize":
+                # The SDK agrees anew. No client does that: what comes of it is the SDK's to know.
+                session.version = None
+            elif method == "notifications/cancelled":
+                session.cancel(params.get("requestId"))
         await self._in_session(self._manager.handle_request, scope, receive, send)
 
     async def _in_session(self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +125,7 @@ class StreamableEndpoint:
 
     async def _delete(self, session: Session) -> None:
         """End a session as its client would."""
-        headers = [(b"mcp-session-id", session.id.encode()), (b"mcp-protocol-version", session.version.encode())]
+        headers = [(b"mcp-session-id", session.id.encode())]
         scope: Scope = {"type": "http", "method": "DELETE", "path": "/", "query_string": b"", "headers": headers}
         if session.user is not None:
             scope["user"] = session.user
@@ -140,24 +145,26 @@ class OpeningReply:
 
     Args:
         send: Where it goes.
-        opened: Called, before the client can know, with the session's id and the version that was agreed on.
+        opened: Called, before the client can know, with the session's id; gives the session, which gets its version.
     """
 
-    def __init__(self, send: Send, opened: Callable[[str, str], None]) -> None:
+    def __init__(self, send: Send, opened: Callable[[str], Session]) -> None:
         self._send = send
         self._opened = opened
-        self._session_id: str | None = None
+        self._session: Session | None = None
         self._body = b""
 
     async def __call__(self, message: Message) -> None:
         """Let a part of the answer through."""
-        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK:
-            self._session_id = Headers(raw=message["headers"]).get("mcp-session-id")
-        elif self._session_id is not None:
+        if message["type"] == "http.response.start":
+            session_id = Headers(raw=message["headers"]).get("mcp-session-id")
+            if message["status"] == HTTPStatus.OK and session_id is not None:
+                self._session = self._opened(session_id)
+        elif self._session is not None:
             self._body += message.get("body", b"")
             if (version := self._version()) is not None:
-                self._opened(self._session_id, version)
-                self._session_id = None
+                self._session.version = version
+                self._session = None
         await self._send(message)
 
     def _version(self) -> str | None:
