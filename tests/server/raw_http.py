@@ -82,6 +82,7 @@ async def open_session(port: int) -> str:
         head = await connection.head()
         assert head is not None
         session_id = dict(head.headers)[b"mcp-session-id"].decode()
+        await connection.body()
     await taken(
         port, handshake(Sessions(session_id, "", ""), {"jsonrpc": "2.0", "method": "notifications/initialized"})
     )

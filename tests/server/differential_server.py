@@ -1,0 +1,52 @@
+"""A server for the differential test: with the fast path or without, and saying of each answer which way it came."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from bridge.server import http_app
+from bridge.server.fast_http import FastHttp
+from tests.server.differential_tools import toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Message, Receive, Scope, Send
+
+_answered = FastHttp.answered
+
+
+async def _marked(
+    self: FastHttp, scope: Scope, headers: Mapping[bytes, bytes], body: bytes, receive: Receive, send: Send
+) -> bool:
+    async def mark(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"x-fast", b"1")]}
+        await send(message)
+
+    return await _answered(self, scope, headers, body, receive, mark)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--http", choices=("h11", "httptools"), required=True)
+    parser.add_argument("--fast-path", action="store_true")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    FastHttp.answered = _marked  # type: ignore[method-assign]  # the answers are marked where they are made
+    app = http_app(toolbox(), name="tests", fast_path=options.fast_path)
+    config = uvicorn.Config(app, http=options.http, ws="none", log_config=None, timeout_graceful_shutdown=1)
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        sys.stderr.write(f"serving tests at http://127.0.0.1:{listener.getsockname()[1]}\n")
+        sys.stderr.flush()
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

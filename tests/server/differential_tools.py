@@ -1,0 +1,132 @@
+"""Tools of every kind for the differential tests: those that are plain, and those that are not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import ToolError
+from bridge.tools.content import Image, Text
+from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
+from bridge.tools.function import tool
+from bridge.tools.model import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.toolbox import ToolBox
+from tests.server.tools import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass
+class Point:
+    """A place."""
+
+    x: int
+    y: float = 0.5
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(title="Echo", annotations=ToolAnnotations(read_only=True, title="An echo"), metadata={"tests/kind": [1]})
+async def echo(text: str) -> str:
+    """Say the same."""
+    return text
+
+
+@tool
+async def mirror(value: Any) -> Any:
+    """Give any value back."""
+    return value
+
+
+@tool
+async def move(point: Point, by: list[int]) -> Point:
+    """Move a place."""
+    return Point(point.x + sum(by), point.y)
+
+
+@tool
+async def picture() -> list[Any]:
+    """Blocks of content."""
+    return [Image(b"\x89PNG", "image/png"), "a picture", Text("noted", annotations={"priority": 0.5})]
+
+
+@tool
+async def refuse() -> str:
+    """Fail with words for the model."""
+    raise ToolError("no: é\u2028")
+
+
+@tool
+async def crash() -> str:
+    """Fail without words for anybody."""
+    raise ValueError("a secret")
+
+
+@tool
+def threaded(a: int) -> int:
+    """Run in a thread."""
+    return -a
+
+
+@tool
+async def talk(context: InvocationContext) -> str:
+    """Talk back."""
+    await context.progress(1, 2)
+    return f"{sorted(context.client_capabilities)}"
+
+
+async def _by_hand(arguments: Mapping[str, Any], _: InvocationContext) -> ToolExecutionResult:
+    return ToolExecutionResult((Text("by hand"),), [sorted(arguments)], metadata={"tests/mark": {"deep": [None, 1.5]}})
+
+
+BY_HAND = Tool(
+    ToolSpecification(name="by-hand", description="Structured, but no object.", output_schema={"type": "array"}),
+    Running(_by_hand),
+    interactive=False,
+)
+MIRRORED = Tool(
+    ToolSpecification(
+        name="mirrored",
+        description="One argument stands in a header, too.",
+        parameters={"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}},
+    ),
+    Running(_by_hand),
+    interactive=False,
+)
+
+PLAIN_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("add", {"a": 1, "b": 2}),
+    ("add", {"a": 10**400, "b": -1}),
+    ("add", {"a": "40", "b": 2.0, "unknown": None}),
+    ("add", {"a": "forty"}),
+    ("echo", {"text": "é\u0000\U0001f600\u2028"}),
+    ("echo", {"text": 1e300}),
+    ("mirror", {"value": {"a": [1, None, 1.5, {"b": "c"}], "": {}}}),
+    ("mirror", {"value": 2**70}),
+    ("mirror", {"value": None}),
+    ("move", {"point": {"x": 1}, "by": [1, 2]}),
+    ("move", {"point": '{"x": 1, "y": 2}', "by": "[]"}),
+    ("picture", {}),
+    ("refuse", {}),
+    ("crash", {}),
+    ("threaded", {"a": 1}),
+    ("by-hand", {"b": 1, "a": 2}),
+)
+"""Calls that the fast path answers."""
+
+OTHER_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("talk", {}),
+    ("mirrored", {"region": "here"}),
+    ("unheard-of", {}),
+)
+"""Calls that it leaves to the SDK."""
+
+
+def toolbox() -> ToolBox:
+    """All of them."""
+    return ToolBox(add, echo, mirror, move, picture, refuse, crash, threaded, talk, BY_HAND, MIRRORED)
