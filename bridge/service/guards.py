@@ -1,0 +1,235 @@
+"""Guards: small wrappers around a tool that protect what stands behind it, each from a library that does just that.
+
+    tool = cached(retried(circuit_broken(rate_limited(search, 10, per_seconds=60)), attempts=3), ttl_seconds=300)
+
+The outermost is asked first: here what the cache knows costs none of the ten calls, and each retry costs one. The tool
+keeps its name, its schema and its policy; a timeout counts for all of it together. Needs the extra ``guards``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import get_cancelled_exc_class
+from pydantic_core import to_json
+
+from bridge.errors import ArgumentsError, DefinitionError, MissingExtraError, ToolError
+from bridge.service.memory import key_of
+from bridge.tools.function import tools_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cachetools import TTLCache
+    from tenacity import RetryCallState
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
+
+_logger = logging.getLogger("bridge.service")
+_EXTRA = "guards"
+
+
+def rate_limited(
+    source: object,
+    calls: int,
+    *,
+    per_seconds: float,
+    key: Callable[[InvocationContext], str] = lambda _: "everybody",
+) -> Tool:
+    """A tool that may be called so often; further calls are errors that tell the model when to try again.
+
+    Args:
+        source: The tool: a Tool, or a function.
+        calls: How many calls.
+        per_seconds: In how much time; capacity comes back evenly over it.
+        key: Whose calls are counted together, such as ``lambda context: context.caller.name``; all by default.
+
+    Raises:
+        DefinitionError: It is not one tool.
+        MissingExtraError: The package ``throttled`` is not installed.
+    """
+    throttled = _library("rate_limited", "throttled", "throttled-py")
+    quota = throttled.rate_limiter.per_duration(timedelta(seconds=per_seconds), calls, burst=calls)
+    throttle = throttled.Throttled(using="gcra", quota=quota, store=throttled.store.MemoryStore())
+    tool = _one(source)
+    return replace(tool, executor=_RateLimited(tool.executor, throttle, key))
+
+
+def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float = 60.0) -> Tool:
+    """A tool that is left alone for a while after it has failed again and again.
+
+    What counts is an unexpected exception or a timeout. A `ToolError` and wrong arguments are answers: what stands
+    behind the tool works.
+
+    Args:
+        source: The tool: a Tool, or a function.
+        failures: After how many failures in a row.
+        recovery_seconds: How long it is left alone, until one call may try whether it works.
+
+    Raises:
+        DefinitionError: It is not one tool.
+        MissingExtraError: The package ``circuitbreaker`` is not installed.
+    """
+    library = _library("circuit_broken", "circuitbreaker", "circuitbreaker")
+    tool = _one(source)
+    breaker = library.CircuitBreaker(
+        failure_threshold=failures, recovery_timeout=recovery_seconds, expected_exception=_is_failure, name=tool.name
+    )
+    return replace(tool, executor=_CircuitBroken(tool.executor, breaker))
+
+
+def cached(source: object, *, ttl_seconds: float, max_entries: int = 1_000) -> Tool:
+    """A tool that is not run again for what it has answered already; errors are not kept.
+
+    An answer serves only calls with the same arguments by the same caller in the same conversation.
+
+    Args:
+        source: The tool: a Tool, or a function. It should change nothing.
+        ttl_seconds: How long an answer is good.
+        max_entries: How many answers are kept.
+
+    Raises:
+        DefinitionError: It is not one tool.
+        MissingExtraError: The package ``cachetools`` is not installed.
+    """
+    library = _library("cached", "cachetools", "cachetools")
+    tool = _one(source)
+    return replace(tool, executor=_Cached(tool.executor, library.TTLCache(max_entries, ttl_seconds)))
+
+
+def retried(
+    source: object,
+    *,
+    attempts: int = 3,
+    when: Callable[[BaseException], bool] | None = None,
+    first_wait_seconds: float = 0.5,
+    max_wait_seconds: float = 30.0,
+) -> Tool:
+    """A tool that is run again where it raises; every repetition is logged.
+
+    Args:
+        source: The tool: a Tool, or a function. Running it twice should do no harm.
+        attempts: How often it is run at most.
+        when: Says of an exception whether to run it again; by default any but `ToolError` and wrong arguments.
+        first_wait_seconds: How long to wait before the second attempt; each further wait is about twice as long.
+        max_wait_seconds: How long to wait at most.
+
+    Raises:
+        DefinitionError: It is not one tool.
+        MissingExtraError: The package ``tenacity`` is not installed.
+    """
+    library = _library("retried", "tenacity", "tenacity")
+    tool = _one(source)
+    retrying = library.AsyncRetrying(
+        stop=library.stop_after_attempt(attempts),
+        wait=library.wait_exponential_jitter(
+            initial=first_wait_seconds, max=max_wait_seconds, jitter=first_wait_seconds
+        ),
+        retry=library.retry_if_exception(when or _is_unexpected),
+        before_sleep=_log_retry(tool.name),
+        sleep=anyio.sleep,
+        reraise=True,
+    )
+    return replace(tool, executor=_Retried(tool.executor, retrying))
+
+
+@dataclass(frozen=True, slots=True)
+class _RateLimited:
+    executor: ToolExecutor
+    throttle: Any
+    key: Callable[[InvocationContext], str]
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        answer = self.throttle.limit(self.key(context))
+        if answer.limited:
+            raise ToolError(
+                f"{request.name!r} was called too often; try again in {answer.state.retry_after:.0f} seconds"
+            )
+        return await self.executor.execute(request, context)
+
+
+@dataclass(frozen=True, slots=True)
+class _CircuitBroken:
+    executor: ToolExecutor
+    breaker: Any
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        if self.breaker.opened:
+            raise ToolError(
+                f"{request.name!r} does not work at present; try again in {self.breaker.open_remaining} seconds"
+            )
+        result: ToolExecutionResult = await self.breaker.call_async(self.executor.execute, request, context)
+        return result
+
+
+class _Cached:
+    __slots__ = ("_answers", "_executor", "_lock")
+
+    def __init__(self, executor: ToolExecutor, answers: TTLCache[tuple[object, ...], ToolExecutionResult]) -> None:
+        self._executor = executor
+        self._answers = answers
+        self._lock = Lock()  # the library's caches are for one thread
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        caller = None if context.caller is None else context.caller.name
+        arguments: Any = request.arguments
+        key = (caller, key_of(context.memory_id), to_json(dict(sorted(arguments.items()))))
+        with self._lock:
+            known = self._answers.get(key)
+        if known is not None:
+            return known
+        result = await self._executor.execute(request, context)
+        if not result.is_error:
+            with self._lock:
+                self._answers[key] = result
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Retried:
+    executor: ToolExecutor
+    retrying: Any
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        result: ToolExecutionResult = await self.retrying.copy()(self.executor.execute, request, context)
+        return result
+
+
+def _one(source: object) -> Tool:
+    tools = tools_from(source)
+    if len(tools) != 1:
+        raise DefinitionError(f"a guard takes one tool, and {source!r} holds {len(tools)}; guard each of them")
+    return tools[0]
+
+
+def _library(feature: str, module: str, package: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(feature, package, _EXTRA) from error
+
+
+def _is_unexpected(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, ToolError | ArgumentsError)
+
+
+def _is_failure(kind: type[BaseException], error: BaseException) -> bool:
+    """Whether an exception speaks against what stands behind the tool; cancellation does where time has run out."""
+    if issubclass(kind, get_cancelled_exc_class()):
+        return anyio.current_effective_deadline() <= anyio.current_time()
+    return _is_unexpected(error)
+
+
+def _log_retry(name: str) -> Callable[[RetryCallState], None]:
+    def log(state: RetryCallState) -> None:
+        error = None if state.outcome is None else state.outcome.exception()
+        _logger.warning("the tool %r failed (%s); attempt %d follows", name, error, state.attempt_number + 1)
+
+    return log
