@@ -74,7 +74,7 @@ def writer(annotation: Any) -> ResultWriter:
 
 
 def named(value: Any) -> str:
-    return repr(value)[:40]
+    return "memoryview" if isinstance(value, memoryview) else repr(value)[:40]
 
 
 @pytest.mark.parametrize(
