@@ -20,7 +20,7 @@ demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing 
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: $(READY) ## Format, lint, types, layers
 	$(BIN)/ruff format --check
