@@ -1,6 +1,6 @@
 """Run the official MCP conformance suite against `server.py`, for every requirement set and event loop.
 
-    python tests/conformance/run.py [--requirements 2026-07-28] [--speed fast] [--scenario NAME]
+    python tests/conformance/run.py [--requirements 2026-07-28] [--way fast] [--scenario NAME]
 
 It passes if exactly the scenarios of `expected_failures.toml` do not pass: one that fails unexpectedly counts as much
 as one that passes unexpectedly, and a warning counts as a failure. A surprise is run once more, alone, because a few
@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
 NODE_MAJOR = "26"
 REQUIREMENTS = ("2025-11-25", "2026-07-28")
-SPEEDS = ("plain", "fast")
+WAYS = ("plain", "fast", "sdk")
 SUITE_TIMEOUT_SECONDS = 300
 RESULTS_NAME = re.compile(r"server-(?P<scenario>.+?)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
@@ -43,15 +43,15 @@ def main() -> int:
     suite = installed_suite()
     expected = expected_failures()
     surprises: list[str] = []
-    for speed in options.speed or SPEEDS:
-        with running_server(speed) as server:
+    for way in options.way or WAYS:
+        with running_server(way) as server:
             for requirements in options.requirements or REQUIREMENTS:
                 outcomes = suite.run(server.url, requirements, options.scenario)
                 outcomes |= suite.run_again(server.url, requirements, outcomes, expected[requirements])
                 found = surprises_in(outcomes, expected[requirements], whole=options.scenario is None)
-                report(speed, requirements, outcomes, expected[requirements])
-                surprises += [f"{speed} {requirements} {surprise}" for surprise in found]
-        surprises += [f"{speed}: the server logged {line!r}" for line in server.errors()]
+                report(way, requirements, outcomes, expected[requirements])
+                surprises += [f"{way} {requirements} {surprise}" for surprise in found]
+        surprises += [f"{way}: the server logged {line!r}" for line in server.errors()]
     say("")
     for surprise in surprises:
         say(f"SURPRISE {surprise}")
@@ -62,7 +62,7 @@ def main() -> int:
 def parsed_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requirements", action="append", choices=REQUIREMENTS, help="a set; by default all")
-    parser.add_argument("--speed", action="append", choices=SPEEDS, help="an event loop; by default all")
+    parser.add_argument("--way", action="append", choices=WAYS, help="how the server runs; by default all")
     parser.add_argument("--scenario", help="one scenario alone")
     return parser.parse_args()
 
@@ -113,8 +113,8 @@ def surprises_in(outcomes: dict[str, Outcome], expected: dict[str, str], *, whol
     return surprises
 
 
-def report(speed: str, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]) -> None:
-    say(f"\n{requirements}, {speed} event loop")
+def report(way: str, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]) -> None:
+    say(f"\n{requirements}, way of serving: {way}")
     for scenario, outcome in outcomes.items():
         verdict = "passed" if outcome.passed else "expected" if scenario in expected else "FAILED"
         counts = ", ".join(
@@ -222,8 +222,8 @@ class Server:
 
 
 @contextmanager
-def running_server(speed: str) -> Iterator[Server]:
-    command = [sys.executable, str(HERE / "server.py"), "--port", "0", "--speed", speed]
+def running_server(way: str) -> Iterator[Server]:
+    command = [sys.executable, str(HERE / "server.py"), "--port", "0", "--way", way]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield Server(process)

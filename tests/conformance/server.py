@@ -1,6 +1,7 @@
 """The server that the official conformance suite tests: ``python tests/conformance/server.py --port 3001``.
 
-It is written as any user of the package would write it. ``--speed fast`` runs on uvloop and httptools.
+It is written as any user of the package would write it. ``--way fast`` runs on uvloop and httptools, and ``--way sdk``
+without the fast path.
 """
 
 import argparse
@@ -12,16 +13,16 @@ from fixtures import TOOLS  # type: ignore[import-not-found]  # it stands beside
 
 from bridge.server import Publisher, http_app
 
-SPEEDS = {"plain": ("asyncio", "h11"), "fast": ("uvloop", "httptools")}
+WAYS = {"plain": ("asyncio", "h11", True), "fast": ("uvloop", "httptools", True), "sdk": ("asyncio", "h11", False)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=3001, help="0 for a free one")
-    parser.add_argument("--speed", choices=SPEEDS, default="plain", help="the event loop and the HTTP parser")
+    parser.add_argument("--way", choices=WAYS, default="plain", help="the event loop, the HTTP parser, the fast path")
     options = parser.parse_args()
-    loop, http = SPEEDS[options.speed]
-    app = http_app(TOOLS, publisher=Publisher(TOOLS, name="conformance", version="1.0"))
+    loop, http, fast_path = WAYS[options.way]
+    app = http_app(TOOLS, publisher=Publisher(TOOLS, name="conformance", version="1.0"), fast_path=fast_path)
     config = uvicorn.Config(app, loop=loop, http=http, log_level="warning", timeout_graceful_shutdown=3)
     with socket.create_server(("127.0.0.1", options.port)) as listener:
         sys.stderr.write(f"serving conformance at http://localhost:{listener.getsockname()[1]}/mcp\n")
