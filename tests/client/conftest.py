@@ -1,0 +1,115 @@
+"""What the tests of connections may use."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from bridge.client import Connection, ServerConfig, StdioTransport
+from tests.client import reports as reporting
+from tests.client.proxy import Proxy
+from tests.processes import ROOT, ServerProcess, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from contextlib import AbstractAsyncContextManager
+
+    from tests.client.reports import Reports
+
+SERVED = "tests/client/served.py:TOOLS"
+DEADLINE_SECONDS = 30
+
+
+@pytest.fixture
+async def reports() -> AsyncIterator[Reports]:
+    """What servers say."""
+    async with reporting.listening() as listening:
+        yield listening
+
+
+@pytest.fixture
+async def deadline() -> AsyncIterator[None]:
+    """No test waits for ever."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        yield
+
+
+def stdio_config(**settings: Any) -> ServerConfig:
+    """Our own server as a child."""
+    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", SERVED), cwd=str(ROOT))
+    return replace(ServerConfig(name="served", transport=transport), **settings)
+
+
+def python_config(code: str, *, env: dict[str, str] | None = None, **settings: Any) -> ServerConfig:
+    """A child that runs some Python code."""
+    transport = StdioTransport(sys.executable, args=("-c", code), env=env or {})
+    return replace(ServerConfig(name="child", transport=transport), **settings)
+
+
+class RemoteServer:
+    """Our own server over HTTP, which can be killed and started again at the same port."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self.process: ServerProcess | None = None
+        self.port = 0
+
+    async def start(self, transport: str = "http") -> None:
+        """Start it; at the port that it had, if it had one."""
+        words = ("-m", "bridge", "serve", SERVED, "--transport", transport, "--port", str(self.port))
+        self.process = await anyio.to_thread.run_sync(partial(self._stack.enter_context, serving(*words)))
+        self.port = int(self.process.origin.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it as by ``kill -9``."""
+        assert self.process is not None
+        self.process.process.kill()
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        """Where it is, over streamable HTTP."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def sse_url(self) -> str:
+        """Where it is, over SSE."""
+        return f"http://127.0.0.1:{self.port}/sse"
+
+
+@pytest.fixture
+async def remote() -> AsyncIterator[RemoteServer]:
+    """Our own server over HTTP."""
+    server = RemoteServer()
+    await server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def steady() -> Iterator[RemoteServer]:
+    """Our own server over HTTP, for the tests that do it no harm."""
+    server = RemoteServer()
+    anyio.run(server.start)
+    yield server
+    server.kill()
+
+
+def proxied(server: RemoteServer) -> AbstractAsyncContextManager[Proxy]:
+    """A proxy before a server."""
+    return Proxy(server.port).running()
+
+
+@asynccontextmanager
+async def opened(config: ServerConfig, **options: Any) -> AsyncIterator[Connection]:
+    """An open connection; nothing in here takes for ever."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Connection(config, **options) as connection:
+            yield connection

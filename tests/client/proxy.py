@@ -1,0 +1,98 @@
+"""A proxy for TCP that can be cut, silenced, slowed down, or told to break off in the middle of an answer."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import SocketAttribute, SocketListener
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from anyio.abc import SocketStream, TaskGroup
+
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
+
+
+class Proxy:
+    """Stands before a server.
+
+    Attributes:
+        port: Where it listens.
+        is_silent: Take bytes, and pass nothing on, in either direction.
+        is_slow: Pass answers on one byte at a time.
+        bytes_left: Break off after this many further bytes of answers; None for never.
+        connections: How many connections were made to it.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self.port = 0
+        self.is_silent = False
+        self.is_slow = False
+        self.bytes_left: int | None = None
+        self.connections = 0
+        self._target_port = target_port
+        self._open: set[SocketStream] = set()
+        self._listener: SocketListener | None = None
+        self._tasks: TaskGroup | None = None
+
+    async def cut(self) -> None:
+        """Break every connection there is."""
+        for stream in tuple(self._open):
+            await stream.aclose()
+
+    async def refuse(self) -> None:
+        """Break every connection, and take no more."""
+        assert self._listener is not None
+        await self._listener.aclose()
+        await self.cut()
+
+    async def accept(self) -> None:
+        """Take connections, at the port that it had, if it had one."""
+        assert self._tasks is not None
+        multi = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self.port, reuse_port=False)
+        (self._listener,) = (listener for listener in multi.listeners if isinstance(listener, SocketListener))
+        self.port = multi.extra(SocketAttribute.local_port)
+        self._tasks.start_soon(self._listen, self._listener)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Proxy]:
+        """Take connections while the context lasts."""
+        async with anyio.create_task_group() as self._tasks:
+            await self.accept()
+            yield self
+            self._tasks.cancel_scope.cancel()
+
+    async def _listen(self, listener: SocketListener) -> None:
+        with suppress(*_GONE):
+            async with listener:
+                await listener.serve(self._pass_on)
+
+    async def _pass_on(self, near: SocketStream) -> None:
+        self.connections += 1
+        with suppress(*_GONE):
+            async with await anyio.connect_tcp("127.0.0.1", self._target_port) as far, near:
+                self._open |= {near, far}
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._pump, near, far, False)
+                    await self._pump(far, near, True)
+                    tasks.cancel_scope.cancel()
+                self._open -= {near, far}
+
+    async def _pump(self, source: SocketStream, sink: SocketStream, answers: bool) -> None:
+        with suppress(*_GONE):
+            async for chunk in source:
+                if not self.is_silent:
+                    await self._send(sink, chunk, answers)
+            await sink.send_eof()
+
+    async def _send(self, sink: SocketStream, chunk: bytes, answers: bool) -> None:
+        if answers and self.bytes_left is not None:
+            chunk, self.bytes_left = chunk[: self.bytes_left], max(0, self.bytes_left - len(chunk))
+        for part in [chunk[i : i + 1] for i in range(len(chunk))] if answers and self.is_slow else [chunk]:
+            await sink.send(part)
+        if answers and self.bytes_left == 0:
+            self.bytes_left = None
+            await self.cut()

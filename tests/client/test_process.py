@@ -1,0 +1,151 @@
+"""Children: their whole tree ends, whatever happens, and their last words are kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge.client import Connection, ConnectionState, StdioTransport
+from bridge.client.process import child_process
+from bridge.errors import ServerUnavailableError
+from tests.client.conftest import DEADLINE_SECONDS, opened, python_config, stdio_config
+from tests.client.served import STUBBORN
+from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from tests.client.reports import Reports
+
+pytestmark = pytest.mark.anyio
+
+WITH_GRANDCHILD = f"""
+import subprocess, sys
+grandchild = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}, sys.argv[1]], stdout=subprocess.PIPE)
+grandchild.stdout.readline()
+print("ready", flush=True)
+"""
+
+
+def transport(code: str, *arguments: object, **settings: Any) -> StdioTransport:
+    return StdioTransport(sys.executable, args=("-c", code, *map(str, arguments)), **settings)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "then",
+    ["", "sys.stdin.read()", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"],
+    ids=["ends first", "ends when its input does", "has to be killed"],
+)
+async def test_a_grandchild_that_ignores_every_request_ends_with_its_child(then: str, reports: Reports) -> None:
+    async with child_process(transport(WITH_GRANDCHILD + then, reports.port), "x") as child:
+        assert await child.stdout.receive() == b"ready\n"
+    await reports.wait_for("grandchild ended")
+    assert child.exit_code is not None
+
+
+async def test_the_whole_tree_ends_when_the_connection_is_closed(reports: Reports) -> None:
+    async with opened(stdio_config()) as connection:
+        child = (await connection.call_tool("pid", {}))["structuredContent"]["result"]
+        await connection.call_tool("start_a_child", {"port": reports.port})
+    await reports.wait_for("grandchild ended")
+    assert not is_running(child)
+
+
+async def test_the_whole_tree_ends_when_the_child_is_killed(reports: Reports) -> None:
+    async with opened(stdio_config()) as connection:
+        child = (await connection.call_tool("pid", {}))["structuredContent"]["result"]
+        await connection.call_tool("start_a_child", {"port": reports.port})
+        os.kill(child, signal.SIGKILL)
+        await reports.wait_for("grandchild ended")
+
+
+@pytest.mark.parametrize(
+    "then",
+    ["", "sys.stdin.read()", 'print("no message of the protocol"); raise RuntimeError("no")'],
+    ids=["it ends", "it is silent", "it fails"],
+)
+async def test_the_whole_tree_ends_when_starting_fails(then: str, reports: Reports) -> None:
+    code = WITH_GRANDCHILD + then
+    config = python_config(
+        code, connect_timeout_seconds=1.0, protocol="legacy", transport=transport(code, reports.port)
+    )
+    with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ServerUnavailableError):
+        await Connection(config).open()
+    await reports.wait_for("grandchild ended")
+
+
+async def test_the_whole_tree_ends_when_whoever_opens_is_cancelled(reports: Reports) -> None:
+    code = (
+        WITH_GRANDCHILD
+        + f"""
+import socket
+with socket.create_connection(("127.0.0.1", {reports.port})) as connection:
+    connection.sendall(b"starting")
+sys.stdin.read()
+"""
+    )
+    connection = Connection(python_config(code, protocol="legacy", transport=transport(code, reports.port)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.open)
+        await reports.wait_for("starting")
+        tasks.cancel_scope.cancel()
+    assert connection.state is ConnectionState.CONNECTING, "others may be waiting for it"
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await connection.aclose()
+    await reports.wait_for("grandchild ended")
+
+
+@pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)"])
+async def test_the_whole_tree_ends_with_a_program_that_forgets_to_close(ending: str, reports: Reports) -> None:
+    program = f"""
+import asyncio, os, signal, sys
+from bridge.client import Connection, ServerConfig, StdioTransport
+
+async def main():
+    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", "tests/client/served.py:TOOLS"))
+    connection = Connection(ServerConfig(name="x", transport=transport))
+    await connection.open()
+    await connection.call_tool("start_a_child", {{"port": {reports.port}}})
+    {ending}
+
+asyncio.run(main())
+"""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        ended = await anyio.run_process([sys.executable, "-c", program], cwd=ROOT, check=False, stderr=None)
+    await reports.wait_for("grandchild ended")
+    assert ended.returncode == (3 if "3" in ending else 0)
+
+
+async def test_a_server_that_floods_its_standard_error_is_not_blocked_by_it() -> None:
+    code = "import sys\nfor n in range(20000): print('x' * 80, n, file=sys.stderr)\nprint('done', flush=True)"
+    async with child_process(transport(code), "x") as child:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            assert await child.stdout.receive() == b"done\n"
+            await child.settle(DEADLINE_SECONDS)
+    assert len(child.last_words) == 20
+    assert child.last_words[-1] == f"{'x' * 80} 19999"
+
+
+async def test_last_words_hold_no_secret() -> None:
+    code = "import os, sys; sys.exit('cannot log in with ' + os.environ['TOKEN'])"
+    async with child_process(transport(code, env={"TOKEN": "hunter2-and-more"}), "x") as child:
+        await child.settle(DEADLINE_SECONDS)
+    assert child.last_words == ("cannot log in with ***",)
+    assert child.exit_code == 1
+
+
+async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
+    with pytest.raises(FileNotFoundError):
+        async with child_process(StdioTransport("there-is-no-such-command"), "x"):
+            raise AssertionError
