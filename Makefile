@@ -36,7 +36,7 @@ conformance: $(READY) ## Run the official MCP conformance suite against the brid
 	$(BIN)/python tests/conformance/run.py
 
 bench: $(READY) ## Run the benchmarks and print the figures of the README
-	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only
+	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet $(BENCH)
 
 clean: ## Forget the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist

@@ -1,0 +1,54 @@
+"""What the benchmarks share. They stand in ``bench_*.py``, which only ``make bench`` collects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.benchmarks.meter import Meter
+from tests.benchmarks.table import Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TABLE = pytest.StashKey[Table]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_TABLE] = Table()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[_TABLE].lines():
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest) -> Table:
+    """The table that ends the run."""
+    return request.config.stash[_TABLE]
+
+
+@pytest.fixture
+def heading(request: pytest.FixtureRequest) -> str:
+    """Under which figures stand: what their module says of itself in its first line."""
+    return (request.module.__doc__ or "").partition("\n")[0]
+
+
+@pytest.fixture
+def meter(benchmark: Any, table: Table, heading: str) -> Meter:
+    """Notes figures of the module in the table of the run."""
+    return Meter(benchmark, table, heading)
+
+
+@pytest.fixture
+def one_tool(tmp_path: Path) -> Path:
+    """A file with one tool, as a newcomer writes it."""
+    path = tmp_path / "calculator.py"
+    path.write_text(
+        "from bridge import tool\n\n\n@tool\nasync def add(a: int, b: int) -> int:\n"
+        '    """Add two numbers."""\n    return a + b\n',
+        encoding="utf-8",
+    )
+    return path

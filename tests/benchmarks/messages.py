@@ -1,0 +1,55 @@
+"""What a client sends in either era, and what an answer has to say."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any
+
+from pydantic_core import to_json
+
+_CLIENT_INFO = {"name": "benchmarks", "version": "1"}
+_MODERN_META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": _CLIENT_INFO,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+_THREE = re.compile(rb'"text": ?"3"')
+
+
+class Era(Enum):
+    """The two eras of the protocol, each with the revision that is spoken here."""
+
+    HANDSHAKE = "2025-11-25"
+    MODERN = "2026-07-28"
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": Era.HANDSHAKE.value, "capabilities": {}, "clientInfo": _CLIENT_INFO},
+}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def request(era: Era, method: str, request_id: int = 1, **params: Any) -> dict[str, Any]:
+    """A request."""
+    if era is Era.MODERN:
+        params["_meta"] = _MODERN_META
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def call(era: Era, tool: str, request_id: int = 1) -> dict[str, Any]:
+    """A call that adds 1 and 2."""
+    return request(era, "tools/call", request_id, name=tool, arguments={"a": 1, "b": 2})
+
+
+def line(message: dict[str, Any]) -> bytes:
+    """A message as stdio has it."""
+    return to_json(message) + b"\n"
+
+
+def says_three(answer: bytes) -> bool:
+    """Whether an answer is that of a call that added 1 and 2."""
+    return _THREE.search(answer) is not None

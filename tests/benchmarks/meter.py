@@ -1,0 +1,103 @@
+"""The meter: runs what is to be measured, by pytest-benchmark, and notes the figures in the table of the run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.benchmarks.table import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.benchmarks.table import Table
+
+_ROUNDS_FOR_P99 = 200
+_CALLS_IN_A_ROUND = 1000
+
+
+class Meter:
+    """Measures one benchmark.
+
+    Args:
+        benchmark: The fixture of pytest-benchmark.
+        table: Where the figures go.
+        group: The heading under which they stand.
+    """
+
+    def __init__(self, benchmark: Any, table: Table, group: str) -> None:
+        self._benchmark = benchmark
+        self._table = table
+        self._group = group
+
+    def measure(
+        self,
+        name: str,
+        function: Callable[..., object],
+        *,
+        rounds: int,
+        warmup_rounds: int = 1,
+        units: int = 1,
+        beside: str | None = None,
+        cpu_seconds: Callable[[], float | None] = lambda: None,
+        setup: Callable[[], object] | None = None,
+        teardown: Callable[..., object] | None = None,
+    ) -> None:
+        """Run a function round after round.
+
+        Args:
+            name: What is measured.
+            function: One round, called with the arguments that ``setup`` returns as pytest-benchmark wants them.
+            rounds: How many rounds count.
+            warmup_rounds: How many rounds before them do not.
+            units: How many units of work one round is; the figures are those of one.
+            beside: The name of an earlier figure of the same group with which this one is compared.
+            cpu_seconds: Says how long a processor has worked for the server so far.
+            setup: Called before each round, and not measured.
+            teardown: Called after each round with the arguments of the function, and not measured.
+        """
+        before = cpu_seconds()
+        self._benchmark.pedantic(function, rounds=rounds, warmup_rounds=warmup_rounds, setup=setup, teardown=teardown)
+        after = cpu_seconds()
+        if self._benchmark.stats is None:  # --benchmark-disable: it ran once, to show that it can
+            return
+        took = sorted(seconds / units for seconds in self._benchmark.stats.stats.data)
+        worked = None if before is None or after is None else (after - before) / (rounds + warmup_rounds) / units
+        self._table.add(
+            Row(
+                group=self._group,
+                name=name,
+                best_seconds=took[0],
+                median_seconds=took[len(took) // 2],
+                # The worst of few rounds is chance, and that of many units together is not seen.
+                p99_seconds=took[len(took) * 99 // 100] if units == 1 and rounds >= _ROUNDS_FOR_P99 else None,
+                cpu_seconds=worked,
+                beside=beside,
+            )
+        )
+
+    def measure_calls(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[object]],
+        *,
+        calls: int = _CALLS_IN_A_ROUND,
+        rounds: int = 100,
+        beside: str | None = None,
+    ) -> None:
+        """Await something again and again in an event loop; the figures are those of one call.
+
+        Args:
+            name: What is measured.
+            call: Makes what is awaited; it is called within the measured time.
+            calls: How many calls one round is.
+            rounds: How many rounds count.
+            beside: The name of an earlier figure of the same group with which this one is compared.
+        """
+
+        async def repeat() -> None:
+            for _ in range(calls):
+                await call()
+
+        with asyncio.Runner() as runner:
+            self.measure(name, lambda: runner.run(repeat()), rounds=rounds, units=calls, beside=beside)

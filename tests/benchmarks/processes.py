@@ -1,0 +1,49 @@
+"""Processes that are measured: each ends with its context, and at the latest when its time is over."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+TOOLS = str(Path(__file__).with_name("tools.py"))
+MANY_TOOLS = str(Path(__file__).with_name("many_tools.py"))
+
+LIMIT_SECONDS = 120.0
+"""How long a process may run; then it is killed, and whoever reads from it finds its output closed."""
+
+
+@contextmanager
+def running(*arguments: str, **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run Python.
+
+    Args:
+        arguments: What stands after ``python``.
+        settings: As for `subprocess.Popen`.
+    """
+    with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, **settings) as process:
+        watchdog = Timer(LIMIT_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
+            process.kill()
+
+
+def cpu_clock(process: subprocess.Popen[bytes]) -> Callable[[], float | None]:
+    """What says how many seconds a processor has worked for a process; None where the system does not tell."""
+    clock = ctypes.c_int()
+    find_clock = getattr(ctypes.CDLL(None), "clock_getcpuclockid", None)  # POSIX, and not on macOS
+    if find_clock is None or find_clock(process.pid, ctypes.byref(clock)) != 0:
+        return lambda: None
+    return lambda: time.clock_gettime(clock.value)

@@ -1,0 +1,66 @@
+"""A server over stdio, and the other end of its pipes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from tests.benchmarks.messages import INITIALIZE, INITIALIZED, Era, line, request
+from tests.benchmarks.processes import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class StdioServer:
+    """A running server; lines go in, and lines come out."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process = process
+        self._input: IO[bytes] = process.stdin
+        self._output: IO[bytes] = process.stdout
+
+    def send(self, lines: bytes) -> None:
+        """Write one line, or several."""
+        self._input.write(lines)
+        self._input.flush()
+
+    def receive(self) -> bytes:
+        """The next line."""
+        received = self._output.readline()
+        assert received, "the server ended"
+        return received
+
+    def answer(self, text: bytes) -> bytes:
+        """Send one line, and return the one that answers it."""
+        self.send(text)
+        return self.receive()
+
+    def open(self, era: Era) -> None:
+        """Open the connection, where the era wants that."""
+        if era is Era.HANDSHAKE:
+            self.answer(line(INITIALIZE))
+            self.send(line(INITIALIZED))
+
+    def list_first(self, era: Era) -> bytes:
+        """Open the connection, and ask for the tools."""
+        self.open(era)
+        return self.answer(line(request(era, "tools/list")))
+
+
+@contextmanager
+def serving(path: str, *, tools: int = 1) -> Iterator[StdioServer]:
+    """Serve a file; the process has just been started.
+
+    Args:
+        path: The file.
+        tools: How many tools it has, if it can have many.
+    """
+    environment = os.environ | {"BENCHMARK_TOOLS": str(tools)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with running("-m", "bridge", "serve", path, env=environment, **pipes) as process:
+        yield StdioServer(process)

@@ -1,0 +1,96 @@
+"""The table that ends a run of the benchmarks: what was measured, how long it took, and beside what."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_HEAD = ("", "best", "median", "p99", "server CPU", "beside")
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure: the seconds that one unit of work takes, such as a call."""
+
+    group: str
+    """The heading under which it stands."""
+    name: str
+    """What was measured."""
+    best_seconds: float
+    median_seconds: float
+    p99_seconds: float | None = None
+    """None where a round is many units of work, or rounds are few."""
+    cpu_seconds: float | None = None
+    """How long a processor worked for the server; None where there is none, or where the system does not tell."""
+    beside: str | None = None
+    """The name of the row of the same group with which it is compared; its own, or one that is not here, is none."""
+
+
+class Table:
+    """The rows of a run, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], Row] = {}
+        self._load = _load()
+
+    def add(self, row: Row) -> None:
+        """Add a row after those that are here."""
+        self._rows[row.group, row.name] = row
+
+    def lines(self) -> Iterator[str]:
+        """The table as text; nothing where nothing was measured."""
+        if not self._rows:
+            return
+        cells = [self._cells(row) for row in self._rows.values()]
+        widths = [max(map(len, column)) for column in zip(_HEAD, *cells, strict=True)]
+        yield _aligned(_HEAD, widths)
+        group = None
+        for row, line in zip(self._rows.values(), cells, strict=True):
+            if row.group != group:
+                group = row.group
+                yield f"\n{group}"
+            yield _aligned(line, widths)
+        version, machine = platform.python_version(), f"{os.cpu_count()} cores of {platform.machine()}"
+        yield f"\nPython {version} on {machine}; load average {self._load} before, {_load()} after"
+
+    def _cells(self, row: Row) -> tuple[str, ...]:
+        times = (row.best_seconds, row.median_seconds, row.p99_seconds, row.cpu_seconds)
+        return f"  {row.name}", *("" if each is None else duration(each) for each in times), self._comparison(row)
+
+    def _comparison(self, row: Row) -> str:
+        other = None if row.beside is None else self._rows.get((row.group, row.beside))
+        if other is None or other is row:
+            return ""
+        more = row.median_seconds - other.median_seconds
+        times = row.median_seconds / other.median_seconds
+        return f"{'-' if more < 0 else '+'}{duration(abs(more))}, {_three_digits(times)} x {other.name}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it, with three digits."""
+    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    return f"{_three_digits(seconds / size)} {unit}"
+
+
+def _three_digits(number: float) -> str:
+    whole_digits = len(str(int(number)))
+    return f"{number:.{max(0, 3 - whole_digits)}f}"
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    name, *figures, comparison = (
+        cell.rjust(width) if 0 < i < len(cells) - 1 else cell.ljust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join([name, *figures, comparison]).rstrip()
+
+
+def _load() -> str:
+    """How busy the machine was in the last minute, where the system tells."""
+    return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"
