@@ -12,10 +12,10 @@ NAMES = st.text(max_size=8) | st.sampled_from(["a", "b", "a_b", "b_a", "a b", "a
 WISHES = st.dictionaries(st.builds(RemoteName, NAMES, NAMES), NAMES, max_size=12)
 
 
-def named(*origins: str, **options: list[str]) -> dict[str, str]:
+def named(*origins: str, taken: tuple[str, ...] = (), always_prefix: tuple[str, ...] = ()) -> dict[str, str]:
     """The names of tools written as ``server/tool``, each of which wishes for its own name."""
     keys = {RemoteName(*origin.split("/")): origin for origin in origins}
-    names = local_names({key: key.tool for key in keys}, **options)
+    names = local_names({key: key.tool for key in keys}, taken=taken, always_prefix=always_prefix)
     return {keys[key]: name for key, name in names.items()}
 
 
@@ -53,11 +53,11 @@ def test_a_tool_that_is_named_like_a_prefixed_one_keeps_its_name() -> None:
 
 
 def test_a_name_that_is_taken_is_nobodys() -> None:
-    assert named("git/list_resources", taken=["list_resources"]) == {"git/list_resources": "git_list_resources"}
+    assert named("git/list_resources", taken=("list_resources",)) == {"git/list_resources": "git_list_resources"}
 
 
 def test_a_server_can_stand_before_all_its_tools() -> None:
-    assert named("git/log", "files/read", always_prefix=["git"]) == {"git/log": "git_log", "files/read": "read"}
+    assert named("git/log", "files/read", always_prefix=("git",)) == {"git/log": "git_log", "files/read": "read"}
 
 
 def test_a_long_name_is_cut_and_told_apart_by_a_hash() -> None:

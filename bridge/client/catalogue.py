@@ -1,0 +1,146 @@
+"""Catalogue: the tools of many servers under one roof, each under a name of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from bridge.client.naming import RemoteName, local_names
+from bridge.errors import DefinitionError
+from bridge.tools.transform import renamed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from bridge.client.server_config import ServerConfig
+    from bridge.client.states import ConnectionStatus
+    from bridge.errors import ServerError
+    from bridge.tools.model import Tool, ToolSpecification
+
+Prefixing: TypeAlias = Literal["on_collision", "always"]
+"""When a server's name stands before the names of its tools."""
+
+ToolFilter: TypeAlias = "Callable[[str, ToolSpecification], bool]"
+"""Says whether a tool is taken, by its server's name and as the server lists it."""
+
+NameMapper: TypeAlias = "Callable[[str, ToolSpecification], str]"
+"""Says what a tool is to be called, by its server's name and as the server lists it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsChange:
+    """What became of a provider's tools; all by the names that they have here."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Those that are described otherwise than before."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """One server of a provider at one moment."""
+
+    connection: ConnectionStatus
+    """How its connection is."""
+    required: bool
+    """There is nothing to offer without it."""
+    is_listed: bool
+    """Its tools have been listed at least once."""
+    tools: tuple[str, ...]
+    """The tools that it contributes, by the names that they have here."""
+    problem: ServerError | None = None
+    """Why it could not be reached, or its tools not be listed, the last time; None where they could."""
+    skipped: tuple[str, ...] = ()
+    """What it lists that is no tool, each with the reason."""
+
+    @property
+    def name(self) -> str:
+        """What the configuration calls it."""
+        return self.connection.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Tools under the names that they have here, and where they come from."""
+
+    tools: tuple[Tool, ...] = ()
+    """In the order of the servers, and of each server's list."""
+    origins: Mapping[str, RemoteName]
+    """For each name here, the server and the name there."""
+
+    def of_server(self, server: str) -> tuple[str, ...]:
+        """The names here of a server's tools."""
+        return tuple(name for name, origin in self.origins.items() if origin.server == server)
+
+    def change_from(self, before: Catalogue) -> ToolsChange:
+        """What is other than it was."""
+        old = {tool.name: tool for tool in before.tools}
+        new = {tool.name: tool for tool in self.tools}
+        return ToolsChange(
+            added=tuple(name for name in new if name not in old),
+            removed=tuple(name for name in old if name not in new),
+            changed=tuple(name for name, tool in new.items() if name in old and tool != old[name]),
+        )
+
+
+EMPTY = Catalogue(origins={})
+"""No tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cataloguing:
+    """Which tools of servers are taken, and what they are called."""
+
+    filter: ToolFilter | None = None
+    """Which tools are taken of those that the configuration admits; None for all."""
+    name_mapper: NameMapper | None = None
+    """What tools are to be called; None for their own names after the configured prefix."""
+    prefix: Prefixing = "on_collision"
+    """When a server's name stands before those of its tools. One with a configured prefix keeps to that."""
+
+    def catalogue(
+        self, servers: Iterable[tuple[ServerConfig, Iterable[Tool]]], beside: Iterable[Tool] = ()
+    ) -> Catalogue:
+        """The tools of these servers, and others beside them that keep their names.
+
+        Raises:
+            DefinitionError: The name mapper gives no name.
+        """
+        beside = tuple(beside)
+        tools: dict[RemoteName, Tool] = {}
+        wishes: dict[RemoteName, str] = {}
+        always = set()
+        for config, its_tools in servers:
+            if self.prefix == "always" and config.prefix is None and self.name_mapper is None:
+                always.add(config.name)
+            for tool in its_tools:
+                if self._takes(config, tool):
+                    origin = RemoteName(config.name, tool.name)
+                    tools[origin] = tool
+                    wishes[origin] = self._wish(config, tool)
+        names = local_names(wishes, taken={tool.name for tool in beside}, always_prefix=always)
+        return Catalogue(
+            tools=(*(_named(tool, names[origin]) for origin, tool in tools.items()), *beside),
+            origins={names[origin]: origin for origin in tools},
+        )
+
+    def _takes(self, config: ServerConfig, tool: Tool) -> bool:
+        return config.admits(tool.name) and (self.filter is None or self.filter(config.name, tool.specification))
+
+    def _wish(self, config: ServerConfig, tool: Tool) -> str:
+        if self.name_mapper is None:
+            return (config.prefix or "") + tool.name
+        name: Any = self.name_mapper(config.name, tool.specification)
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(
+                f"the name mapper gave {name!r} for {tool.name!r} of the server {config.name!r}: it must give a name"
+            )
+        return str(name)
+
+
+def _named(tool: Tool, name: str) -> Tool:
+    return tool if tool.name == name else renamed(tool, name)

@@ -1,0 +1,240 @@
+"""Resources: what servers have to read, for a program and, by two tools, for a model.
+
+MCP, Resources; LangChain4j's ``McpToolProvider.Builder.resourcesAsToolsPresenter``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.errors import (
+    ArgumentProblem,
+    ArgumentsError,
+    DefinitionError,
+    ServerError,
+    ServerRefusedError,
+    ToolError,
+    WireError,
+)
+from bridge.tools.content import Audio, File, Image, Text
+from bridge.tools.content_json import block_from_json
+from bridge.tools.context import InvocationContext
+from bridge.tools.json_reading import fields, optional, present, text
+from bridge.tools.model import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from bridge.client.upstream import Upstream
+    from bridge.tools.content import Content
+    from bridge.tools.json_reading import Json
+    from bridge.tools.model import ToolExecutionRequest
+
+_METHOD_NOT_FOUND = -32601
+_MAX_PAGES = 10_000
+_READ_ONLY = ToolAnnotations(read_only=True)
+_SERVER = {"type": "string", "description": "The name of a server."}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteResource:
+    """Something that a server has to read, or a family of such things."""
+
+    server: str
+    """The server's name."""
+    uri: str
+    """What to read it by; for a family, a template of that (RFC 6570)."""
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    """Its media type, where known."""
+    size_bytes: int | None = None
+    is_template: bool = False
+    """It is a family: fill in the template to read one of them."""
+
+
+class Resources:
+    """The resources of a provider's servers.
+
+    Args:
+        upstreams: Gives the servers by name.
+    """
+
+    def __init__(self, upstreams: Callable[[], Mapping[str, Upstream]]) -> None:
+        self._upstreams = upstreams
+
+    async def list(self, server: str, *, context: InvocationContext | None = None) -> tuple[RemoteResource, ...]:
+        """What a server has to read: its resources and then its templates, all pages.
+
+        Args:
+            server: Its name.
+            context: What surrounds the request.
+
+        Raises:
+            DefinitionError: There is no such server.
+            ServerError: It cannot be asked.
+            WireError: It answered something else.
+        """
+        upstream = self._upstream(server)
+        context = context or InvocationContext()
+        plain = await _pages(upstream, "resources/list", "resources", context)
+        templates = await _pages(upstream, "resources/templates/list", "resourceTemplates", context)
+        return tuple(_resource(server, json) for json in (*plain, *templates))
+
+    async def read(self, server: str, uri: str, *, context: InvocationContext | None = None) -> tuple[Content, ...]:
+        """Read a resource: text, a picture, a sound, or a file, where it is none of these.
+
+        Args:
+            server: The name of the server that has it.
+            uri: What it is read by.
+            context: What surrounds the request.
+
+        Raises:
+            DefinitionError: There is no such server.
+            ServerError: It cannot be asked, or has no such resource.
+            WireError: It answered something else.
+        """
+        answer = await self._upstream(server).request("resources/read", {"uri": uri}, context or InvocationContext())
+        contents = optional(answer, "contents", list)
+        if contents is None:
+            raise WireError(f"the server {server!r} answered no contents for {uri!r}")
+        return tuple(_content(json) for json in contents)
+
+    def tools(self) -> tuple[Tool, ...]:
+        """The two tools by which a model lists and reads resources."""
+        return (
+            _tool(
+                "list_resources",
+                "List what the connected servers have to read: documents, files, data.",
+                {"server": _SERVER | {"description": "The name of one server; by default all are asked."}},
+                (),
+                self._list_for_model,
+            ),
+            _tool(
+                "read_resource",
+                "Read something that list_resources has listed.",
+                {"server": _SERVER, "uri": {"type": "string", "description": "Its URI, with any template filled in."}},
+                ("server", "uri"),
+                self._read_for_model,
+            ),
+        )
+
+    async def _list_for_model(self, arguments: Mapping[str, Any], context: InvocationContext) -> ToolExecutionResult:
+        servers = [arguments["server"]] if "server" in arguments else list(self._upstreams())
+        found: dict[str, tuple[RemoteResource, ...]] = {}
+        unavailable: dict[str, str] = {}
+
+        async def ask(server: str) -> None:
+            try:
+                found[server] = await self.list(server, context=context)
+            except ServerError as error:
+                unavailable[server] = error.brief
+            except WireError as error:
+                unavailable[server] = f"the server {server!r}: {error}"
+
+        for server in servers:
+            self._upstream(server)
+        async with anyio.create_task_group() as tasks:
+            for server in servers:
+                tasks.start_soon(ask, server)
+        resources = [present(**asdict(each)) for server in servers for each in found.get(server, ())]
+        listing = {"resources": resources} | ({"unavailable": unavailable} if unavailable else {})
+        return ToolExecutionResult.of_text(json.dumps(listing, ensure_ascii=False, separators=(",", ":")))
+
+    async def _read_for_model(self, arguments: Mapping[str, Any], context: InvocationContext) -> ToolExecutionResult:
+        server = arguments["server"]
+        try:
+            return ToolExecutionResult(await self.read(server, arguments["uri"], context=context))
+        except ServerError as error:
+            raise ToolError(error.brief) from error
+        except WireError as error:
+            raise ToolError(f"the server {server!r}: {error}") from error
+
+    def _upstream(self, server: str) -> Upstream:
+        upstreams = self._upstreams()
+        if server not in upstreams:
+            raise DefinitionError(f"there is no server {server!r} here: {', '.join(upstreams) or 'none at all'}")
+        return upstreams[server]
+
+
+@dataclass(frozen=True, slots=True)
+class _Executor:
+    """Runs one of the two tools; their arguments are text."""
+
+    name: str
+    required: tuple[str, ...]
+    function: Callable[[Mapping[str, Any], InvocationContext], Awaitable[ToolExecutionResult]]
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        arguments = request.arguments
+        assert not isinstance(arguments, str)
+        given = {key: arguments[key] for key in ("server", "uri") if arguments.get(key) is not None}
+        problems = [ArgumentProblem(key, "is required") for key in self.required if key not in given]
+        problems += [ArgumentProblem(key, "text", repr(it)) for key, it in given.items() if not isinstance(it, str)]
+        if problems:
+            raise ArgumentsError(self.name, problems)
+        try:
+            return await self.function(given, context)
+        except DefinitionError as error:
+            raise ToolError(str(error)) from error
+
+
+def _tool(
+    name: str,
+    description: str,
+    properties: Mapping[str, Any],
+    required: tuple[str, ...],
+    function: Callable[[Mapping[str, Any], InvocationContext], Awaitable[ToolExecutionResult]],
+) -> Tool:
+    parameters = {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
+    specification = ToolSpecification(name=name, description=description, parameters=parameters, annotations=_READ_ONLY)
+    return Tool(specification, _Executor(name, required, function), source="the resources of servers")
+
+
+async def _pages(upstream: Upstream, method: str, key: str, context: InvocationContext) -> list[Json]:
+    found: list[Json] = []
+    params: Json = {}
+    for _ in range(_MAX_PAGES):
+        try:
+            page = await upstream.request(method, params, context)
+        except ServerRefusedError as error:
+            if error.code == _METHOD_NOT_FOUND:
+                return found
+            raise
+        found += optional(page, key, list) or ()
+        cursor = optional(page, "nextCursor", str)
+        if cursor is None or cursor == params.get("cursor"):
+            return found
+        params = {"cursor": cursor}
+    return found
+
+
+def _resource(server: str, json: object) -> RemoteResource:
+    said = fields(json, "a resource")
+    template = said.get("uriTemplate")
+    return RemoteResource(
+        server=server,
+        uri=text(said.get("uri") if template is None else template),
+        name=text(said.get("name")),
+        title=optional(said, "title", str),
+        description=optional(said, "description", str),
+        mime_type=optional(said, "mimeType", str),
+        size_bytes=optional(said, "size", int),
+        is_template=template is not None,
+    )
+
+
+def _content(json: object) -> Content:
+    block = block_from_json({"type": "resource", "resource": json})
+    assert isinstance(block, File)
+    if isinstance(block.content, str):
+        return Text(block.content)
+    kind = (block.mime_type or "").partition("/")[0]
+    if kind == "image":
+        return Image(block.content, block.mime_type or "")
+    return Audio(block.content, block.mime_type or "") if kind == "audio" else block

@@ -1,0 +1,299 @@
+"""Upstream: one server of a provider, its connections, and its tools as they were last listed.
+
+    settle ──> list ──> wait: told of a change, ready again, or the list has expired ──> list …
+                 ╰──── failed ────> back off ─────────────────────────────────────────────┘
+
+One task lists; whoever wants a new list tells it so. Tools stay listed while the server is away.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+
+from bridge.client.detached import start_detached
+from bridge.client.pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
+from bridge.client.remote_tool import remote_tool
+from bridge.client.server_config import HttpTransport
+from bridge.client.states import ConnectionState
+from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from bridge.client.connection import Connection
+    from bridge.client.healing import Healing
+    from bridge.client.server_config import ServerConfig
+    from bridge.tools.json_reading import Json
+    from bridge.tools.model import Tool
+
+Supplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
+"""Gives what goes with a call, for a server's name and the call's context."""
+
+MIN_EXPIRY_SECONDS = 30.0
+"""A list is not asked for again sooner than this of our own accord, however short-lived its server says it is."""
+
+_METHOD_NOT_FOUND = -32601
+_logger = logging.getLogger("bridge.client")
+
+
+class Upstream:
+    """One server of a provider.
+
+    Args:
+        connection: The connection that lists, and that calls are made over where no supplier gives headers.
+        connect: Makes a connection for an identity.
+        healing: How long to wait after a list that failed.
+        headers_supplier: Gives the headers of a call; None for none beside those that are configured.
+        meta_supplier: Gives the ``_meta`` of a call; None for none.
+        validates_results: Check structured content against output schemas.
+        changed: Called when the tools have changed.
+        state_changed: Called with each new state of the connection.
+
+    Attributes:
+        connection: As given.
+        tools: The tools, under their own names, as they were last listed.
+        problem: Why they could not be listed the last time; None where they could.
+        skipped: What the server lists that is no tool, each with the reason.
+        is_listed: They have been listed at least once.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        connect: Callable[[ServerConfig], Connection],
+        healing: Healing,
+        headers_supplier: Supplier | None,
+        meta_supplier: Supplier | None,
+        validates_results: bool,
+        changed: Callable[[], None],
+        state_changed: Callable[[ConnectionState], None],
+    ) -> None:
+        self.connection = connection
+        self.config = connection.config
+        self.tools: tuple[Tool, ...] = ()
+        self.problem: ServerError | None = None
+        self.skipped: tuple[str, ...] = ()
+        self.is_listed = False
+        is_http = isinstance(connection.config.transport, HttpTransport)
+        self._headers_supplier = headers_supplier if is_http else None
+        self._meta_supplier = meta_supplier
+        self._validates_results = validates_results
+        self._changed = changed
+        self._state_changed = state_changed
+        self._healing = healing
+        self._connect = connect
+        self._pool = ConnectionPool(connection.config, connect)
+        self._owns = connection.state is ConnectionState.CLOSED
+        self._wires: list[Json] | None = None
+        self._expires_at: float | None = None
+        self._failures = 0
+        self._begin()
+        self._stop_listening: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the configuration calls the server."""
+        return self.config.name
+
+    def _begin(self) -> None:
+        self._wanted = anyio.Event()
+        self._settled = anyio.Event()
+        self._listed = anyio.Event()
+        self._done = anyio.Event()
+        self._scope = anyio.CancelScope()
+
+    # --- opening and closing -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to connect and to list; see `settled`."""
+        self._begin()
+        self._pool = ConnectionPool(self.config, self._connect)
+        if self._headers_supplier is not None and self._owns:
+            headers = await self._headers_of_nobody(self._headers_supplier)
+            self.connection = self._connect(with_headers(self.config, headers))
+        self._stop_listening = (
+            self.connection.on_tools_changed(self.want),
+            self.connection.on_state(self._on_state),
+        )
+        await self.connection.open(wait=False)
+        start_detached(self._run, f"tools of {self.name}")
+
+    async def settled(self) -> None:
+        """Wait until the tools are listed for the first time, or could not be."""
+        await self._settled.wait()
+
+    async def aclose(self) -> None:
+        """End it, with all its connections but one that was open before."""
+        self._scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pool.aclose)
+            if self._owns:
+                tasks.start_soon(self.connection.aclose)
+            if self._stop_listening:
+                tasks.start_soon(self._done.wait)
+        for stop in self._stop_listening:
+            stop()
+        self._stop_listening = ()
+
+    # --- calling -----------------------------------------------------------------------------------------------------
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
+    ) -> Json:
+        """Call a tool, as whoever the context says; see `bridge.client.connection.Connection.call_tool`."""
+        if self._meta_supplier is not None:
+            options["meta"] = await _supplied(self._meta_supplier, self.name, context)
+        if self._headers_supplier is None:
+            return await self.connection.call_tool(name, arguments, context=context, **options)
+        async with self._pool.connection(await _supplied(self._headers_supplier, self.name, context)) as connection:
+            return await connection.call_tool(name, arguments, context=context, **options)
+
+    async def request(self, method: str, params: Mapping[str, Any], context: InvocationContext) -> Json:
+        """Ask for something else, as whoever the context says; see `bridge.client.connection.Connection.request`."""
+        if self._headers_supplier is None:
+            return await self.connection.request(method, params, context=context)
+        async with self._pool.connection(await _supplied(self._headers_supplier, self.name, context)) as connection:
+            return await connection.request(method, params, context=context)
+
+    # --- listing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the list is older than its server says it may be, and nobody would say that it has changed."""
+        return (
+            self._expires_at is not None
+            and anyio.current_time() >= self._expires_at
+            and self.connection.state is ConnectionState.READY
+            and not self._announces_changes
+        )
+
+    def want(self) -> None:
+        """Have the tools listed again, soon."""
+        self._wanted.set()
+
+    async def refresh(self) -> None:
+        """Have the tools listed again, and wait until that is done, well or not."""
+        if not self._done.is_set():
+            listed = self._listed
+            self.want()
+            await listed.wait()
+
+    async def _headers_of_nobody(self, supplier: Supplier) -> Mapping[str, Any]:
+        """The headers for listing, which is done on behalf of no caller."""
+        try:
+            return await _supplied(supplier, self.name, InvocationContext())
+        except Exception as error:  # noqa: BLE001 - a supplier may know only what to send for a caller
+            _logger.info("the server %r is listed with the configured headers: %r", self.name, error)
+            return {}
+
+    @property
+    def _announces_changes(self) -> bool:
+        info = self.connection.server_info
+        tools = info.capabilities.get("tools") if info is not None else None
+        return isinstance(tools, dict) and tools.get("listChanged") is True
+
+    def _on_state(self, state: ConnectionState) -> None:
+        self._state_changed(state)
+        if state is ConnectionState.READY and (self.problem is not None or not self.is_listed):
+            self.want()
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self.connection.settled()
+                if self.connection.state is not ConnectionState.READY:
+                    self.problem = self.connection.last_error
+                    self._settled.set()
+                    await self._wait()
+                while True:
+                    await self._list()
+                    self._settled.set()
+                    await self._wait()
+        except Exception:
+            _logger.exception("the tools of the server %r are listed no more, by a mistake of ours", self.name)
+        finally:
+            self._done.set()
+            self._settled.set()
+            self._listed.set()
+
+    async def _wait(self) -> None:
+        """Wait until there is a reason to list."""
+        while not self._wanted.is_set():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._sleep, self._seconds_to_wait(), tasks.cancel_scope)
+                await self._wanted.wait()
+                tasks.cancel_scope.cancel()
+            self._pool.drop_idle()
+
+    async def _sleep(self, seconds: float | None, then: anyio.CancelScope) -> None:
+        if seconds is None:
+            await self._healing.sleep(MAX_IDLE_SECONDS)
+        else:
+            await self._healing.sleep(seconds)
+            self.want()
+        then.cancel()
+
+    def _seconds_to_wait(self) -> float | None:
+        """How long until there is a reason to list again by itself; None without one."""
+        if self.connection.state is not ConnectionState.READY:
+            return None
+        if self.problem is not None:
+            return self._healing.delay_seconds(self._failures)
+        if self._expires_at is None or self._announces_changes:
+            return None
+        return max(self._expires_at - anyio.current_time(), MIN_EXPIRY_SECONDS)
+
+    async def _list(self) -> None:
+        listed = self._listed
+        self._wanted = anyio.Event()  # what is wanted from here on is wanted again
+        self._listed = anyio.Event()
+        try:
+            wires, ttl_seconds = await self.connection.list_tools()
+        except ServerError as error:
+            if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
+                self._failed(error)
+                listed.set()
+                return
+            wires, ttl_seconds = [], None  # a server that has no tools at all
+        self.problem, self._failures = None, 0
+        self._expires_at = None if ttl_seconds is None else anyio.current_time() + ttl_seconds
+        if wires != self._wires or not self.is_listed:
+            self._wires = wires
+            self._read(wires)
+            self.is_listed = True
+            self._changed()
+        listed.set()
+
+    def _failed(self, error: ServerError) -> None:
+        self.problem = error
+        self._failures += 1
+        severity = logging.WARNING if self._failures == 1 else logging.DEBUG
+        _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
+
+    def _read(self, wires: list[Json]) -> None:
+        tools: dict[str, Tool] = {}
+        skipped = []
+        for wire in wires:
+            try:
+                tool = remote_tool(wire, self, validates_results=self._validates_results)
+            except (WireError, DefinitionError) as error:
+                skipped.append(str(error))
+                continue
+            if tool.name in tools:
+                skipped.append(f"the tool {tool.name!r} is listed twice")
+            else:
+                tools[tool.name] = tool
+        for reason in skipped:
+            _logger.warning("server %r: left out: %s", self.name, reason)
+        self.tools = tuple(tools.values())
+        self.skipped = tuple(skipped)
+
+
+async def _supplied(supplier: Supplier, server: str, context: InvocationContext) -> Mapping[str, Any]:
+    given = supplier(server, context)
+    return await given if inspect.isawaitable(given) else given
