@@ -88,10 +88,11 @@ class WindowView:
 
     def add(self, *messages: ChatMessage) -> None:
         """Add messages to the running turn; what was said before it may have to go."""
+        begins = not self._turn
         self._turn += messages
         if self._window is not None:
             self._weight += sum(map(self._window.weigh, messages))
-            self._fit()
+            self._fit(cut=begins)
 
     @property
     def system_text(self) -> str | None:
@@ -114,7 +115,7 @@ class WindowView:
                 self._drop()
                 cut = True
         if cut:
-            while units and not isinstance(units[0][0], UserMessage) and any(map(_is_users, units)):
+            while units and not _is_users(units[0]) and (self._turn or any(map(_is_users, units))):
                 self._drop()
             if units and isinstance(units[0][0], ToolExecutionResultMessage):
                 self._drop()

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import DefinitionError, MissingExtraError, WireError
+from bridge.service.memory import ChatMemory, ChatMemoryStore, InMemoryStore, StoredMessages, key_of
+from bridge.service.memory_redis import RedisStore
+from bridge.service.memory_sqlite import SqliteStore
+from bridge.service.messages import (
+    AiMessage,
+    ChatMessage,
+    SystemMessage,
+    ToolExecutionResultMessage,
+    UserMessage,
+)
+from bridge.service.window import message_window, token_window
+from bridge.tools.content import Image, Text
+from bridge.tools.model import ToolExecutionRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+EVERY_KIND: list[ChatMessage] = [
+    UserMessage.of("What is this? ☔ \ud83d", Image(b"\x89PNG"), name="Ada"),
+    AiMessage(
+        "Let me look.",
+        (ToolExecutionRequest("look", '{"at": "it"}', "1"), ToolExecutionRequest("look", {"at": 2})),
+        "hm",
+        {"anthropic": {"signature": "abc"}},
+    ),
+    ToolExecutionResultMessage("1", "look", (Text("a cat"),)),
+    ToolExecutionResultMessage(None, "look", (Text("no"),), is_error=True),
+    AiMessage("A cat."),
+]
+
+
+@pytest.fixture(params=["in memory", "sqlite", "redis"])
+def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[], ChatMemoryStore]]:
+    """Opens the same store again and again, as another process would."""
+    opened: list[Any] = []
+    if request.param == "in memory":
+        store = InMemoryStore()
+        yield lambda: store
+        return
+    prefix = request.node.name
+
+    def open_again() -> ChatMemoryStore:
+        if request.param == "sqlite":
+            opened.append(SqliteStore(request.getfixturevalue("database")))
+        else:
+            opened.append(RedisStore(request.getfixturevalue("redis_url"), prefix=prefix))
+        return opened[-1]  # type: ignore[no-any-return]  # one of the two
+
+    yield open_again
+    for each in opened:
+        each.close()
+
+
+def said(count: int, start: int = 0) -> list[ChatMessage]:
+    return [UserMessage.of(str(i)) for i in range(start, start + count)]
+
+
+async def test_a_conversation_comes_back_as_it_was(open_store: Callable[[], ChatMemoryStore]) -> None:
+    await open_store().append("c", EVERY_KIND)
+    page = await open_store().read("c", limit=10)
+    assert page == StoredMessages(messages=EVERY_KIND)
+
+
+async def test_the_newest_are_read_in_pages_that_go_back(open_store: Callable[[], ChatMemoryStore]) -> None:
+    store = open_store()
+    await store.append("c", said(3))
+    await store.append("c", said(4, start=3))
+    newest = await store.read("c", limit=3)
+    assert newest.messages == said(3, start=4)
+    await store.append("c", said(2, start=7))  # what is written meanwhile moves nothing
+    older = await store.read("c", limit=3, before=newest.before)
+    assert older.messages == said(3, start=1)
+    oldest = await store.read("c", limit=3, before=older.before)
+    assert oldest == StoredMessages(messages=said(1))
+
+
+async def test_conversations_are_apart(open_store: Callable[[], ChatMemoryStore]) -> None:
+    store = open_store()
+    await store.append("1", said(1))
+    await store.append(1, said(2))
+    assert (await store.read("1", limit=9)).messages == said(1)
+    assert (await store.read(1, limit=9)).messages == said(2)
+    assert await store.read("nobody", limit=9) == StoredMessages(messages=[])
+    await store.delete("1")
+    assert await store.read("1", limit=9) == StoredMessages(messages=[])
+    assert (await store.read(1, limit=9)).messages == said(2)
+
+
+async def test_the_newest_system_message_is_kept_beside_the_others(open_store: Callable[[], ChatMemoryStore]) -> None:
+    store = open_store()
+    await store.append("c", [SystemMessage("old"), *said(1)])
+    await store.append("c", [SystemMessage("new"), *said(3, start=1)])
+    assert await store.read("c", limit=9) == StoredMessages(messages=said(4), system=SystemMessage("new"))
+    memory = ChatMemory(store, memory_id="c", window=message_window(3))
+    assert await memory.messages() == (SystemMessage("new"), *said(2, start=2))
+
+
+async def test_a_memory_shows_what_its_window_admits(open_store: Callable[[], ChatMemoryStore]) -> None:
+    memory = ChatMemory(open_store(), window=message_window(2)).of("ada")
+    await memory.add(*said(5))
+    assert await memory.messages() == tuple(said(2, start=3))
+    everything = ChatMemory(open_store(), window=message_window(9), memory_id="ada")
+    assert await everything.messages() == tuple(said(5))
+    await memory.clear()
+    assert await memory.messages() == ()
+
+
+async def test_a_window_of_tokens_reads_as_many_pages_as_it_needs(open_store: Callable[[], ChatMemoryStore]) -> None:
+    memory = ChatMemory(open_store(), window=token_window(300, lambda _: 5))
+    await memory.add(*said(100))
+    assert await memory.messages() == tuple(said(60, start=40))
+
+
+@pytest.mark.parametrize("length", [10, 1_000])
+async def test_what_a_turn_reads_and_writes_does_not_grow_with_the_conversation(length: int) -> None:
+    class Counting(InMemoryStore):
+        touched = 0
+
+        async def read(self, *arguments: Any, **keywords: Any) -> StoredMessages:
+            page = await super().read(*arguments, **keywords)
+            self.touched += len(page.messages)
+            return page
+
+        async def append(self, memory_id: Any, messages: Any) -> None:
+            self.touched += len(messages)
+            await super().append(memory_id, messages)
+
+    store = Counting()
+    memory = ChatMemory(store, window=message_window(10))
+    await memory.add(*said(length))
+    store.touched = 0
+    await memory.messages()
+    await memory.add(*said(2))
+    assert store.touched == 12
+
+
+async def test_concurrent_turns_are_each_whole(open_store: Callable[[], ChatMemoryStore]) -> None:
+    store = open_store()
+    async with anyio.create_task_group() as group:
+        for i in range(8):
+            turn: list[ChatMessage] = [UserMessage.of(str(i)), AiMessage(str(i))]
+            group.start_soon(store.append, "c", turn)
+    messages = (await store.read("c", limit=99)).messages
+    said = [message.text for message in messages if isinstance(message, UserMessage | AiMessage)]
+    assert said[::2] == said[1::2]
+    assert sorted(filter(None, said[::2])) == list(map(str, range(8)))
+
+
+@pytest.mark.parametrize(
+    ("memory_id", "key"),
+    [("a", '"a"'), (1, "1"), (["a", 1], '["a", 1]'), (UUID(int=1), f'["UUID", "{UUID(int=1)}"]'), (None, "null")],
+)
+def test_a_memory_id_is_known_by_its_json(memory_id: Any, key: str) -> None:
+    assert key_of(memory_id) == key
+
+
+def test_a_memory_id_that_identifies_nothing_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="cannot be written as JSON; use text or a number"):
+        key_of(object())
+
+
+@given(st.lists(st.text() | st.integers(), min_size=2, max_size=2, unique_by=lambda value: (type(value), value)))
+def test_different_ids_have_different_keys(pair: list[Any]) -> None:
+    assert key_of(pair[0]) != key_of(pair[1])
+
+
+async def test_a_path_is_a_store_in_sqlite(database: Path) -> None:
+    memory = ChatMemory(database)
+    await memory.add(*said(2))
+    assert isinstance(memory.store, SqliteStore)
+    memory.store.close()
+    assert await memory.messages() == tuple(said(2))  # it opens again
+    memory.store.close()
+
+
+async def test_a_file_of_a_newer_version_is_refused(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(WireError, match="newer version, 99"):
+        await ChatMemory(database).messages()
+
+
+async def test_a_turn_that_cannot_be_written_writes_nothing(open_store: Callable[[], ChatMemoryStore]) -> None:
+    store = open_store()
+    if isinstance(store, InMemoryStore):
+        pytest.skip("it writes nothing down")
+    with pytest.raises((TypeError, ValueError)):
+        await store.append("c", [*said(1), AiMessage("x", attributes={"provider": object()})])
+    assert await store.read("c", limit=9) == StoredMessages(messages=[])
+
+
+def test_redis_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(MissingExtraError, match=r"mcp-toolbridge\[redis\]"):
+        RedisStore("redis://localhost")
