@@ -64,11 +64,12 @@ class Table:
         return f"  {row.name}", *("" if each is None else duration(each) for each in times), self._comparison(row)
 
     def _comparison(self, row: Row) -> str:
+        # Of the best rounds: what else the machine does disturbs them least.
         other = None if row.beside is None else self._rows.get((row.group, row.beside))
         if other is None or other is row:
             return ""
-        more = row.median_seconds - other.median_seconds
-        times = row.median_seconds / other.median_seconds
+        more = row.best_seconds - other.best_seconds
+        times = row.best_seconds / other.best_seconds
         return f"{'-' if more < 0 else '+'}{duration(abs(more))}, {_three_digits(times)} x {other.name}"
 
 

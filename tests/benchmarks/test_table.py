@@ -40,7 +40,7 @@ def test_rows_stand_under_their_group_beside_what_they_are_compared_with() -> No
         "",
         "Calls",
         "  bare   1.00 µs  2.00 µs",
-        "  tool   4.00 µs  5.00 µs  9.00 µs     3.00 µs  +3.00 µs, 2.50 x bare",
+        "  tool   4.00 µs  5.00 µs  9.00 µs     3.00 µs  +3.00 µs, 4.00 x bare",
         "",
         "Starts",
         "  empty   1.00 s   1.00 s",
