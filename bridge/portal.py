@@ -66,6 +66,28 @@ def run(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
     return value  # type: ignore[return-value]  # there is a value where there is no error
 
 
+def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+    """Run an asynchronous function to its end in the portal's own thread, whoever calls; the calling thread waits.
+
+    For what lives longer than a call, and so belongs to one event loop: a connection.
+
+    Args:
+        function: What to run.
+        arguments: Its arguments.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        RuntimeError: It is called in the portal's own thread, which would wait for itself.
+        BaseException: What the function raised.
+    """
+    value, error = _run_in_portal(function, arguments)
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]  # there is a value where there is no error
+
+
 def _run_anywhere(
     function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
 ) -> tuple[_T | None, BaseException | None]:

@@ -11,13 +11,17 @@ import pytest
 import bridge
 
 PUBLIC = """
-    Answer ArgumentProblem ArgumentsError Audio BlockingContext BridgeError Caller Content DefinitionError Elicitation
-    ElicitationAnswer ExecutionPolicy File Image InputRequired InvocationContext InvocationParameters JsonObjectSchema
-    LogLevel MissingExtraError NameClashError P Question ResourceLink ReturnBehavior Root Roots Sampling SamplingAnswer
-    SamplingMessage TargetError Text Tool ToolAnnotations ToolBox ToolCallError ToolError ToolExecution
-    ToolExecutionRequest ToolExecutionResult ToolExecutor ToolMemoryId ToolPolicy ToolProvider ToolProviderRequest
-    ToolSpecification ToolTimeoutError UnknownToolError UrlElicitation WireError execute execute_timed filtered prefixed
-    reference_to renamed safe_names set_thread_limit tool tools_from
+    Answer ArgumentProblem ArgumentsError Audio BlockingContext BlockingToolProvider BridgeError Caller
+    ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content DefinitionError Elicitation
+    ElicitationAnswer ExecutionPolicy File HttpTransport Image InputRequired InvocationContext InvocationParameters
+    JsonObjectSchema LogLevel McpToolProvider MemoryTransport MissingExtraError NameClashError OutcomeUnknownError P
+    Question ResourceLink ReturnBehavior Root Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError
+    ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus ServerTimeoutError
+    ServerUnavailableError ServersConfig StdioTransport TargetError Text Tool ToolAnnotations ToolBox ToolCallError
+    ToolError ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutor ToolMemoryId ToolPolicy
+    ToolProvider ToolProviderRequest ToolSpecification ToolTimeoutError ToolsChange UnknownToolError UrlElicitation
+    WireError connect execute execute_timed filtered load_config prefixed reference_to renamed safe_names
+    set_thread_limit tool tools_from
 """
 
 

@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bridge.client.blocking import BlockingToolProvider, connect
+    from bridge.client.catalogue import ServerStatus, ToolsChange
     from bridge.client.config import (
         HttpTransport,
         InputDefinition,
@@ -23,10 +25,15 @@ if TYPE_CHECKING:
     from bridge.client.connection import Connection
     from bridge.client.handlers import ClientHandlers
     from bridge.client.healing import Healing
+    from bridge.client.naming import RemoteName
+    from bridge.client.provider import McpToolProvider
+    from bridge.client.remote_tool import RemoteExecutor
+    from bridge.client.resources import RemoteResource
     from bridge.client.server_config import MemoryTransport
     from bridge.client.states import ConnectionState, ConnectionStatus, ServerInfo, ToolListing
 
 __all__ = [
+    "BlockingToolProvider",
     "ClientHandlers",
     "Connection",
     "ConnectionState",
@@ -35,26 +42,41 @@ __all__ = [
     "HttpTransport",
     "InputDefinition",
     "InputSource",
+    "McpToolProvider",
     "MemoryTransport",
+    "RemoteExecutor",
+    "RemoteName",
+    "RemoteResource",
     "ServerConfig",
     "ServerInfo",
+    "ServerStatus",
     "ServersConfig",
     "StdioTransport",
     "ToolListing",
+    "ToolsChange",
     "config_json_schema",
+    "connect",
     "load_config",
     "parse_config",
 ]
 
 _HOMES = dict.fromkeys(__all__, "bridge.client.config") | {
+    "BlockingToolProvider": "bridge.client.blocking",
     "ClientHandlers": "bridge.client.handlers",
     "Connection": "bridge.client.connection",
     "ConnectionState": "bridge.client.states",
     "ConnectionStatus": "bridge.client.states",
     "Healing": "bridge.client.healing",
+    "McpToolProvider": "bridge.client.provider",
     "MemoryTransport": "bridge.client.server_config",
+    "RemoteExecutor": "bridge.client.remote_tool",
+    "RemoteName": "bridge.client.naming",
+    "RemoteResource": "bridge.client.resources",
     "ServerInfo": "bridge.client.states",
+    "ServerStatus": "bridge.client.catalogue",
     "ToolListing": "bridge.client.states",
+    "ToolsChange": "bridge.client.catalogue",
+    "connect": "bridge.client.blocking",
 }
 
 
