@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
@@ -81,6 +81,12 @@ class _Generator(GenerateJsonSchema):
             if alternative.get("type") == "string":
                 alternative["format"] = "decimal"
         return result
+
+    def generator_schema(self, schema: core_schema.GeneratorSchema) -> JsonSchemaValue:
+        """Refuse what pydantic reads lazily, each item unchecked until the function comes to it."""
+        if self.mode == "validation":
+            raise PydanticInvalidForJsonSchema("an iterable is read lazily and cannot be checked before; use list[…]")
+        return super().generator_schema(schema)
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         """Add what the members are called, and what each is for where a docstring follows it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -212,6 +213,9 @@ def positional(a: int, /, b: int) -> None: ...
 def unknown(a: Unknown) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - what is tested
 def for_type_checking(a: Decimal) -> None: ...
 def foreign(ok: int, a: list[functools.partial[int]]) -> None: ...
+def lazily_read(a: collections.abc.Iterable[int]) -> None: ...
+
+
 def foreign_with_default(a: functools.partial[int] | None = None) -> None: ...
 def bad_default(a: int = "x") -> None: ...  # type: ignore[assignment]  # what is tested
 def none_default(a: int = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013 - what is tested
@@ -235,6 +239,7 @@ def unknown_return() -> Unknown: ...  # type: ignore[name-defined]  # noqa: F821
         (two_defaults, "a", "conflicting defaults, 2 and 1; keep one"),
         (same_name, "a", r"both published as 'b'; give one another name with P\(name=…\)"),
         (foreign_with_default, "a", "no JSON Schema"),
+        (lazily_read, "a", r"use list\[…\]"),
     ],
 )
 def test_a_mistake_is_refused_with_function_parameter_and_remedy(
