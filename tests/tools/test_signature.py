@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import collections.abc
+import collections.abc  # noqa: TC003 - resolved at run time
 import functools
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
