@@ -183,7 +183,7 @@ class Connection:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     async def list_tools(self) -> ToolListing:
-        """The server's tools, all pages, asked of the server each time.
+        """The server's tools, all pages, asked of the server each time; without those that its pins refuse.
 
         Returns:
             The tools as MCP's ``Tool``, and how long they stay as they are.
@@ -198,7 +198,8 @@ class Connection:
         await owner.watching(self.config.connect_wait_seconds)
         listing = await list_tools(owner, self.config)
         self._listing = listing.tools
-        return listing
+        pins = self.config.pins
+        return listing if pins is None else listing._replace(tools=pins.admitted(self.name, listing.tools))
 
     async def call_tool(
         self,

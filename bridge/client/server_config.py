@@ -15,6 +15,8 @@ from bridge.client.redaction import HIDDEN, redact_command, redact_url, scrub
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.client.pinning import ServerPins
+
 InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
 """What a child inherits: what any program needs (``PATH``, ``HOME``, …), everything, or these variables beside that."""
 
@@ -146,6 +148,8 @@ class ServerConfig:
     """Tools to leave out, in the same way; stronger than `include`."""
     protocol: ProtocolPin = "auto"
     """The protocol to speak."""
+    pins: ServerPins | None = None
+    """What its tools were when somebody looked at them; others are refused or flagged. None for whatever it offers."""
 
     def admits(self, tool_name: str) -> bool:
         """Whether a tool of the server, by its remote name, is to be taken."""
