@@ -62,24 +62,23 @@ class Edge:
             await self._app(scope, receive, send)
             return
         # One parser of uvicorn's two leaves space around values, with which the SDK refuses a valid request.
-        headers = [(name, value.strip(_SPACE)) for name, value in scope["headers"]]
-        folded = dict(headers)
-        if b"transfer-encoding" in folded:
+        headers = {name: value.strip(_SPACE) for name, value in scope["headers"]}
+        if b"transfer-encoding" in headers:
             # Where the chunks that came with the head are none, uvicorn has answered already, and hears of it only
             # now; it would log whatever is sent before that as an error.
             await checkpoint()
-        if (problem := self._name_problem(headers, folded, scope)) is not None:
+        if (problem := self._name_problem(headers, scope)) is not None:
             await refuse(send, *problem)
         elif not self._is_running():
             self._log_remedy()
             await refuse(send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
         elif scope["method"] == "POST":
-            await self._post({**scope, "headers": headers}, folded, receive, send)
+            await self._post(scope, headers, receive, send)
         else:
-            await self._app({**scope, "headers": headers}, receive, send)
+            await self._app(_stripped(scope), receive, send)
 
-    async def _post(self, scope: Scope, folded: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        length = folded.get(b"content-length", b"")
+    async def _post(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        length = headers.get(b"content-length", b"")
         try:
             body = await read_body(receive, self._max_request_bytes, int(length) if length.isdigit() else None)
         except BodyTooLargeError:
@@ -90,18 +89,17 @@ class Edge:
         # A header that stands twice is for those to judge who know what it means.
         if (
             self._shortcut is not None
-            and len(folded) == len(scope["headers"])
-            and await self._shortcut(scope, folded, body, receive, send)
+            and len(headers) == len(scope["headers"])
+            and await self._shortcut(scope, headers, body, receive, send)
         ):
             return
-        await self._app(scope, replaying(body, receive), send)
+        await self._app(_stripped(scope), replaying(body, receive), send)
 
-    def _name_problem(
-        self, headers: list[tuple[bytes, bytes]], folded: dict[bytes, bytes], scope: Scope
-    ) -> tuple[int, str] | None:
-        if b"host" not in folded or (len(folded) < len(headers) and [name for name, _ in headers].count(b"host") > 1):
+    def _name_problem(self, headers: dict[bytes, bytes], scope: Scope) -> tuple[int, str] | None:
+        lines = scope["headers"]
+        if b"host" not in headers or (len(headers) < len(lines) and [name for name, _ in lines].count(b"host") > 1):
             return 400, "a request has one Host header"
-        host = folded[b"host"].decode("latin-1")
+        host = headers[b"host"].decode("latin-1")
         if not self._names.admits_host(host):
             name = _abridged(host_name(host))
             _logger.warning(
@@ -113,9 +111,9 @@ class Edge:
                 name,
             )
             return 421, "this server is not known under that name"
-        if b"origin" not in folded:
+        if b"origin" not in headers:
             return None
-        origin = folded[b"origin"].decode("latin-1")
+        origin = headers[b"origin"].decode("latin-1")
         if origin and not self._names.admits_origin(origin, host):
             _logger.warning(
                 "refused a request from %s by a page of %r: if that page may use this server, "
@@ -134,6 +132,11 @@ class Edge:
                 "mount it by bridge.server.mount(parent, path, tools), "
                 "or enter its router.lifespan_context in the lifespan of the app that it is mounted in"
             )
+
+
+def _stripped(scope: Scope) -> Scope:
+    """A request whose headers have no space around their values."""
+    return {**scope, "headers": [(name, value.strip(_SPACE)) for name, value in scope["headers"]]}
 
 
 def _client(scope: Scope) -> str:

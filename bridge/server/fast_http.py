@@ -21,7 +21,7 @@ from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELL
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from bridge.server.sessions import Session, Sessions
     from bridge.tools.json_reading import Json
 
+_CONTENT_TYPE = (b"content-type", b"application/json")
 _KEPT_HEADER_VALUES = 256
-_PARAMETER_PREFIX = b"mcp-param-"
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
 
 
@@ -41,10 +41,12 @@ class FastHttp:
     Args:
         publisher: What is served.
         sessions: The sessions of the handshake era.
+        paths: Where the endpoint is, within its app.
     """
 
-    def __init__(self, publisher: Publisher, sessions: Sessions) -> None:
+    def __init__(self, publisher: Publisher, sessions: Sessions, paths: Iterable[str]) -> None:
         self._publisher = publisher
+        self._paths = frozenset(paths)
         self._sessions = sessions
         self._plans = FastPath(publisher)
 
@@ -60,8 +62,10 @@ class FastHttp:
             receive: What tells that the client has gone.
             send: Where the answer goes.
         """
-        # Sending Messages: a client accepts both kinds of answer. The body is JSON.
-        if not (_accepts_both(headers.get(b"accept", b"")) and _is_json(headers.get(b"content-type", b""))):
+        path: str = scope["path"]
+        if path.removeprefix(scope.get("root_path", "")) not in self._paths or not _is_plain(
+            headers.get(b"accept", b""), headers.get(b"content-type", b"")
+        ):
             return False
         version = headers.get(b"mcp-protocol-version")
         if version in _MODERN_VERSIONS:
@@ -74,33 +78,33 @@ class FastHttp:
             if isinstance(plan, bytes):
                 await _send(send, plan)
             else:
-                await self._call(plan, scope, receive, send)
+                await self._call(plan, headers, receive, send)
             return True
         session = self._session_of(scope, headers, version)
-        return session is not None and await self._answered_in(session, scope, body, send)
+        return session is not None and await self._answered_in(session, headers, body, send)
 
-    async def _answered_in(self, session: Session, scope: Scope, body: bytes, send: Send) -> bool:
+    async def _answered_in(self, session: Session, headers: Mapping[bytes, bytes], body: bytes, send: Send) -> bool:
         message = _request_in(body)
         plan = None if message is None or str(message["id"]) in session.running else self._plans.handshake(message)
         if plan is None:
             return False
-        with session.in_use():
-            answer = plan if isinstance(plan, bytes) else await self._call_in(session, plan, scope)
+        with session:
+            answer = plan if isinstance(plan, bytes) else await self._call_in(session, plan, headers)
             await _send(send, answer, session=session)
         return True
 
-    async def _call(self, call: PlainCall, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _call(self, call: PlainCall, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         """Run a call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
-        context = self._context(scope, call.capabilities, session_id=None)
+        context = self._context(headers, call.capabilities, session_id=None)
         try:
             answer, code = await until_hang_up(self._plans.run(call, context), receive)
         except HungUpError:
             return
         await _send(send, answer, HTTP_STATUS.get(code, 200))
 
-    async def _call_in(self, session: Session, call: PlainCall, scope: Scope) -> bytes:
+    async def _call_in(self, session: Session, call: PlainCall, headers: Mapping[bytes, bytes]) -> bytes:
         """Run a call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
-        context = self._context(scope, session.capabilities, session_id=session.id)
+        context = self._context(headers, session.capabilities, session_id=session.id)
         task = asyncio.current_task()
         assert task is not None
         is_cancelled = False
@@ -132,12 +136,14 @@ class FastHttp:
             return None
         return session if version is None or version == session.version.encode() else None
 
-    def _context(self, scope: Scope, capabilities: Mapping[str, Any], *, session_id: str | None) -> InvocationContext:
+    def _context(
+        self, headers: Mapping[bytes, bytes], capabilities: Mapping[str, Any], *, session_id: str | None
+    ) -> InvocationContext:
         caller = caller_of_request()
         context = InvocationContext(
             memory_id=session_id if caller is None else caller.name,
             caller=caller,
-            headers=Headers(scope=scope),
+            headers=Headers(raw=list(headers.items())),
             client_capabilities=capabilities,
         )
         if self._publisher.memory_id_of is not None:
@@ -187,24 +193,20 @@ def _routes(headers: Mapping[bytes, bytes], message: Json) -> bool:
         name = params.get("name")
         if type(name) is not str or headers.get(b"mcp-name") != name.encode():
             return False
-    # "Custom Headers": a mirrored parameter would have to be compared.
-    return not any(header.startswith(_PARAMETER_PREFIX) for header in headers)
+    return True
 
 
 @lru_cache(_KEPT_HEADER_VALUES)
-def _accepts_both(accept: bytes) -> bool:
+def _is_plain(accept: bytes, content_type: bytes) -> bool:
+    """Whether a client sends JSON and accepts both kinds of answer (Sending Messages to the Server, 2)."""
     kinds = {kind.split(b";")[0].strip().lower() for kind in accept.split(b",")}
-    return {b"application/json", b"text/event-stream"} <= kinds or b"*/*" in kinds
-
-
-@lru_cache(_KEPT_HEADER_VALUES)
-def _is_json(content_type: bytes) -> bool:
+    accepts_both = {b"application/json", b"text/event-stream"} <= kinds or b"*/*" in kinds
     # In the handshake era the SDK wants it in lower case.
-    return content_type.split(b";")[0].strip() == b"application/json"
+    return accepts_both and content_type.split(b";")[0].strip() == b"application/json"
 
 
 async def _send(send: Send, body: bytes, status: int = 200, session: Session | None = None) -> None:
-    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+    headers = [_CONTENT_TYPE, (b"content-length", b"%d" % len(body))]
     if session is not None:
         headers.append((b"mcp-session-id", session.id.encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -28,6 +28,7 @@ from bridge.server.protocol import (
     SERVER_INFO_KEY,
     ProtocolError,
 )
+from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +71,7 @@ class FastPath:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
+        self._stamp: Json = {SERVER_INFO_KEY: publisher.implementation}
         self._plain_envelope: Json | None = None
         self._lists: dict[bool, tuple[Json, bytes]] = {}
         self._discovery: bytes | None = None
@@ -146,23 +148,26 @@ class FastPath:
         Returns:
             The whole answer, and the code of its error, 0 where it is a result.
         """
+        write = self._write_stamped if call.modern else to_json
         try:
-            wire = await self._publisher.call(call.name, call.arguments, context, modern=call.modern)
-            if call.modern:
-                meta = wire.get("_meta")
-                wire["_meta"] = {**meta, **self._server_info} if meta else self._server_info
-            return answer(call.id, to_json(wire)), 0
+            result = await self._publisher.call(call.name, call.arguments, context, write, modern=call.modern)
+            return answer(call.id, result), 0
         except ProtocolError as error:
             told = {"code": error.code, "message": error.message}
             return failure(call.id, told if error.data is None else told | {"data": error.data}), error.code
-        except ValueError:
-            _logger.exception("the result of %r cannot be written as JSON", call.name)
+        except InputRequired:
+            _logger.exception("the tool %r asked another round, though it had promised not to talk back", call.name)
             told = {"code": INTERNAL_ERROR, "message": f"the call of {call.name!r} failed; the server's log says why"}
             return failure(call.id, told), INTERNAL_ERROR
 
-    @property
-    def _server_info(self) -> Json:
-        return {SERVER_INFO_KEY: self._publisher.implementation}
+    def _write_stamped(self, result: Json) -> bytes:
+        """A result of the modern era, which says who made it; what its author said of that stands."""
+        meta = result.get("_meta")
+        if not meta:
+            result["_meta"] = self._stamp
+        elif meta.get(SERVER_INFO_KEY) is None:
+            result["_meta"] = {**meta, **self._stamp}
+        return to_json(result)
 
     def _call(
         self, request: MessageId, params: Json, capabilities: Mapping[str, Any], *, modern: bool
@@ -184,15 +189,13 @@ class FastPath:
         page = self._publisher.catalog.page(modern=modern)
         known = self._lists.get(modern)
         if known is None or known[0] is not page:
-            whole = {**page, "_meta": self._server_info} if modern else page
+            whole = {**page, "_meta": self._stamp} if modern else page
             known = self._lists[modern] = page, to_json(whole)
         return answer(request, known[1])
 
     def _discover(self) -> bytes:
         if self._discovery is None:
-            publisher = self._publisher
-            result = publisher.discovery | {"_meta": self._server_info}
-            self._discovery = to_json(result)
+            self._discovery = to_json(self._publisher.discovery | {"_meta": self._stamp})
         return self._discovery
 
     def _is_plain(self, message: Json) -> bool:

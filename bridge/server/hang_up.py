@@ -33,9 +33,14 @@ async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
     Raises:
         HungUpError: The client has gone.
     """
+    try:
+        waits_for = work.send(None)
+    except StopIteration as done:
+        value: _T = done.value
+        return value
     watch = _Watch(receive)
     try:
-        return await _Watched(work, watch)
+        return await _Begun(work, waits_for)
     except asyncio.CancelledError:
         if not watch.has_hung_up:
             raise
@@ -48,41 +53,34 @@ async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
 
 
 class _Watch:
-    """Listens for the client's going, once begun."""
+    """Listens for the client's going, and cancels the task that it was made in."""
 
     def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._listening: asyncio.Task[None] | None = None
-        self.has_hung_up = False
-
-    def begin(self) -> None:
         worker = asyncio.current_task()
         assert worker is not None
-        self._listening = asyncio.get_running_loop().create_task(self._listen(worker))
+        self.has_hung_up = False
+        self._listening = asyncio.get_running_loop().create_task(self._listen(receive, worker))
 
     def end(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
+        self._listening.cancel()
 
-    async def _listen(self, worker: asyncio.Task[Any]) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+    async def _listen(self, receive: Receive, worker: asyncio.Task[Any]) -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
         self.has_hung_up = True
         worker.cancel()
 
 
-class _Watched(Generic[_T]):
-    """Awaits a coroutine in the task that it is awaited in, and begins to watch when the coroutine first waits."""
+class _Begun(Generic[_T]):
+    """Awaits the rest of a coroutine that waits for something already."""
 
-    def __init__(self, work: Coroutine[Any, Any, _T], watch: _Watch) -> None:
+    def __init__(self, work: Coroutine[Any, Any, _T], waits_for: Any) -> None:
         self._work = work
-        self._watch = watch
+        self._waits_for = waits_for
 
     def __await__(self) -> Generator[Any, Any, _T]:
-        work = self._work
+        work, waits_for = self._work, self._waits_for
         try:
-            waits_for = work.send(None)
-            self._watch.begin()
             while True:
                 try:
                     given = yield waits_for

@@ -28,8 +28,7 @@ from bridge.server.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from starlette.types import Receive, Scope, Send
-
+    from bridge.server.edge import Shortcut
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
 
@@ -92,13 +91,14 @@ def http_app(
         max_request_bytes,
         path if streamable else None,
         sse=sse,
+        fast_path=fast_path,
     )
     edge = Middleware(
         Edge,
         names=Names(host, allowed_hosts, allowed_origins),
         max_request_bytes=max_request_bytes,
         is_running=lambda: service.is_running,
-        shortcut=service.shortcut if fast_path and streamable else None,
+        shortcut=service.shortcut,
     )
     app = Starlette(routes=service.routes, middleware=[edge], lifespan=service.lifespan)
     app.router.redirect_slashes = False
@@ -110,31 +110,30 @@ class _Service:
     """The parts of one app, and the time during which they run."""
 
     def __init__(
-        self, publisher: Publisher, sessions: Sessions, max_request_bytes: int, path: str | None, *, sse: bool
+        self,
+        publisher: Publisher,
+        sessions: Sessions,
+        max_request_bytes: int,
+        path: str | None,
+        *,
+        sse: bool,
+        fast_path: bool,
     ) -> None:
         self.is_running = False
         self.routes: list[Route] = []
         self._publisher = publisher
         self._streams = Streams()
         self._endpoint: StreamableEndpoint | None = None
-        self._fast = FastHttp(publisher, sessions)
-        self._fast_paths: frozenset[str] = frozenset()
+        self.shortcut: Shortcut | None = None
         if path is not None:
             self._endpoint = StreamableEndpoint(publisher.server, self._streams, sessions, max_request_bytes)
-            self._fast_paths = frozenset(self._route(path, self._endpoint))
+            paths = self._route(path, self._endpoint)
+            if fast_path:
+                self.shortcut = FastHttp(publisher, sessions, paths).answered
         if sse:
             transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
             self._route(STREAM_PATH, SseStream(publisher.server, transport, self._streams), methods=["GET"])
             self._route(MESSAGES_PATH, SseMessages(transport, max_request_bytes))
-
-    async def shortcut(
-        self, scope: Scope, headers: dict[bytes, bytes], body: bytes, receive: Receive, send: Send
-    ) -> bool:
-        """Answer a plain request to the endpoint."""
-        path: str = scope["path"]
-        if path.removeprefix(scope.get("root_path", "")) not in self._fast_paths:
-            return False
-        return await self._fast.answered(scope, headers, body, receive, send)
 
     def _route(self, path: str, endpoint: object, methods: list[str] | None = None) -> tuple[str, ...]:
         bare = path.rstrip("/")

@@ -20,6 +20,7 @@ from mcp_types import (
     SubscriptionsListenRequestParams,
 )
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.catalog import CACHE_SCOPE, CursorError
@@ -122,7 +123,7 @@ class _Handlers:
         try:
             context = self._context(request, channel)
             return await publisher.call(
-                params.name, params.arguments or _NOTHING, context, modern=isinstance(channel, ModernChannel)
+                params.name, params.arguments or _NOTHING, context, _checked, modern=isinstance(channel, ModernChannel)
             )
         except InputRequired as asked:
             if isinstance(channel, ModernChannel):
@@ -167,6 +168,12 @@ class _Handlers:
         if self._publisher.memory_id_of is not None:
             context.memory_id = self._publisher.memory_id_of(context)
         return context
+
+
+def _checked(result: Json) -> Json:
+    """A result that the SDK can write, which it does when it is too late to say otherwise."""
+    to_json(result)
+    return result
 
 
 def _is_modern(request: Request) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import UnknownToolError
 from bridge.server.catalog import CACHE_SCOPE, Catalog
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.tools.toolbox import ToolBox
 
 _logger = logging.getLogger("bridge.server")
+_Written = TypeVar("_Written")
 
 DISCOVERY_TTL_MS = 60_000
 """How long a client may rely on what the server said of itself, in milliseconds."""
@@ -111,13 +112,22 @@ class Publisher:
 
         return build_server(self)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], context: InvocationContext, *, modern: bool) -> Json:
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        write: Callable[[Json], _Written],
+        *,
+        modern: bool,
+    ) -> _Written:
         """Run one call, as the result of ``tools/call``.
 
         Args:
             name: The tool's name.
             arguments: Its arguments, as they came.
             context: What surrounds the call.
+            write: Makes of the result, as JSON, what is sent. Where it raises, the tool gave what cannot be sent.
             modern: Whether the client speaks the 2026-07-28 revision. Older ones know structured content only as an
                 object, and go without where it is none.
 
@@ -127,7 +137,7 @@ class Publisher:
         """
         try:
             result = await execute(self.tools, ToolExecutionRequest(name, arguments), context, self.policy)
-            return _sendable(name, result, modern=modern)
+            return _written(name, result, write, modern=modern)
         except InputRequired:
             raise
         except CallRefused as refused:
@@ -148,16 +158,18 @@ def _refuse_unknown(error: UnknownToolError, *_: object) -> str:
     raise error
 
 
-def _sendable(name: str, result: ToolExecutionResult, *, modern: bool) -> Json:
-    """A result as the era of its client has it; a failure, where no transport could write it."""
-    from pydantic_core import to_json  # noqa: PLC0415 - not needed to start
-
+def _written(name: str, result: ToolExecutionResult, write: Callable[[Json], _Written], *, modern: bool) -> _Written:
     try:
-        wire = result_to_wire(result)
-        to_json(wire)
+        return write(_of_era(result, modern=modern))
     except Exception:
         _logger.exception("the tool %r gave what cannot be sent", name)
-        wire = result_to_wire(ToolExecutionResult.error(f"the tool {name!r} failed; its server's log says why"))
+        failure = ToolExecutionResult.error(f"the tool {name!r} failed; its server's log says why")
+        return write(_of_era(failure, modern=modern))
+
+
+def _of_era(result: ToolExecutionResult, *, modern: bool) -> Json:
+    """A result as the era of its client has it."""
+    wire = result_to_wire(result)
     if modern:
         wire["resultType"] = "complete"
     elif not isinstance(wire.get("structuredContent", {}), dict):

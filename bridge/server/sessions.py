@@ -7,13 +7,13 @@ so that calls in a session can take the fast path, and so that requests there co
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
 IDLE_SECONDS = 30 * 60.0
 """How long a session may go unused unless told otherwise: 30 minutes, as in the SDK."""
@@ -22,7 +22,7 @@ _LOOK_AT_LEAST_EVERY_SECONDS = 60.0
 
 
 class Session:
-    """One session.
+    """One session. It is entered while a request of it is answered: ``with session: …``.
 
     Attributes:
         id: What the client sends in ``Mcp-Session-Id``.
@@ -44,17 +44,14 @@ class Session:
         self.running: dict[str, Callable[[], object]] = {}
         self.requests = 0
         """How many requests are being answered, open streams included."""
-        self.unused_since = anyio.current_time()
+        self.unused_since = monotonic()
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """While a request of the session is answered."""
+    def __enter__(self) -> None:
         self.requests += 1
-        try:
-            yield
-        finally:
-            self.requests -= 1
-            self.unused_since = anyio.current_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.requests -= 1
+        self.unused_since = monotonic()
 
     def cancel(self, request: object) -> None:
         """End a call that runs beside the SDK, if there is one of that id."""
@@ -98,13 +95,13 @@ class Sessions:
         if self._idle_seconds is None:
             return
         while True:
-            latest = anyio.current_time() - self._idle_seconds
+            latest = monotonic() - self._idle_seconds
             unused = [each for each in self._open.values() if not each.requests and each.unused_since <= latest]
             for session in unused:
                 self.forget(session.id)
                 await end(session)
             waiting = (each.unused_since for each in self._open.values() if not each.requests)
-            next_seconds = min(waiting, default=math.inf) + self._idle_seconds - anyio.current_time()
+            next_seconds = min(waiting, default=math.inf) + self._idle_seconds - monotonic()
             # What comes into being meanwhile has its whole time before it.
             await anyio.sleep(min(max(next_seconds, 0.0), self._idle_seconds, _LOOK_AT_LEAST_EVERY_SECONDS))
 

@@ -120,7 +120,7 @@ class StreamableEndpoint:
                 self._sessions.forget(session.id)
             await send(message)
 
-        with session.in_use():
+        with session:
             await handle(scope, receive, watch)
 
     async def _delete(self, session: Session) -> None:

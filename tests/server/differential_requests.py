@@ -85,6 +85,12 @@ def _in_session(method: str, params: dict[str, Any]) -> Draft:
 
 # --- nearly plain ----------------------------------------------------------------------------------------------------
 
+
+def under(key: str, *values: Any) -> tuple[dict[str, Any], ...]:
+    """Each of the values, under a key."""
+    return tuple({key: value} for value in values)
+
+
 ABSENT = object()
 IDS: tuple[Any, ...] = (
     *(0, -1, 2**53 + 1, 2**70, 10**400, "", "1", "é", "\ud800", "\u0000", 1.0, 1.5, True, None, [], {}, ABSENT),
@@ -92,24 +98,23 @@ IDS: tuple[Any, ...] = (
 )
 IMPLEMENTATIONS: tuple[Any, ...] = (
     *(None, {}, [], "x", {"name": "n"}, {"name": "n", "version": 1}, {"name": "n", "version": None}),
-    *({"name": "n", "version": "1", **more} for more in ({"icons": []}, {"title": None}, {"title": 1}, {"x": "y"})),
-    {"name": "n", "version": "1", "icons": [{"src": 5}]},
-    {"name": "n", "version": "1", "websiteUrl": "not an address"},
+    *({"name": "n", "version": "1"} | more for more in under("icons", [], [{"src": 5}], None)),
+    *({"name": "n", "version": "1"} | more for more in under("title", None, 1, "x")),
+    {"name": "n", "version": "1", "websiteUrl": "not an address", "x": "y"},
 )
 CAPABILITIES: tuple[Any, ...] = (
-    *(None, [], "x", True, {"x": {}}, {"sampling": None}, {"sampling": True}, {"sampling": {"tools": {}}}),
-    *({"roots": {"listChanged": value}} for value in (True, False, None, 1, 0, 1.0, "true", "x", {}, [])),
-    *({"elicitation": value} for value in ({"form": {}}, {"form": None}, {"form": 1}, {"form": {"x": [1]}}, [])),
-    *({name: {"x": {"y": 1}}} for name in ("experimental", "extensions", "tasks", "sampling", "roots")),
-    {"tasks": {"requests": {"tools": {"call": {}}}}},
-    {"experimental": {"x": 1}},
+    *(None, [], "x", True, {"x": {}}, {"experimental": {"x": 1}}, {"tasks": {"requests": {"tools": {"call": {}}}}}),
+    *under("sampling", None, True, {"tools": {}}, {"x": {"y": 1}}),
+    *under("roots", *under("listChanged", True, False, None, 1, 0, 1.0, "true", "x", {}, [])),
+    *under("elicitation", *under("form", {}, None, 1, {"x": [1]}), []),
+    *(under(name, {"x": {"y": 1}})[0] for name in ("experimental", "extensions", "tasks", "roots")),
 )
 TOKENS: tuple[Any, ...] = (1, True, False, 1.0, 1.5, None, "", "x", [], {}, 2**70, "raw:NaN", "\ud800")
 ARGUMENTS: tuple[Any, ...] = (
     *(None, {}, [], "x", 1, True, ABSENT, {"a": None}, {"a": [1]}, {"a": True, "b": 1}, {"": 1}, {"a": 1.5, "b": 2}),
-    *({"value": value} for value in ("\ud800", "raw:NaN", "raw:-Infinity", "raw:1e999", "raw:-0.0", 2**70, 10**400)),
-    *({"value": value} for value in ("raw:" + "[" * 150 + "]" * 150, "raw:" + "[" * 250 + "]" * 250, "\ufeff")),
-    *({"text": value} for value in ("\ud800", 5, True, None, 2**70, "raw:1E5", ["x"], "x" * 70_000)),
+    *under("value", "\ud800", "raw:NaN", "raw:-Infinity", "raw:1e999", "raw:-0.0", 2**70, 10**400, "\ufeff"),
+    *under("value", "raw:" + "[" * 150 + "]" * 150, "raw:" + "[" * 250 + "]" * 250),
+    *under("text", "\ud800", 5, True, None, 2**70, "raw:1E5", ["x"], "x" * 70_000),
     {"point": {"x": "1", "y": None, "z": []}, "by": {}},
 )
 ODD: tuple[Any, ...] = (None, {}, [], [1], "", "x", 0, 1, True, "raw:NaN")
