@@ -1,0 +1,238 @@
+"""A schema in normal form: a copy, well formed by draft 2020-12, whose references all lead to definitions at its root.
+
+Schemas of remote servers come in every draft and with mistakes; a provider refuses the whole request for one of them.
+The idioms of older drafts are said in the newer one, what is malformed is left out, and what a reference means is
+looked up here, in the schema itself and never on the network. The effort is linear in the schema's size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from bridge.models.profiles.keywords import (
+    BOOLEAN_OR_SCHEMA,
+    DROPPED,
+    SCHEMA,
+    SCHEMA_LIST,
+    SCHEMA_MAP,
+    is_well_formed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from bridge.tools.json_reading import Json
+
+MAX_DEPTH = 64
+"""How deeply schemas may be nested; what is deeper becomes a schema that takes any value."""
+
+_DEFINITIONS = "#/$defs/"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_ANY: Json = {}
+
+
+@dataclass(frozen=True, slots=True)
+class NormalSchema:
+    """A schema and the definitions that it refers to, as ``#/$defs/NAME``."""
+
+    root: Json
+    definitions: Mapping[str, Json]
+    losses: tuple[str, ...] = ()
+    """What could not be carried over, in words."""
+
+    def resolved(self, node: Json) -> Json:
+        """What a node says where its reference is written out, at the top level only."""
+        seen = set()
+        while (name := reference_in(node)) is not None:
+            siblings = {key: value for key, value in node.items() if key != "$ref"}
+            if name in seen:
+                return siblings
+            seen.add(name)
+            node = {**self.definitions[name], **siblings}
+        return node
+
+    def is_recursive(self) -> bool:
+        """Some definition refers to itself, directly or through others."""
+        return _has_circle({name: set(_references(node)) for name, node in self.definitions.items()})
+
+    def is_circular(self) -> bool:
+        """Some definition is itself, by way of references and alternatives alone: it says nothing about any value."""
+        return _has_circle({name: set(_synonyms(node)) for name, node in self.definitions.items()})
+
+    def written(self) -> Json:
+        """The schema as one."""
+        return {**self.root, "$defs": dict(self.definitions)} if self.definitions else self.root
+
+
+def normalized(schema: Mapping[str, Any]) -> NormalSchema:
+    """The normal form of a schema, which is left as it is."""
+    return _Normalizer(schema).normalized()
+
+
+def reference_in(node: Mapping[str, Any]) -> str | None:
+    """The name of the definition that a node in normal form refers to."""
+    reference = node.get("$ref")
+    return reference.removeprefix(_DEFINITIONS) if isinstance(reference, str) else None
+
+
+def children(node: Mapping[str, Any]) -> Iterator[Json]:
+    """The schemas that stand in a schema, one level below it."""
+    for key, value in node.items():
+        if key in SCHEMA or key in BOOLEAN_OR_SCHEMA:
+            if isinstance(value, dict):
+                yield value
+        elif key in SCHEMA_MAP:
+            yield from value.values()
+        elif key in SCHEMA_LIST:
+            yield from value
+
+
+def rewritten(node: Json, change: Callable[[Json], Json]) -> Json:
+    """A copy of a schema in which every schema has been changed, the inner ones first."""
+
+    def written(value: Json) -> Json:
+        return rewritten(value, change)
+
+    result: Json = {}
+    for key, value in node.items():
+        if key in SCHEMA or key in BOOLEAN_OR_SCHEMA:
+            result[key] = written(value) if isinstance(value, dict) else value
+        elif key in SCHEMA_MAP:
+            result[key] = {name: written(each) for name, each in value.items()}
+        elif key in SCHEMA_LIST:
+            result[key] = [written(each) for each in value]
+        else:
+            result[key] = value
+    return change(result)
+
+
+def _references(node: Json) -> Iterator[str]:
+    pending = [node]
+    while pending:
+        found = pending.pop()
+        if (name := reference_in(found)) is not None:
+            yield name
+        pending.extend(children(found))
+
+
+def _synonyms(node: Json) -> Iterator[str]:
+    """The definitions that a value of a schema may be a value of."""
+    pending = [node]
+    while pending:
+        found = pending.pop()
+        if (name := reference_in(found)) is not None:
+            yield name
+        pending.extend(each for keyword in ("allOf", "anyOf", "oneOf") for each in found.get(keyword, ()))
+
+
+def _has_circle(uses: Mapping[str, set[str]]) -> bool:
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+class _Normalizer:
+    """Writes one schema in normal form; definitions wait in a queue, so that a long chain of them costs no stack."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = dict(schema)
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._pending: deque[tuple[str, Any]] = deque()
+        self._losses: list[str] = []
+
+    def normalized(self) -> NormalSchema:
+        root = self._written(self._schema, 0)
+        definitions: dict[str, Json] = {}
+        while self._pending:
+            name, node = self._pending.popleft()
+            definitions[name] = self._written(node, 0)
+        return NormalSchema(root, definitions, tuple(dict.fromkeys(self._losses)))
+
+    def _written(self, node: Any, depth: int) -> Json:
+        if node is False:
+            return {"not": {}}
+        if not isinstance(node, dict):
+            return dict(_ANY)
+        if depth > MAX_DEPTH:
+            self._losses.append(f"what is nested more than {MAX_DEPTH} levels deep")
+            return dict(_ANY)
+        result: Json = {}
+        for key, value in _modernized(node).items():
+            if key == "$ref":
+                self._refer(value, result)
+            elif key in DROPPED:
+                if key == "$dynamicRef":
+                    self._losses.append(f"the dynamic reference {value!r}")
+            elif is_well_formed(key, value):
+                result[key] = self._carried(key, value, depth + 1)
+        return result
+
+    def _carried(self, key: str, value: Any, depth: int) -> Any:
+        if key in BOOLEAN_OR_SCHEMA and isinstance(value, bool):
+            return value
+        if key in SCHEMA or key in BOOLEAN_OR_SCHEMA:
+            return self._written(value, depth)
+        if key in SCHEMA_MAP:
+            return {name: self._written(each, depth) for name, each in value.items()}
+        if key in SCHEMA_LIST:
+            return [self._written(each, depth) for each in value]
+        return value
+
+    def _refer(self, reference: Any, result: Json) -> None:
+        """Refer to a definition at the root, wherever in the schema the reference leads."""
+        if not isinstance(reference, str):
+            return
+        pointer = unquote(reference[1:]) if reference.startswith("#") else None
+        if pointer is None or not (pointer == "" or pointer.startswith("/")):
+            self._losses.append(f"the reference {reference!r}, which leads out of the schema")
+            return
+        if pointer not in self._names:
+            try:
+                target = _at(self._schema, pointer)
+            except (LookupError, ValueError, TypeError):
+                self._losses.append(f"the reference {reference!r}, which leads nowhere")
+                return
+            self._names[pointer] = self._new_name(pointer)
+            self._pending.append((self._names[pointer], target))
+        result["$ref"] = _DEFINITIONS + self._names[pointer]
+
+    def _new_name(self, pointer: str) -> str:
+        base = name = _UNSAFE.sub("_", pointer.rpartition("/")[2]) or "root"
+        number = 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def _at(schema: Any, pointer: str) -> Any:
+    """What a JSON pointer leads to (RFC 6901)."""
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        schema = schema[int(key)] if isinstance(schema, list) else schema[key]
+    if not isinstance(schema, dict | bool):
+        raise TypeError(pointer)
+    return schema
+
+
+def _modernized(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The idioms of drafts 4 to 2019-09 in those of 2020-12."""
+    modern = dict(node)
+    if isinstance(modern.get("items"), list):
+        modern["prefixItems"] = modern.pop("items")
+        if isinstance(rest := modern.pop("additionalItems", None), dict | bool):
+            modern["items"] = rest
+    for bound in ("minimum", "maximum"):
+        exclusive = f"exclusive{bound.title()}"
+        if modern.get(exclusive) is True and bound in modern:
+            modern[exclusive] = modern.pop(bound)
+    return modern

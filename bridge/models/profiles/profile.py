@@ -1,0 +1,68 @@
+"""Profile: what one provider takes of JSON Schema.
+
+    rewriting = OPENAI.rewrite(specification.parameters, strict=True)
+    send(rewriting.schema, strict=rewriting.is_strict)
+
+A profile never fails and never changes what it is given. Where a strict copy would not mean the same, or what has to
+be left out is more than a bound, the copy is lenient and tells what it lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from bridge.models.profiles import lenient
+from bridge.models.profiles.gemini import gemini
+from bridge.models.profiles.normal import normalized
+from bridge.models.profiles.rewriting import NotProvableError, Rewriting
+from bridge.models.profiles.strict import ANTHROPIC as ANTHROPIC_RULES
+from bridge.models.profiles.strict import OPENAI as OPENAI_RULES
+from bridge.models.profiles.strict import StrictRules, strict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.models.profiles.normal import NormalSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How schemas are rewritten for one provider."""
+
+    name: str
+    """The provider, for messages."""
+    lenient: Callable[[NormalSchema], Rewriting]
+    """Makes the copy that the model is shown."""
+    strict: Callable[[NormalSchema], Rewriting] | None = None
+    """Makes the copy that the model is held to; None where the provider cannot. Raises `NotProvableError`."""
+
+    def rewrite(self, schema: Mapping[str, Any], *, strict: bool = False) -> Rewriting:
+        """A copy of a schema as the provider takes it.
+
+        Args:
+            schema: A JSON Schema of any draft; it is left as it is.
+            strict: The model is to be held to the schema, if that can be.
+        """
+        normal = normalized(schema)
+        if not strict:
+            return self.lenient(normal)
+        if self.strict is None:
+            rewriting = self.lenient(normal)
+            return replace(rewriting, losses=(*rewriting.losses, "strictness: the provider knows none"))
+        try:
+            return self.strict(normal)
+        except NotProvableError as error:
+            rewriting = self.lenient(normal)
+            return replace(rewriting, losses=(*rewriting.losses, f"strictness: {error}"))
+
+
+def _strict_by(rules: StrictRules) -> Callable[[NormalSchema], Rewriting]:
+    return partial(strict, rules=rules)
+
+
+OPENAI = Profile(name="OpenAI", lenient=lenient.openai, strict=_strict_by(OPENAI_RULES))
+ANTHROPIC = Profile(name="Anthropic", lenient=lenient.anthropic, strict=_strict_by(ANTHROPIC_RULES))
+BEDROCK = Profile(name="Bedrock", lenient=lenient.bedrock, strict=_strict_by(ANTHROPIC_RULES))
+GEMINI = Profile(name="Gemini", lenient=gemini)

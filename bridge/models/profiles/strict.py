@@ -1,0 +1,290 @@
+"""Strict copies: schemas to which a provider holds the model, made only where every reply keeps its meaning.
+
+What a strict copy can leave out are bounds, which the tool checks anyway; they are told in the description. What it
+cannot leave out, such as free keys of an object, makes the schema unfit, and it is sent as it is, unheld.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bridge.models.profiles.keywords import fits, kinds_of
+from bridge.models.profiles.normal import reference_in
+from bridge.models.profiles.null_removal import NullRemoval
+from bridge.models.profiles.rewriting import NotProvableError, Rewriting, noted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.models.profiles.normal import NormalSchema
+    from bridge.tools.json_reading import Json
+
+_MAX_NODES = 5_000
+_MAX_OBJECT_LEVELS = 10
+_MAX_CHOICES = 1_000
+_ANNOTATIONS = ("title", "description")
+_UNFIT = frozenset(
+    {
+        "contains",
+        "contentSchema",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "not",
+        "patternProperties",
+        "prefixItems",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+_BOUNDS: Mapping[str, tuple[str, ...]] = {
+    "string": ("pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
+    "number": ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    "integer": ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    "array": ("minItems", "maxItems", "uniqueItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_ADVANCED_PATTERN = re.compile(r"\(\?|\\[1-9bBkpPAZ]|[*+?}][?+]")
+"""Lookarounds, back references, boundaries, classes and greediness that providers' grammars do not know."""
+
+_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrictRules:
+    """What one provider's strict mode takes."""
+
+    bounds: frozenset[str]
+    """The keywords of `_BOUNDS` that are kept."""
+    formats: frozenset[str] = _FORMATS
+    all_required: bool
+    """Every property must be said; null stands for one that is not given."""
+    recursive: bool
+    """A definition may refer to itself, and a reference may have a description by way of ``anyOf``."""
+    max_item_bound: int | None = None
+    """The largest ``minItems``; None for any."""
+    max_optional: int | None = None
+    """How many properties of a schema may be optional."""
+    max_unions: int | None = None
+    """How many unions a schema may have."""
+    property_name: re.Pattern[str] | None = None
+    """What the names of properties must match; None for any."""
+
+
+OPENAI = StrictRules(
+    bounds=frozenset(
+        {
+            "pattern",
+            "format",
+            "multipleOf",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "minItems",
+            "maxItems",
+        }
+    ),
+    all_required=True,
+    recursive=True,
+    max_unions=500,
+)
+"""OpenAI, "Structured Outputs", Supported schemas."""
+
+ANTHROPIC = StrictRules(
+    bounds=frozenset({"format", "minItems"}),
+    formats=_FORMATS | {"uri"},
+    all_required=False,
+    recursive=False,
+    max_item_bound=1,
+    max_optional=24,
+    max_unions=16,
+    property_name=re.compile(r"[A-Za-z0-9_.-]{1,64}"),
+)
+"""Anthropic, "Structured outputs", JSON Schema limitations; Bedrock's models are held by the same grammar."""
+
+
+def strict(normal: NormalSchema, rules: StrictRules) -> Rewriting:
+    """The strict copy of a schema.
+
+    Raises:
+        NotProvableError: There is none that means the same.
+    """
+    if normal.losses:
+        raise NotProvableError(normal.losses[0])
+    if normal.is_circular():
+        raise NotProvableError("a definition in it is nothing but itself")
+    if not rules.recursive and normal.is_recursive():
+        raise NotProvableError("it is recursive")
+    try:
+        return _Writer(normal, rules).rewriting()
+    except RecursionError:  # a long chain of definitions, each within the one before
+        raise NotProvableError("it is nested too deeply") from None
+
+
+class _Writer:
+    def __init__(self, normal: NormalSchema, rules: StrictRules) -> None:
+        self._normal = normal
+        self._rules = rules
+        self._nulls = NullRemoval(normal)
+        self._nodes = self._choices = self._optional = self._unions = 0
+
+    def rewriting(self) -> Rewriting:
+        normal = self._normal
+        root = normal.resolved(normal.root)
+        if kinds_of(root) not in ((), ("object",)) or {"allOf", "anyOf", "oneOf", "enum", "const"} & root.keys():
+            raise NotProvableError("its root is not simply an object")
+        schema = self._written({"properties": {}, "additionalProperties": False, **root, "type": "object"}, 0)
+        if self._rules.recursive:
+            definitions = {name: self._written(node, 0) for name, node in normal.definitions.items()}
+            schema |= {"$defs": definitions} if definitions else {}
+        removes = self._rules.all_required and self._nulls.is_needed(normal.root)
+        return Rewriting(schema=schema, is_strict=True, restore=self._nulls.restored if removes else None)
+
+    def _written(self, node: Json, level: int) -> Json:
+        self._nodes += 1
+        if self._nodes > _MAX_NODES or level > _MAX_OBJECT_LEVELS:
+            raise NotProvableError("it is too large")
+        if reference_in(node) is not None:
+            return self._reference(node, level)
+        if "allOf" in node:
+            return self._written(_single(node), level)
+        if unfit := _UNFIT & node.keys():
+            raise NotProvableError(f"it has {min(unfit)!r}")
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in node:
+                return self._union(node, keyword, level)
+        return self._plain(node, level)
+
+    def _reference(self, node: Json, level: int) -> Json:
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        if not self._rules.recursive:
+            return self._written(self._normal.resolved(node), level)
+        if siblings.keys() - {*_ANNOTATIONS, "default", "examples", "deprecated", "readOnly", "writeOnly"}:
+            raise NotProvableError("it has a reference with more beside it")
+        reference: Json = {"$ref": node["$ref"]}
+        described = noted(_annotations(siblings), _said(siblings, "default"))
+        return {"anyOf": [reference], **described} if described else reference
+
+    def _union(self, node: Json, keyword: str, level: int) -> Json:
+        if node.keys() - {*_ANNOTATIONS, keyword, "default", "examples", "deprecated", "discriminator"}:
+            raise NotProvableError(f"it has {keyword!r} with more beside it")
+        self._count_union()
+        if self._rules.all_required:
+            self._nulls.check_union(node[keyword])
+        variants = [self._written(variant, level) for variant in node[keyword]]
+        return noted({"anyOf": variants, **_annotations(node)}, _said(node, "default"))
+
+    def _plain(self, node: Json, level: int) -> Json:
+        kinds = kinds_of(node)
+        if not kinds:
+            raise NotProvableError("it has a place for any value")
+        if not self._rules.recursive and len(kinds) > 1 and "enum" not in node:
+            alternatives = [{**node, "type": kind} for kind in kinds]
+            bare = [{key: value for key, value in each.items() if key not in _ANNOTATIONS} for each in alternatives]
+            return self._union({"anyOf": bare, **_annotations(node)}, "anyOf", level)
+        written: Json = {"type": kinds[0] if len(kinds) == 1 else list(kinds), **_annotations(node)}
+        written |= self._choices_of(node, kinds)
+        kept, left_out = self._bounds(node, kinds)
+        written |= kept
+        if "object" in kinds:
+            written |= self._object(node, level)
+        if "array" in kinds:
+            written |= self._array(node, level)
+        return noted(written, {**left_out, **_said(node, "default")})
+
+    def _choices_of(self, node: Json, kinds: tuple[str, ...]) -> Json:
+        if "enum" not in node and "const" not in node:
+            return {}
+        choices = node.get("enum", [node.get("const")])
+        possible = [each for each in choices if fits(each, kinds) and each == node.get("const", each)]
+        self._choices += len(possible)
+        if not possible or self._choices > _MAX_CHOICES or any(isinstance(each, dict | list) for each in possible):
+            raise NotProvableError("it has choices that cannot be listed")
+        return {"enum": possible}
+
+    def _bounds(self, node: Json, kinds: tuple[str, ...]) -> tuple[Json, Json]:
+        """The bounds that are kept, and those that are left out."""
+        bounds = {keyword: node[keyword] for kind in kinds for keyword in _BOUNDS.get(kind, ()) if keyword in node}
+        kept = {keyword: value for keyword, value in bounds.items() if self._keeps(keyword, value)}
+        return kept, {keyword: value for keyword, value in bounds.items() if keyword not in kept and value is not False}
+
+    def _keeps(self, keyword: str, value: Any) -> bool:
+        if keyword not in self._rules.bounds:
+            return False
+        if keyword == "pattern":
+            return not _ADVANCED_PATTERN.search(value)
+        if keyword == "format":
+            return value in self._rules.formats
+        largest = self._rules.max_item_bound
+        return keyword != "minItems" or largest is None or value <= largest
+
+    def _object(self, node: Json, level: int) -> Json:
+        properties: Json = node.get("properties", {})
+        is_closed = node.get("additionalProperties") is False
+        if node.get("additionalProperties", False) is not False or not (properties or is_closed):
+            raise NotProvableError("it has an object with free keys")
+        required = node.get("required", [])
+        if missing := set(required) - properties.keys():
+            raise NotProvableError(f"it requires {min(missing)!r}, which it does not describe")
+        written = {key: self._property(key, node, level + 1) for key in properties}
+        if self._rules.all_required:
+            required = list(properties)
+        else:
+            self._optional += len(properties) - len(required)
+            if self._rules.max_optional is not None and self._optional > self._rules.max_optional:
+                raise NotProvableError("it has too many optional properties")
+        return {"properties": written, "required": required, "additionalProperties": False}
+
+    def _property(self, key: str, node: Json, level: int) -> Json:
+        schema = node["properties"][key]
+        if self._rules.property_name is not None and not self._rules.property_name.fullmatch(key):
+            raise NotProvableError(f"the provider does not take the name {key!r}")
+        written = self._written(schema, level)
+        if not self._rules.all_required or key in node.get("required", ()):
+            return written
+        if not self._nulls.accepts_null(schema):
+            return _nullable(written)
+        if self._normal.resolved(schema).get("default", key) is None:
+            return written
+        raise NotProvableError(f"null for {key!r} means something else than leaving it out")
+
+    def _array(self, node: Json, level: int) -> Json:
+        items = node.get("items")
+        if not isinstance(items, dict):
+            raise NotProvableError("it has an array of any values")
+        return {"items": self._written(items, level)}
+
+    def _count_union(self) -> None:
+        self._unions += 1
+        if self._rules.max_unions is not None and self._unions > self._rules.max_unions:
+            raise NotProvableError("it has too many alternatives")
+
+
+def _single(node: Json) -> Json:
+    """A schema whose ``allOf`` has one part, without it."""
+    (part, *others), rest = node["allOf"], {key: value for key, value in node.items() if key != "allOf"}
+    if others or (part.keys() & rest.keys()) - {*_ANNOTATIONS, "default"}:
+        raise NotProvableError("it has 'allOf'")
+    return {**part, **rest}
+
+
+def _annotations(node: Json) -> Json:
+    return {keyword: node[keyword] for keyword in _ANNOTATIONS if keyword in node}
+
+
+def _said(node: Json, keyword: str) -> Json:
+    return {keyword: node[keyword]} if node.get(keyword) is not None else {}
+
+
+def _nullable(schema: Json) -> Json:
+    """A schema that takes null as well."""
+    annotations = _annotations(schema)
+    bare = {key: value for key, value in schema.items() if key not in annotations}
+    variants = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]
+    return {"anyOf": [*variants, {"type": "null"}], **annotations}
