@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bridge.errors import ToolError, WireError
 from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
 from bridge.tools.context import LOG_LEVELS
-from bridge.tools.questions import Elicitation, InputRequired, Sampling, UrlElicitation
+from bridge.tools.questions import Elicitation, InputRequired, Resumption, Sampling, UrlElicitation
 from bridge.wire import answer_from_wire, question_to_wire
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class RemoteChannel:
         """What the client declared."""
         self.round = 0
         """How many times the call has been run before."""
+        self.resumption: Resumption | None = None
+        """What an earlier round left for this one."""
         self._log_from = len(LOG_LEVELS) if log_level is None else LOG_LEVELS.index(log_level)
         self._progress = float("-inf")
         self._is_open = True
@@ -142,6 +144,9 @@ class ModernChannel(RemoteChannel):
         self.round = state["round"] + 1
         # Otherwise an answer counts only where its question was asked.
         self._answers: Json = state["answers"] | {key: given[key] for key in state["asked"] if key in given}
+        if "state" in state:  # whoever left it knows what the answers are for, and may ask the same again
+            self.resumption = Resumption(state["state"], self._answers)
+            self._answers = {}
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """Return the answers where the client has given them all; else ask for those that are missing.
@@ -160,23 +165,26 @@ class ModernChannel(RemoteChannel):
                 ProtocolError(INVALID_PARAMS, f"a malformed answer in inputResponses: {error}")
             ) from error
 
-    def input_required(self, questions: Mapping[str, Question]) -> Json:
+    def input_required(self, asked: InputRequired) -> Json:
         """The result that asks (MCP 2026-07-28, ``InputRequiredResult``); its state is not sealed yet.
 
         Raises:
             ProtocolError: The client did not declare that it can be asked that.
         """
-        for question in questions.values():
+        for question in asked.questions.values():
             if (required := missing_capability(question, self.capabilities)) is not None:
                 raise ProtocolError(
                     MISSING_CAPABILITY,
                     f"this call needs a client with the capability {_spelled(required)}",
                     {"requiredCapabilities": required},
                 )
+        state: Json = {"round": self.round, "asked": list(asked.questions), "answers": self._answers}
+        if asked.state is not None:
+            state["state"] = asked.state
         return {
             "resultType": "input_required",
-            "inputRequests": {key: question_to_wire(question) for key, question in questions.items()},
-            "requestState": json.dumps({"round": self.round, "asked": list(questions), "answers": self._answers}),
+            "inputRequests": {key: question_to_wire(question) for key, question in asked.questions.items()},
+            "requestState": json.dumps(state),
         }
 
 

@@ -127,7 +127,7 @@ class _Handlers:
             )
         except InputRequired as asked:
             if isinstance(channel, ModernChannel):
-                return _translated(channel.input_required, asked.questions)
+                return _translated(channel.input_required, asked)
             _logger.exception("the tool %r asked for another round, which this era does not have", params.name)
             raise MCPError(INTERNAL_ERROR, f"the tool {params.name!r} cannot be used by this client") from None
         except ProtocolError as error:
@@ -164,6 +164,7 @@ class _Handlers:
             client_capabilities=channel.capabilities,
             channel=channel,
             round=channel.round,
+            resumption=channel.resumption,
         )
         if self._publisher.memory_id_of is not None:
             context.memory_id = self._publisher.memory_id_of(context)

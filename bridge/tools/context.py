@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.content import Content
     from bridge.tools.model import Tool
-    from bridge.tools.questions import Answer, Question, SamplingMessage
+    from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
 
 _logger = logging.getLogger("bridge.tools")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -103,6 +103,7 @@ class InvocationContext:
         client_capabilities: What the remote client declared, in MCP's JSON; empty elsewhere.
         deadline: When the call has to be done, by `anyio.current_time`; None without a limit.
         round: How many times the call has been run before it reached this point (see `ask`); 0 the first time.
+        resumption: What an earlier round left that ended with a state of its own (`InputRequired`); None without one.
     """
 
     __slots__ = (
@@ -116,6 +117,7 @@ class InvocationContext:
         "headers",
         "memory_id",
         "parameters",
+        "resumption",
         "round",
     )
 
@@ -130,6 +132,7 @@ class InvocationContext:
         channel: Channel = _LOCAL,
         deadline: float | None = None,
         round: int = 0,  # noqa: A002 - the word that the protocol uses
+        resumption: Resumption | None = None,
         invocation_id: str | None = None,
     ) -> None:
         self.memory_id = memory_id
@@ -141,6 +144,7 @@ class InvocationContext:
         self.client_capabilities = client_capabilities
         self.deadline = deadline
         self.round = round
+        self.resumption = resumption
         self._channel = channel
         self._invocation_id = invocation_id
         self._cancelled = False

@@ -114,10 +114,21 @@ class InputRequired(BaseException):
 
     Attributes:
         questions: What to ask, each under its key.
-        state: What the edge needs to go on: opaque to everything between.
+        state: What whoever raises it needs to go on: JSON data, opaque to everything between, and back in the next
+            round as `Resumption.state`.
     """
 
     def __init__(self, questions: Mapping[str, Question], state: Any = None) -> None:
         super().__init__(f"waiting for answers to {', '.join(questions)}")
         self.questions = dict(questions)
         self.state = state
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What an earlier round of a call left for this one: the other end of an `InputRequired` with a state."""
+
+    state: Any
+    """The state, as it was left; nobody else can have made it."""
+    answers: Mapping[str, Any]
+    """The answers to what was asked, each under its question's key, as the caller gave them: MCP's JSON, unread."""
