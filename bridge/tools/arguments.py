@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import ValidationError, from_json, to_json
 
 from bridge.errors import ArgumentProblem, ArgumentsError
-from bridge.tools.coercion import FINITE, Coercion, Refusal, is_lenient, non_finite
+from bridge.tools.coercion import FINITE, Coercion, Refusal, lenient_text, non_finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +31,9 @@ _FENCE = "```"
 _LANGUAGE = re.compile(r"[A-Za-z0-9]*")
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]\s*+,|(,)(?=\s*+[\]}])', re.DOTALL)
 _LARGE_NUMBER = re.compile(rb"[0-9]{309}|[eE]\+?[0-9]{3}")
-_LARGE_NUMBER_BYTES = 309
+_LARGE_INTEGER = re.compile(rb"[0-9]{309}")
+_LARGE_INTEGER_DIGITS = 309
+_DIGIT = re.compile(rb"[0-9]")
 
 
 def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
@@ -98,7 +100,7 @@ class ArgumentReader:
             under `bridge.tools.coercion.MEMBERS`.
     """
 
-    __slots__ = ("_has_numbers", "_is_lenient", "_never_null", "_order", "_schema", "_tool", "_validate")
+    __slots__ = ("_has_numbers", "_lenient", "_never_null", "_order", "_schema", "_tool", "_validate")
 
     def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties", {})
@@ -107,7 +109,7 @@ class ArgumentReader:
         self._tool = tool_name
         self._validate = adapter.validator.validate_json
         self._schema = schema
-        self._is_lenient = is_lenient(schema)
+        self._lenient = lenient_text(schema)
         self._has_numbers = b'"number"' in to_json(schema)
         self._order = {name: i for i, name in enumerate(properties)}
         self._never_null = frozenset(
@@ -133,9 +135,18 @@ class ArgumentReader:
         except ValidationError:
             values = self._repaired(raw)
         else:
-            if self._is_lenient or b"NaN" in raw or b"Infinity" in raw or (self._has_numbers and _may_overflow(raw)):
+            if self._is_doubtful(raw):
                 values = self._repaired(raw, values)
         return values
+
+    def _is_doubtful(self, raw: bytes) -> bool:
+        """Whether the validator may have taken what it should not have: cheap to ask, and seldom so."""
+        return (
+            b"NaN" in raw
+            or b"Infinity" in raw
+            or (self._lenient is not None and self._lenient.search(raw) is not None)
+            or (self._has_numbers and len(raw) >= _LARGE_INTEGER_DIGITS and _has_large_integer(raw))
+        )
 
     def _raw(self, arguments: Mapping[str, Any]) -> bytes:
         """The JSON text of a mapping that is not a dict, or an error that names what is not JSON."""
@@ -174,8 +185,11 @@ class ArgumentReader:
         return values
 
 
-def _may_overflow(raw: bytes) -> bool:
-    return len(raw) >= _LARGE_NUMBER_BYTES and _LARGE_NUMBER.search(raw) is not None
+def _has_large_integer(raw: bytes) -> bool:
+    """Whether a number is written with so many digits that no float holds it."""
+    # So long a run of digits has one at every step of that length.
+    at_each_step = raw[_LARGE_INTEGER_DIGITS - 1 :: _LARGE_INTEGER_DIGITS]
+    return _DIGIT.search(at_each_step) is not None and _LARGE_INTEGER.search(raw) is not None
 
 
 def _refusals_of(error: ValidationError, value: Any) -> Iterator[Refusal]:

@@ -43,6 +43,12 @@ _TEXT_REFUSED: Mapping[str, tuple[re.Pattern[str], bool, str]] = {
 }
 """By format: a pattern, whether a match or its absence is refused, and what would have been right."""
 
+_SPACE_TEXT = rb"(?:\s|\\[bfnrt]|\\u00[0-9a-f]{2})*+"
+_NUMBER_TEXT = rb'"' + _SPACE_TEXT + rb"[+-]?[0-9.]++(?:[eE][+-]?[0-9]++)?" + _SPACE_TEXT + rb'"'
+_DECIMAL_TEXT = rb'"(?=[^"]*_)(?:[0-9_+.eE\s-]|\\[bfnrt]|\\u00[0-9a-f]{2})++"'
+_ZERO_OR_ONE = rb"(?<![0-9.])[01](?:\.0)?(?![0-9.])"
+"""The JSON text of strings that may be numbers, of those that may be decimals with underscores, and of two numbers."""
+
 _ANYTHING: Mapping[str, Any] = {}
 _IGNORED = 4
 _MISFIT = 1_000
@@ -278,13 +284,32 @@ def non_finite(value: Any, path: Path = ()) -> Iterator[Path]:
         yield path
 
 
-def is_lenient(schema: Any) -> bool:
-    """Whether pydantic's strict mode takes values for this schema that are something else."""
+def lenient_text(schema: Any) -> re.Pattern[bytes] | None:
+    """What JSON text looks like in which pydantic's strict mode may take something for what it is not.
+
+    Args:
+        schema: What the text is validated against.
+
+    Returns:
+        A pattern that is found in every such text, and seldom in others; None where strict mode is strict enough.
+    """
+    found = set(_leniencies(schema))
+    return re.compile(b"|".join(sorted(found)) + rb"|[^\x00-\x7f]") if found else None
+
+
+def _leniencies(schema: Any) -> Iterator[bytes]:
     if isinstance(schema, list):
-        return any(map(is_lenient, schema))
-    if not isinstance(schema, dict):
-        return False
-    choices = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
-    if isinstance(schema.get("format"), str) and schema["format"] in _TEXT_REFUSED:
-        return True
-    return any(choice in (0, 1) for choice in choices) or any(map(is_lenient, schema.values()))
+        for each in schema:
+            yield from _leniencies(each)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("format"), str) and schema["format"] in _TEXT_REFUSED:
+            yield _DECIMAL_TEXT if schema["format"] == "decimal" else _NUMBER_TEXT
+        choices = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
+        # Python holds True for 1.
+        for choice in choices:
+            if isinstance(choice, bool):
+                yield _ZERO_OR_ONE
+            elif choice in (0, 1):
+                yield b"true|false"
+        for each in schema.values():
+            yield from _leniencies(each)
