@@ -8,11 +8,11 @@ Clauses: MCP 2025-11-25 and 2026-07-28, "Transports", Streamable HTTP.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
-from starlette.datastructures import Headers
 
 from bridge.server.fast_path import FastPath, failure
 from bridge.server.hang_up import HungUpError, until_hang_up
@@ -21,7 +21,7 @@ from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELL
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
@@ -143,12 +143,30 @@ class FastHttp:
         context = InvocationContext(
             memory_id=session_id if caller is None else caller.name,
             caller=caller,
-            headers=Headers(raw=list(headers.items())),
+            headers=_DecodedHeaders(headers),
             client_capabilities=capabilities,
         )
         if self._publisher.memory_id_of is not None:
             context.memory_id = self._publisher.memory_id_of(context)
         return context
+
+
+class _DecodedHeaders(Mapping[str, str]):
+    """Headers as text, decoded where somebody looks; few tools do. As everywhere, the case of a name does not count."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> str:
+        return self._raw[name.lower().encode("latin-1")].decode("latin-1")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
 
 
 def same_credential(scope: Scope, session: Session) -> bool:

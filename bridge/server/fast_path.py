@@ -217,8 +217,8 @@ class FastPath:
             and _has_token(meta)
         ):
             return False
-        # A client says the same of itself every time.
-        self._plain_envelope = meta
+        if "progressToken" not in meta:  # a client says the same of itself every time
+            self._plain_envelope = meta
         return True
 
 

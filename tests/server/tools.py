@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -38,6 +38,11 @@ class Running:
 def made(name: str, body: Body, **specification: Any) -> Tool:
     """A tool of that name that runs a body."""
     return Tool(ToolSpecification(name=name, description=f"The tool {name}.", **specification), Running(body))
+
+
+def silent(name: str, body: Body, **specification: Any) -> Tool:
+    """A tool that promises not to talk back."""
+    return replace(made(name, body, **specification), interactive=False)
 
 
 async def _add(arguments: Mapping[str, Any], context: InvocationContext) -> Any:

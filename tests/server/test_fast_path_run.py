@@ -1,0 +1,151 @@
+"""Running a plain call: what it answers, whatever the tool does."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge.errors import ToolError
+from bridge.server.fast_path import FastPath, PlainCall
+from bridge.server.protocol import SERVER_INFO_KEY, CallRefused, ProtocolError
+from bridge.server.publisher import Publisher
+from bridge.tools.context import InvocationContext
+from bridge.tools.execution import ExecutionPolicy
+from bridge.tools.model import ToolExecutionResult
+from bridge.tools.questions import Elicitation, InputRequired
+from bridge.tools.toolbox import ToolBox
+from tests.server.tools import ADD, Waiting, silent
+
+if TYPE_CHECKING:
+    from tests.server.tools import Body
+
+DEADLINE_SECONDS = 10
+SECRET = "the password is swordfish"
+IMPLEMENTATION = {"name": "tests", "version": "1"}
+FAILED = "the call of 'gives' failed; the server's log says why"
+
+pytestmark = pytest.mark.anyio
+
+
+def planning(*tools: Any, **options: Any) -> tuple[FastPath, ToolBox]:
+    toolbox = ToolBox(*tools)
+    return FastPath(Publisher(toolbox, name="tests", version="1", **options)), toolbox
+
+
+def calling(name: str, *, is_modern: bool = True) -> PlainCall:
+    return PlainCall(7, name, {"a": 1, "b": 2}, is_modern, {})
+
+
+async def ran(body: Body, *, is_modern: bool = True, **options: Any) -> tuple[dict[str, Any], int]:
+    """What running a tool of that body answers, under its id, and the code."""
+    plans, _ = planning(silent("gives", body), **options)
+    raw, code = await plans.run(calling("gives", is_modern=is_modern), InvocationContext())
+    whole = json.loads(raw)
+    assert (whole.pop("jsonrpc"), whole.pop("id")) == ("2.0", 7)
+    return whole, code
+
+
+def giving(value: Any) -> Body:
+    async def give(*_: object) -> Any:
+        return value
+
+    return give
+
+
+def raising(error: BaseException) -> Body:
+    async def fail(*_: object) -> Any:
+        raise error
+
+    return fail
+
+
+async def test_a_result_of_the_modern_era_says_that_it_is_complete_and_who_made_it() -> None:
+    content = {"content": [{"type": "text", "text": "3"}], "isError": False}
+    stamp = {"_meta": {SERVER_INFO_KEY: IMPLEMENTATION}}
+    assert await ran(giving(3)) == ({"result": content | {"resultType": "complete"} | stamp}, 0)
+    assert await ran(giving(3), is_modern=False) == ({"result": content}, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"x": 1}, {"x": 1, SERVER_INFO_KEY: IMPLEMENTATION}),
+        ({SERVER_INFO_KEY: None}, {SERVER_INFO_KEY: IMPLEMENTATION}),
+        ({SERVER_INFO_KEY: {"name": "mine", "version": ""}}, {SERVER_INFO_KEY: {"name": "mine", "version": ""}}),
+    ],
+    ids=["other metadata", "null", "its own"],
+)
+async def test_what_an_author_says_of_the_server_stands(given: dict[str, Any], sent: dict[str, Any]) -> None:
+    whole, _ = await ran(giving(ToolExecutionResult((), metadata=given)))
+    assert whole["result"]["_meta"] == sent
+    whole, _ = await ran(giving(ToolExecutionResult((), metadata=given)), is_modern=False)
+    assert whole["result"]["_meta"] == given
+
+
+async def test_structured_content_that_is_no_object_is_for_the_modern_era_only() -> None:
+    result = ToolExecutionResult((), [1])
+    assert (await ran(giving(result)))[0]["result"]["structuredContent"] == [1]
+    assert "structuredContent" not in (await ran(giving(result), is_modern=False))[0]["result"]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (raising(ToolError("no")), "no"),
+        (raising(ValueError(SECRET)), "the tool 'gives' failed; its server's log says why"),
+        (raising(SystemExit(SECRET)), "the tool tried to end the process"),
+        (giving(ToolExecutionResult((), {"x": object()})), "the tool 'gives' failed; its server's log says why"),
+    ],
+    ids=["on purpose", "by mistake", "an exit", "what cannot be written"],
+)
+async def test_a_tool_that_fails_gives_a_result(body: Body, told: str) -> None:
+    for is_modern in (True, False):
+        whole, code = await ran(body, is_modern=is_modern)
+        assert (whole["result"]["content"], whole["result"]["isError"]) == ([{"type": "text", "text": told}], True)
+        assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (
+            raising(CallRefused(ProtocolError(-32021, "x", {"y": 1}))),
+            {"code": -32021, "message": "x", "data": {"y": 1}},
+        ),
+        (raising(CallRefused(ProtocolError(-32602, "x"))), {"code": -32602, "message": "x"}),
+        (raising(InputRequired({"q": Elicitation("?", {})})), {"code": -32603, "message": FAILED}),
+        (giving(5), None),
+    ],
+    ids=["with data", "without", "a question in spite of the promise", "none"],
+)
+async def test_an_error_of_the_protocol_is_answered_with_its_code(body: Body, error: dict[str, Any] | None) -> None:
+    whole, code = await ran(body)
+    assert whole.get("error") == error
+    assert code == (0 if error is None else error["code"])
+
+
+async def test_an_exception_that_is_to_propagate_is_told_in_general_words() -> None:
+    whole, code = await ran(raising(ValueError(SECRET)), policy=ExecutionPolicy(propagate=True))
+    assert (whole, code) == ({"error": {"code": -32603, "message": FAILED}}, -32603)
+
+
+async def test_a_tool_that_goes_between_plan_and_run_is_unknown() -> None:
+    plans, toolbox = planning(ADD)
+    toolbox.remove("add")
+    raw, code = await plans.run(calling("add"), InvocationContext())
+    assert code == json.loads(raw)["error"]["code"] == -32602
+
+
+async def test_only_a_cancellation_leaves_a_run() -> None:
+    waiting, context = Waiting(), InvocationContext()
+    plans, _ = planning(waiting.tool)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(plans.run, calling("wait"), context)
+            await waiting.started.wait()
+            tasks.cancel_scope.cancel()
+    assert waiting.cancelled.is_set()
+    assert context.cancelled
