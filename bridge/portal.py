@@ -1,7 +1,8 @@
 """The portal: the one thread in which every synchronous facade of this package runs its asynchronous code.
 
 It is started when it is first needed and ends with the process. A facade that is called in a worker thread of a running
-event loop, as a synchronous tool is, uses that event loop instead: so a call stays within its caller's cancellation.
+event loop, as a synchronous tool is, uses that event loop instead: so a call stays within its caller's cancellation
+(on trio it goes on, like whatever a thread has begun).
 """
 
 from __future__ import annotations

@@ -200,9 +200,11 @@ def _it(plain: list[str], user: PromptTemplate | None, used: set[str], source: s
         raise DefinitionError(f'{source} does not say what {names} is for; name each in @user_message("… {{name}} …")')
     if unused:
         return unused[0]
-    if wants_it and len(plain) != 1:
+    if len(plain) == 1 and (wants_it or user is None):
+        return plain[0]
+    if wants_it:
         raise DefinitionError(f"a template of {source} names 'it', and no parameter is left for it")
-    return plain[0] if wants_it else None
+    return None
 
 
 def _template(text: str | None, names: list[str], source: str) -> PromptTemplate | None:

@@ -8,6 +8,7 @@ whose JSON is no object are wrapped as ``{"value": …}``, since that is what pr
 from __future__ import annotations
 
 import re
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
@@ -129,9 +130,10 @@ def reply_reader_of(kind: Any, source: str) -> ReplyReader:
     Raises:
         DefinitionError: The model cannot be made to reply with such a thing.
     """
+    refusal = f"{source} returns {kind!r}, which a model cannot reply with; return str, data, Result or TokenStream"
+    if kind in (None, NoneType):
+        raise DefinitionError(refusal)
     try:
         return ReplyReader(kind)
     except DefinitionError as error:
-        raise DefinitionError(
-            f"{source} returns {kind!r}, which a model cannot reply with; return str, data, Result or TokenStream"
-        ) from error
+        raise DefinitionError(refusal) from error

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Protocol
+
+import anyio
+import pytest
+
+from bridge import tool, tools_from
+from bridge.service.ai_service import ai_service
+from bridge.service.interface import MemoryId
+from bridge.service.memory import ChatMemory
+from bridge.service.messages import AiMessage, UserMessage
+from bridge.service.templates import user_message
+from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, call, calls
+
+pytestmark = pytest.mark.anyio
+
+
+class Synchronous(Protocol):
+    def chat(self, message: str) -> str: ...
+
+
+def test_a_plain_method_is_called_from_plain_code() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    service = ai_service(Synchronous, chat_model=FakeModel(calls(call("add", a=1, b=2)), "3"), tools=[add])
+    assert service.chat("1 + 2?") == "3"
+
+
+async def test_a_plain_method_called_by_a_tool_runs_in_the_event_loop_of_the_tool() -> None:
+    inner = ai_service(Synchronous, chat_model=FakeModel("inner"))
+
+    def expert(question: str) -> str:
+        return inner.chat(question)
+
+    model = FakeModel(calls(call("expert", question="?")), "outer")
+    result = await ai_service(Assistant, chat_model=model, tools=[expert]).chat("Hello")
+    assert result.tool_executions[0].result.text == "inner"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio lets what a thread has begun go on
+async def test_cancelling_reaches_through_a_plain_method_in_a_thread() -> None:
+    stopped, started = anyio.Event(), anyio.Event()
+
+    async def stall(_: object) -> AiMessage:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    inner = ai_service(Synchronous, chat_model=FakeModel(stall))
+
+    def expert() -> str:
+        return inner.chat("?")
+
+    service = ai_service(Assistant, chat_model=FakeModel(calls(call("expert"))), tools=[expert])
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as group:
+            group.start_soon(service.chat, "Hello")
+            await started.wait()
+            group.cancel_scope.cancel()
+        await stopped.wait()
+
+
+class Expert(Protocol):
+    @tool("A medical expert")
+    @user_message("You are a medical expert. The request is {{it}}.")
+    async def medical_request(self, request: str) -> str: ...
+
+
+class LegalExpert(ABC):
+    @tool("A legal expert")
+    @user_message("You are a legal expert. The request is {{it}}.")
+    @abstractmethod
+    def legal_request(self, request: str, who: Annotated[str, MemoryId]) -> str: ...
+
+
+class Router(Protocol):
+    @user_message("Forward the request to the right expert: '{{it}}'.")
+    async def ask_to_expert(self, request: str) -> str: ...
+
+
+async def test_a_service_is_a_tool_of_another_service() -> None:
+    medical, legal = FakeModel("Rest."), FakeModel("Sue.")
+    experts = [ai_service(Expert, chat_model=medical), ai_service(LegalExpert, chat_model=legal)]
+    model = FakeModel(calls(call("medical_request", request="my leg")), "Rest.")
+    router = ai_service(Router, chat_model=model, tools=experts)
+    assert await router.ask_to_expert("I broke my leg") == "Rest."
+    assert [(each.name, each.description) for each in model.requests[0].tool_specifications] == [
+        ("medical_request", "A medical expert"),
+        ("legal_request", "A legal expert"),
+    ]
+    assert list(model.requests[0].tool_specifications[1].parameters["properties"]) == ["request"]
+    assert medical.requests[0].messages == (UserMessage.of("You are a medical expert. The request is my leg."),)
+    assert legal.requests == []
+
+
+async def test_a_service_that_is_a_tool_keeps_the_conversation_of_its_caller() -> None:
+    class Front(Protocol):
+        async def chat(self, who: Annotated[str, MemoryId], message: str) -> str: ...
+
+    memory = ChatMemory()
+    legal = ai_service(LegalExpert, chat_model=FakeModel("Sue."), memory=memory)
+    front = ai_service(Front, chat_model=FakeModel(calls(call("legal_request", request="?")), "ok"), tools=[legal])
+    await front.chat("ada", "Help")
+    assert (await memory.of("ada").messages())[-1] == AiMessage("Sue.")
+
+
+def test_the_tools_of_a_service_are_those_of_its_interface() -> None:
+    (made,) = tools_from(ai_service(Expert, chat_model=FakeModel()))
+    assert made.specification.parameters == {
+        "type": "object",
+        "properties": {"request": {"type": "string"}},
+        "required": ["request"],
+    }
