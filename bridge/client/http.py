@@ -116,10 +116,11 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
     async def _refused(self, request: httpx2.Request, response: httpx2.Response, attempt: Attempt | None) -> None:
         status = response.status_code
-        expired = _SESSION_HEADER in request.headers and await _lost_session(response)
+        expired = (self._is_sse or _SESSION_HEADER in request.headers) and await _lost_session(response)
         if attempt is not None:
             attempt.expired = expired
             attempt.sent = not expired and status not in _NEVER_RUN_STATUSES
+            attempt.failure = httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response)
         if expired:
             self._watcher.expired()
         elif status == httpx2.codes.UNAUTHORIZED:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from bridge.client.states import Era, TransportKind
 
 
+_Asked = Request[Any, str]
+
+
 class RawResult(RootModel[dict[str, Any]]):
     """A result as it came."""
 
@@ -185,7 +188,7 @@ class Link:
         attempt.sent = not self.sees_attempts
         token = current_attempt.set(attempt)
         try:
-            request = Request[Any, str](method=method, params=params)
+            request = _Asked(method=method, params=params)
             result = await self.client.session.send_request(request, RawResult, progress_callback=on_progress)
         finally:
             current_attempt.reset(token)
@@ -201,5 +204,5 @@ class Link:
         if self.era == "modern":
             await self.client.session.send_discover(self.protocol_version)
         else:
-            await self.client.session.send_request(Request[Any, str](method="ping", params=None), EmptyResult)
+            await self.client.session.send_request(_Asked(method="ping", params=None), EmptyResult)
         self.answers += 1

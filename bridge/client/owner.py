@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.client")
 
-CLOSE_SECONDS = 10.0
+CLOSE_SECONDS = 3.0
 """How long saying goodbye may take; a child's end is bounded by itself."""
+_LOST_SECONDS = 0.5
+"""How long it may take where the server is probably not there to hear it."""
 _SETTLE_SECONDS = 0.5
 """How long a child that has closed its output is given to end, so that its exit code can be told."""
 
@@ -195,16 +197,14 @@ class Owner:
         self._notify()
 
     async def _pause(self, failures: int, error: ServerUnavailableError) -> bool:
-        """Wait until it is time to try again; returns whether somebody wants it now."""
-        wanted = self._wanted = anyio.Event()
-        if error.failure.is_permanent:
-            await _first_of(wanted.wait, self._stopping.wait)
-        elif self._waiters:  # they wait for a series of attempts, and nobody who joins them hurries it
-            await _first_of(self._stopping.wait, self._sleep(failures))
-            return False
+        """Wait until it is time to try again; returns whether that is because somebody wants it now."""
+        if error.failure.is_permanent:  # whoever waited has just been told
+            self._wanted = anyio.Event()
+            await _first_of(self._wanted.wait, self._stopping.wait)
         else:
-            await _first_of(wanted.wait, self._stopping.wait, self._sleep(failures))
-        return wanted.is_set()
+            await _first_of(self._wanted.wait, self._stopping.wait, self._sleep(failures))
+        is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
+        return is_wanted
 
     def _sleep(self, failures: int) -> Callable[[], Awaitable[None]]:
         return lambda: self._healing.sleep(self._healing.delay_seconds(failures))
@@ -226,7 +226,8 @@ class Owner:
                         await self._serve(link)
                     finally:
                         lost = self._lost(link)
-                        scope.deadline = anyio.current_time() + CLOSE_SECONDS
+                        seconds = CLOSE_SECONDS if self._stopping.is_set() else _LOST_SECONDS
+                        scope.deadline = anyio.current_time() + seconds
         except Exception as error:  # noqa: BLE001 - translated; whatever it is, the connection heals
             if lost is None:
                 await self._settle(link)
@@ -270,6 +271,7 @@ class Owner:
         error = self.failures.lost(link)
         if not self._stopping.is_set():
             _logger.info("lost the server %r: %s", self._config.name, error.failure.reason)
+            self._tell(_state_after(error, was_ready=True), error)
         return error
 
     async def _settle(self, link: Link) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from bridge.client import Connection, ServerConfig, StdioTransport
 from tests.client import reports as reporting
+from tests.client.guard import Guard, guarded
 from tests.client.proxy import Proxy
 from tests.processes import ROOT, ServerProcess, serving
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.client.reports import Reports
 
 SERVED = "tests/client/served.py:TOOLS"
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
@@ -100,6 +101,13 @@ def steady() -> Iterator[RemoteServer]:
     anyio.run(server.start)
     yield server
     server.kill()
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    """Our own server over HTTP, behind a guard."""
+    with guarded() as guard:
+        yield guard
 
 
 def proxied(server: RemoteServer) -> AbstractAsyncContextManager[Proxy]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import SocketStream
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 class Reports:

@@ -1,0 +1,213 @@
+"""Starting and reaching: what is tried, in what order, and what is said when it fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
+from bridge.errors import ServerAuthError, ServerFailure, ServerUnavailableError
+from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, python_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.client.guard import Guard
+
+pytestmark = pytest.mark.anyio
+
+
+async def failure_of(config: ServerConfig) -> ServerFailure:
+    """How opening a connection fails: by one plain error, with nothing left open."""
+    connection = Connection(config)
+    with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ServerUnavailableError) as caught:
+        await connection.open()
+    assert connection.last_error is caught.value
+    return caught.value.failure
+
+
+def http_config(url: str, **settings: Any) -> ServerConfig:
+    return ServerConfig(name="remote", transport=HttpTransport(url, **settings))
+
+
+# --- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+async def test_where_the_type_is_not_given_a_post_is_tried_before_a_get(guard: Guard) -> None:
+    sse = guard.url.replace("/mcp", "/sse")
+    async with opened(http_config(sse)) as connection:
+        assert connection.status().transport == "sse"
+    posted, got = guard.seen.index(("POST", "/sse")), guard.seen.index(("GET", "/sse"))
+    assert posted < got
+
+
+async def test_what_was_found_out_once_is_not_tried_again(guard: Guard) -> None:
+    connection = Connection(http_config(guard.url.replace("/mcp", "/sse")))
+    came_back = anyio.Event()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with connection:
+            await connection.call_tool("add", {"a": 1, "b": 1})
+            before = guard.seen.count(("POST", "/sse"))
+            connection.on_state(lambda state: came_back.set() if state.value == "ready" else None)
+            guard.status, guard.refusals = 404, 1
+            await connection.call_tool("add", {"a": 1, "b": 1})
+            await came_back.wait()
+    assert guard.seen.count(("POST", "/sse")) == before
+
+
+async def test_a_type_that_is_given_is_kept_to(guard: Guard) -> None:
+    failure = await failure_of(http_config(guard.url.replace("/mcp", "/sse"), kind="http"))
+    assert ("GET", "/sse") not in guard.seen
+    assert failure.reason == "there is no MCP at this URL (HTTP 405)"
+
+
+async def test_a_url_with_nothing_behind_it_says_so(guard: Guard) -> None:
+    failure = await failure_of(http_config(guard.url.replace("/mcp", "/nothing")))
+    assert failure == ServerFailure(
+        server="remote",
+        phase="connecting",
+        reason="there is no MCP at this URL (HTTP 404)",
+        address=guard.url.replace("/mcp", "/nothing"),
+        hint="look at the path: it is often /mcp or /sse",
+    )
+
+
+async def test_a_server_that_refuses_connections_says_so() -> None:
+    failure = await failure_of(http_config("http://127.0.0.1:9/mcp"))
+    assert (failure.reason, failure.hint) == ("connection refused", "is the server running, and on that port?")
+
+
+async def test_a_host_that_does_not_exist_says_so() -> None:
+    failure = await failure_of(http_config("http://there-is-no-such-host.invalid/mcp"))
+    assert "ame" in failure.reason or "address" in failure.reason
+
+
+async def test_http_where_https_is_wanted_says_so(guard: Guard) -> None:
+    failure = await failure_of(http_config(guard.url.replace("http:", "https:")))
+    assert failure.reason.startswith("TLS: ")
+
+
+async def test_credentials_are_asked_for_by_an_error_of_its_own(guard: Guard) -> None:
+    guard.key = "Bearer right"
+    with pytest.raises(ServerAuthError) as caught:
+        await Connection(http_config(guard.url, headers={"Authorization": "Bearer wrong-and-secret"})).open()
+    assert caught.value.failure.reason == "it asks for credentials (HTTP 401)"
+    assert "wrong-and-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse", None])
+async def test_a_server_that_takes_connections_and_says_nothing_is_given_up_in_time(
+    kind: Any, remote: RemoteServer
+) -> None:
+    async with proxied(remote) as proxy:
+        proxy.is_silent = True
+        transport = HttpTransport(f"http://127.0.0.1:{proxy.port}/mcp", kind=kind)
+        config = ServerConfig(name="remote", transport=transport, connect_timeout_seconds=0.3)
+        failure = await failure_of(config)
+    assert failure.reason == "did not start and greet within 0.3 seconds"
+
+
+async def test_no_secret_of_a_url_or_a_header_is_in_an_error() -> None:
+    url = "http://me:hunter2-and-more@127.0.0.1:9/mcp?token=swordfish-and-more"
+    connection = Connection(http_config(url, headers={"X-Key": "opensesame-and-more"}))
+    with pytest.raises(ServerUnavailableError) as caught:
+        await connection.open()
+    shown = f"{caught.value} {caught.value!r} {connection.status()!r} {caught.value.brief}"
+    assert not [secret for secret in ("hunter2", "swordfish", "opensesame") if secret in shown]
+
+
+# --- children --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_command_that_does_not_exist_says_so() -> None:
+    failure = await failure_of(ServerConfig(name="x", transport=StdioTransport("there-is-no-such-command")))
+    assert failure == ServerFailure(
+        server="x",
+        phase="starting",
+        reason="there is no command 'there-is-no-such-command'",
+        address="there-is-no-such-command",
+        hint="install it, or give its whole path: it is looked for in the PATH that the server gets",
+        is_permanent=True,
+    )
+
+
+async def test_a_file_that_may_not_be_run_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "server"
+    file.write_text("#!/bin/sh\n")
+    failure = await failure_of(ServerConfig(name="x", transport=StdioTransport(str(file))))
+    assert (failure.reason, failure.hint) == (f"{str(file)!r} may not be run", "make it executable")
+
+
+async def test_a_folder_that_does_not_exist_says_so() -> None:
+    transport = StdioTransport(sys.executable, cwd="/there/is/no/such/folder")
+    failure = await failure_of(ServerConfig(name="x", transport=transport))
+    assert failure.reason == "its folder '/there/is/no/such/folder' cannot be entered: No such file or directory"
+
+
+async def test_a_child_that_ends_at_once_leaves_its_last_words_and_its_exit_code() -> None:
+    failure = await failure_of(python_config("import sys; print('no licence', file=sys.stderr); sys.exit(7)"))
+    assert failure.reason == "it ended before it had greeted"
+    assert failure.last_words == ("no licence",)
+    assert failure.exit_code == 7
+
+
+async def test_a_child_that_says_something_else_on_its_output_has_that_in_the_error() -> None:
+    failure = await failure_of(python_config("print('Welcome to my server!')"))
+    assert failure.last_words == ("(on standard output) Welcome to my server!",)
+
+
+async def test_words_among_the_messages_of_a_child_do_no_harm() -> None:
+    code = """
+import json, sys
+print("Starting...", flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    print("got", request["method"], flush=True)
+    if "id" in request:
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"},
+                  "tools": [], "content": []}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+    async with opened(python_config(code, protocol="legacy")) as connection:
+        assert (await connection.list_tools()).tools == []
+        assert (await connection.call_tool("x", {}))["content"] == []
+
+
+async def test_a_child_that_never_answers_is_given_up_in_time() -> None:
+    failure = await failure_of(python_config("import sys; sys.stdin.read()", connect_timeout_seconds=0.5))
+    assert failure.reason == "did not start and greet within 0.5 seconds"
+
+
+async def test_a_child_that_greets_with_nonsense_says_so() -> None:
+    code = """
+import json, sys
+for line in sys.stdin:
+    print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {"hello": 1}}), flush=True)
+"""
+    failure = await failure_of(python_config(code, protocol="legacy"))
+    assert (failure.reason, failure.hint) == ("it greeted with what MCP does not know", "is it an MCP server?")
+
+
+async def test_secrets_of_the_environment_are_in_no_error() -> None:
+    code = "import os, sys; sys.exit('bad key ' + os.environ['KEY'])"
+    config = python_config(code, env={"KEY": "swordfish-and-more"})
+    failure = await failure_of(config)
+    assert failure.last_words == ("bad key ***",)
+
+
+# --- the loop underneath ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("route", ["stdio", "http"])
+async def test_connections_work_on_trio_too(route: str, steady: RemoteServer, anyio_backend: str) -> None:
+    transport = (
+        HttpTransport(steady.url)
+        if route == "http"
+        else StdioTransport(sys.executable, args=("-m", "bridge", "serve", "tests/client/served.py:TOOLS"))
+    )
+    async with opened(ServerConfig(name="x", transport=transport)) as connection:
+        assert (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
