@@ -38,37 +38,36 @@ async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
     except StopIteration as done:
         value: _T = done.value
         return value
-    watch = _Watch(receive)
-    try:
+    with _Watch(receive):
         return await _Begun(work, waits_for)
-    except asyncio.CancelledError:
-        if not watch.has_hung_up:
-            raise
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
-        raise HungUpError from None
-    finally:
-        watch.end()
 
 
 class _Watch:
-    """Listens for the client's going, and cancels the task that it was made in."""
+    """Listens for the client's going, and cancels the task that it was entered in."""
 
     def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._has_hung_up = False
+
+    def __enter__(self) -> None:
         worker = asyncio.current_task()
         assert worker is not None
-        self.has_hung_up = False
-        self._listening = asyncio.get_running_loop().create_task(self._listen(receive, worker))
+        self._worker = worker
+        self._cancellations = worker.cancelling()
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
 
-    def end(self) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._listening.cancel()
+        # The task is cancelled no longer, unless it was for another reason as well.
+        is_over = self._has_hung_up and self._worker.uncancel() <= self._cancellations
+        if is_over and (error is None or issubclass(error, asyncio.CancelledError)):
+            raise HungUpError from None
 
-    async def _listen(self, receive: Receive, worker: asyncio.Task[Any]) -> None:
-        while (await receive())["type"] != "http.disconnect":
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.has_hung_up = True
-        worker.cancel()
+        self._has_hung_up = True
+        self._worker.cancel()
 
 
 class _Begun(Generic[_T]):

@@ -10,7 +10,7 @@ import math
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import anyio
+from anyio import sleep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -96,14 +96,14 @@ class Sessions:
             return
         while True:
             latest = monotonic() - self._idle_seconds
-            unused = [each for each in self._open.values() if not each.requests and each.unused_since <= latest]
-            for session in unused:
-                self.forget(session.id)
-                await end(session)
+            for session in tuple(self._open.values()):
+                if session.id in self._open and not session.requests and session.unused_since <= latest:
+                    self.forget(session.id)
+                    await end(session)
             waiting = (each.unused_since for each in self._open.values() if not each.requests)
             next_seconds = min(waiting, default=math.inf) + self._idle_seconds - monotonic()
             # What comes into being meanwhile has its whole time before it.
-            await anyio.sleep(min(max(next_seconds, 0.0), self._idle_seconds, _LOOK_AT_LEAST_EVERY_SECONDS))
+            await sleep(min(max(next_seconds, 0.0), self._idle_seconds, _LOOK_AT_LEAST_EVERY_SECONDS))
 
     def __len__(self) -> int:
         return len(self._open)

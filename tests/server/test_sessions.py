@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from bridge.server import sessions as module
+from bridge.server.sessions import Session, Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DEADLINE_SECONDS = 10
+IDLE_SECONDS = 100.0
+
+
+class VirtualTime:
+    """Time that passes only while the one who ends unused sessions sleeps, and what happens meanwhile.
+
+    Args:
+        happenings: What happens, by when.
+        end: When everything stops.
+    """
+
+    def __init__(self, happenings: Mapping[float, Callable[[], object]], end: float) -> None:
+        self.now = 0.0
+        self.is_over = anyio.Event()
+        self._happenings = dict(happenings)
+        self._end = end
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        until = self.now + seconds
+        for moment in sorted(self._happenings):
+            if moment <= until:
+                self.now = moment
+                self._happenings.pop(moment)()
+        self.now = until
+        if self.now > self._end:
+            self.is_over.set()
+        await checkpoint()
+
+
+@pytest.fixture
+def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[VirtualTime], VirtualTime]:
+    """Lets the time of sessions be virtual."""
+
+    def let(time: VirtualTime) -> VirtualTime:
+        monkeypatch.setattr(module, "monotonic", time.monotonic)
+        monkeypatch.setattr(module, "sleep", time.sleep)
+        return time
+
+    return let
+
+
+async def ended(sessions: Sessions, time: VirtualTime) -> list[tuple[str, float]]:
+    """Which sessions are ended until the time is over, and when."""
+    found: list[tuple[str, float]] = []
+
+    async def end(session: Session) -> None:
+        found.append((session.id, time.now))
+        await checkpoint()
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sessions.end_unused, end)
+            await time.is_over.wait()
+            tasks.cancel_scope.cancel()
+    return found
+
+
+def opened(sessions: Sessions, session_id: str) -> Session:
+    session = Session(session_id, None, {})
+    sessions.open(session)
+    return session
+
+
+def test_a_session_is_found_from_its_opening_until_it_is_forgotten() -> None:
+    sessions = Sessions()
+    session = opened(sessions, "a")
+    assert sessions.find("a") is session
+    assert sessions.find("b") is None
+    assert len(sessions) == 1
+    sessions.forget("b")
+    sessions.forget("a")
+    assert (sessions.find("a"), len(sessions)) == (None, 0)
+
+
+@pytest.mark.parametrize(("running", "cancelled"), [(7, 7), (7, "7"), ("7", 7), ("x", "x"), (10**400, 10**400)])
+def test_a_call_is_cancelled_by_its_id_once(running: int | str, cancelled: int | str) -> None:
+    session, ends = Session("a", None, {}), list[str]()
+    session.running[str(running)] = lambda: ends.append("it")
+    session.cancel(cancelled)
+    session.cancel(cancelled)
+    assert ends == ["it"]
+    assert not session.running
+
+
+@pytest.mark.parametrize("other", [8, "seven", None, True, 7.0, [7], {"id": 7}])
+def test_nothing_is_cancelled_by_what_is_not_its_id(other: Any) -> None:
+    session, ends = Session("a", None, {}), list[str]()
+    session.running["7"] = session.running["True"] = session.running["None"] = lambda: ends.append("it")
+    session.cancel(other)
+    assert ends == []
+
+
+def test_the_calls_of_a_session_end_with_it() -> None:
+    sessions, ends = Sessions(), list[int]()
+    session = opened(sessions, "a")
+    for number in range(3):
+        session.running[str(number)] = partial(ends.append, number)
+    sessions.forget("a")
+    assert ends == [0, 1, 2]
+    assert not session.running
+
+
+def test_a_session_is_in_use_while_any_request_of_it_is_answered(
+    passing: Callable[[VirtualTime], VirtualTime],
+) -> None:
+    time = passing(VirtualTime({}, 0))
+    session = Session("a", None, {})
+    with session:
+        with session:
+            assert session.requests == 2
+        assert session.requests == 1
+        time.now = 5.0
+    assert (session.requests, session.unused_since) == (0, 5.0)
+    time.now = 6.0
+    with pytest.raises(ValueError, match="failed"), session:
+        raise ValueError("failed")
+    assert (session.requests, session.unused_since) == (0, 6.0)
+
+
+@pytest.mark.anyio
+async def test_a_session_ends_when_it_has_gone_unused_for_its_time(
+    passing: Callable[[VirtualTime], VirtualTime],
+) -> None:
+    sessions = Sessions(IDLE_SECONDS)
+    happenings = {0.0: lambda: opened(sessions, "first"), 30.0: lambda: opened(sessions, "second")}
+    time = passing(VirtualTime(happenings, 300))
+    assert await ended(sessions, time) == [("first", 100.0), ("second", 130.0)]
+    assert len(sessions) == 0
+
+
+@pytest.mark.anyio
+async def test_a_request_prolongs_a_session_and_one_in_flight_keeps_it(
+    passing: Callable[[VirtualTime], VirtualTime],
+) -> None:
+    sessions = Sessions(IDLE_SECONDS)
+    prolonged, kept = opened(sessions, "prolonged"), opened(sessions, "kept")
+
+    def use() -> None:
+        with prolonged:
+            pass
+
+    happenings = {0.0: use, 10.0: kept.__enter__, 80.0: use, 400.0: lambda: kept.__exit__(None, None, None)}
+    time = passing(VirtualTime(happenings, 600))
+    prolonged.unused_since = kept.unused_since = 0.0
+    assert await ended(sessions, time) == [("prolonged", 180.0), ("kept", 500.0)]
+
+
+@pytest.mark.anyio
+async def test_a_session_that_is_used_while_another_ends_goes_on(
+    passing: Callable[[VirtualTime], VirtualTime],
+) -> None:
+    sessions = Sessions(IDLE_SECONDS)
+    time = passing(VirtualTime({}, 150))
+    first, second = opened(sessions, "first"), opened(sessions, "second")
+    found: list[str] = []
+
+    async def end(session: Session) -> None:
+        found.append(session.id)
+        second.__enter__()
+        await checkpoint()
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sessions.end_unused, end)
+            await time.is_over.wait()
+            tasks.cancel_scope.cancel()
+    assert found == [first.id]
+    assert sessions.find("second") is second
+
+
+@pytest.mark.anyio
+async def test_a_session_that_was_forgotten_meanwhile_is_not_ended(
+    passing: Callable[[VirtualTime], VirtualTime],
+) -> None:
+    sessions = Sessions(IDLE_SECONDS)
+    happenings = {0.0: lambda: opened(sessions, "a"), 50.0: lambda: sessions.forget("a")}
+    assert await ended(sessions, passing(VirtualTime(happenings, 300))) == []
+
+
+@pytest.mark.anyio
+async def test_a_session_is_gone_before_its_end_begins_and_its_calls_have_ended() -> None:
+    sessions, ends = Sessions(0.001), list[str]()
+    opened(sessions, "a").running["1"] = lambda: ends.append("call")
+    over = anyio.Event()
+
+    async def end(session: Session) -> None:
+        assert sessions.find(session.id) is None
+        ends.append("session")
+        over.set()
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sessions.end_unused, end)
+            await over.wait()
+            tasks.cancel_scope.cancel()
+    assert ends == ["call", "session"]
+
+
+@pytest.mark.anyio
+async def test_sessions_without_a_limit_are_never_looked_at() -> None:
+    async def end(_: Session) -> None:
+        raise AssertionError
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await Sessions(None).end_unused(end)
