@@ -10,6 +10,11 @@ ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+PROSE = _BLOCK.sub("", TEXT)
+"""What stands outside the blocks."""
+SENTENCES = " ".join(PROSE.split())
+"""The same in one line."""
+
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)

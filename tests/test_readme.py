@@ -1,0 +1,297 @@
+"""What the README says is so: its Python runs and does what the text tells, its tables and links are those of the code.
+
+The commands of its consoles are in test_readme_commands.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib import import_module
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from fastapi import FastAPI
+from mcp import Client
+from mcp_types import ElicitResult
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from starlette.applications import Starlette
+
+import bridge
+from bridge import (
+    Image,
+    InvocationContext,
+    Tool,
+    ToolBox,
+    ToolExecutionRequest,
+    ToolExecutionResult,
+    execute,
+    tool,
+    tools_from,
+)
+from bridge.cli import COMMANDS
+from bridge.server import mount
+from bridge.tools.threads import DEFAULT_THREADS
+from tests import readme
+from tests.server import http_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.client import ClientRequestContext
+    from mcp_types import ElicitRequestParams
+
+ADD = "def add("
+WEATHER = "def weather("
+CANCEL = "def cancel("
+ACCOUNT = "class Account"
+BOOK = "def book("
+MOUNT = "mount(app"
+BLOCKS = [ADD, MOUNT, WEATHER, CANCEL, ACCOUNT, BOOK]
+"""A text of each Python block, in order."""
+
+
+def names_after(fragment: str, **continued: object) -> dict[str, Any]:
+    """Run a block in a fresh namespace, with what the text says that it continues; gives its names."""
+    names: dict[str, Any] = {"__name__": "readme", **continued}
+    exec(compile(readme.block(fragment), "README.md", "exec", dont_inherit=True), names)
+    return names
+
+
+def offered(source: object) -> Tool:
+    (made,) = tools_from(source)
+    return made
+
+
+async def called(source: object, **arguments: Any) -> ToolExecutionResult:
+    box = source if isinstance(source, ToolBox) else ToolBox(source)
+    (only,) = box
+    return await execute(box, ToolExecutionRequest(only.specification.name, arguments), InvocationContext())
+
+
+# --- Python blocks ---------------------------------------------------------------------------------------------------
+
+
+def test_every_python_block_is_run_here() -> None:
+    assert [readme.block(fragment) for fragment in BLOCKS] == [block.text for block in readme.blocks("python")]
+
+
+@pytest.mark.anyio
+async def test_the_first_function_is_a_tool_and_stays_a_function() -> None:
+    add = names_after(ADD)["add"]
+    assert (await called(add, a=1, b=2)).text == "3"
+    assert add(1, 2) == 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("framework", [Starlette, FastAPI])
+async def test_mounted_in_an_application_tools_answer_the_official_client(framework: Callable[[], Starlette]) -> None:
+    app = framework()
+    names_after(MOUNT, app=app, add=names_after(ADD)["add"])
+    with http_server.serving(app) as origin:
+        for mode in ("legacy", "2026-07-28"):
+            async with Client(f"{origin}/tools", mode=mode) as client:
+                result = await client.call_tool("add", {"a": 1, "b": 2})
+                assert result.structured_content == {"result": 3}
+
+
+def test_what_stands_explicitly_describes_the_tool() -> None:
+    described = offered(names_after(WEATHER)["weather"]).specification
+    properties = described.parameters["properties"]
+    assert described.description == "Looks up the weather of one day"
+    assert described.annotations is not None
+    assert described.annotations.read_only is True
+    assert {name: schema["description"] for name, schema in properties.items()} == {
+        "city": "The city's name, in English",
+        "daysAhead": "0 is today",
+    }
+    assert described.parameters["required"] == ["city"]
+
+
+@pytest.mark.anyio
+async def test_the_message_of_a_tool_error_reaches_the_model() -> None:
+    cancel = names_after(CANCEL)["cancel"]
+    refused = await called(cancel, booking="17")
+    assert (refused.is_error, refused.text) == (True, "booking numbers look like B-12345; list_bookings tells yours")
+    assert (await called(cancel, booking="B-12345")).text == "Success"
+
+
+@pytest.mark.anyio
+async def test_the_methods_of_an_object_are_tools_of_that_object() -> None:
+    box = names_after(ACCOUNT)["box"]
+    assert (await called(box, amount=2)).text == "2"
+    assert (await called(box, amount=3)).text == "5"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("mode", "runs"), [("legacy", 1), ("2026-07-28", 2)])
+async def test_a_question_is_asked_in_both_eras_and_the_function_runs_again_in_the_modern_one(
+    mode: str, runs: int
+) -> None:
+    names = names_after(BOOK)
+    rounds: list[int] = []
+    asked: list[str] = []
+
+    @tool
+    async def book(nights: int, context: InvocationContext) -> str:
+        rounds.append(context.round)
+        text: str = await names["book"](nights, context)
+        return text
+
+    async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"view": "sea"})
+
+    told: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+
+    app = Starlette()
+    mount(app, "/tools", ToolBox(book))
+    with http_server.serving(app) as origin:
+        async with Client(f"{origin}/tools", mode=mode, elicitation_callback=answer) as client:
+            result = await client.call_tool("book", {"nights": 2}, progress_callback=note)
+    assert result.structured_content is None
+    assert [json.loads(block.model_dump_json())["text"] for block in result.content] == ["2 nights"]
+    assert (asked, len(rounds), told) == (["Which view?"], runs, [1, 2])
+
+
+# --- promises in the text --------------------------------------------------------------------------------------------
+
+
+def nothing() -> None: ...
+
+
+def some_text() -> str:
+    return "text"
+
+
+def a_list() -> list[int]:
+    return [1, 2]
+
+
+def a_picture() -> list[Image | str]:
+    return [Image(b"png"), "text"]
+
+
+RETURNS: dict[str, tuple[Callable[[], Any], str, object]] = {
+    "`str`": (some_text, "text", None),
+    "a number, list, dict, dataclass, model, date …": (a_list, "[1,2]", {"result": [1, 2]}),
+    "`Image`, `Audio`, `File`, bytes, or a list with one of them": (a_picture, "text", None),
+    "nothing": (nothing, "Success", None),
+}
+
+
+def test_every_kind_of_return_value_is_tried_here() -> None:
+    assert [row[0] for row in readme.table("a function returns")] == list(RETURNS)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("row", readme.table("a function returns"), ids=lambda row: str(row[0]))
+async def test_a_model_and_a_program_read_what_the_table_says(row: list[str]) -> None:
+    function, text, structured = RETURNS[row[0]]
+    result = await called(function)
+    assert (result.text, result.structured_content) == (text, structured)
+    schema = offered(function).specification.output_schema
+    assert bool(row[2]) is (structured is not None) is (schema is not None)
+
+
+def test_what_bounds_time_and_output_is_so() -> None:
+    policy = offered(tool(timeout_seconds=10, max_output_chars=20_000)(some_text)).policy
+    assert (policy.timeout_seconds, policy.max_output_chars) == (10, 20_000)
+    assert "`@tool(timeout_seconds=10, max_output_chars=20_000)`" in readme.SENTENCES
+    assert f"at most {DEFAULT_THREADS} threads together (`set_thread_limit`)" in readme.SENTENCES
+    assert "run_in_thread" in signature(tool).parameters
+
+
+@pytest.mark.parametrize("name", ["blocking", "cancelled", "elicit", "progress", "round"])
+def test_what_the_text_says_of_a_context_is_there(name: str) -> None:
+    assert re.search(rf"`?\bcontext\.{name}\b|`{name}`", readme.TEXT)
+    assert hasattr(InvocationContext(), name)
+
+
+def test_the_names_that_the_text_imports_are_public() -> None:
+    imported = re.findall(r"^from bridge import (.+)$", readme.TEXT, re.MULTILINE)
+    assert {name for line in imported for name in line.split(", ")} <= set(bridge.__all__)
+    assert {"prefixed", "renamed", "filtered"} <= set(bridge.__all__) & set(readme.codes(readme.PROSE))
+
+
+def test_the_revisions_of_the_protocol_are_those_that_are_served() -> None:
+    oldest, newest = min(HANDSHAKE_PROTOCOL_VERSIONS), max(MODERN_PROTOCOL_VERSIONS)
+    assert f"revision of the protocol from {oldest} to {newest}" in readme.SENTENCES
+    assert f"({oldest} to {max(HANDSHAKE_PROTOCOL_VERSIONS)})" in readme.SENTENCES
+
+
+# --- tables, links ---------------------------------------------------------------------------------------------------
+
+
+def serve_options() -> dict[str, click.Option]:
+    parameters = import_module("bridge.cli.serve").command.params
+    return {each.opts[0]: each for each in parameters if isinstance(each, click.Option)}
+
+
+def documented_options() -> list[tuple[str, str, str, str]]:
+    """Each option of the table: its name, its twin in the environment, its default and its meaning."""
+    found: list[tuple[str, str, str, str]] = []
+    for names, variables, default, meaning in readme.table("option of `serve`"):
+        options = readme.codes(names)
+        defaults = readme.codes(default) if len(options) > 1 and default else [default.strip("`")] * len(options)
+        found += [
+            (name, variable, shown, meaning)
+            for name, variable, shown in zip(options, readme.codes(variables), defaults, strict=True)
+        ]
+    return found
+
+
+def test_the_table_of_options_is_the_options_of_serve() -> None:
+    assert {(name, variable) for name, variable, _, _ in documented_options()} == {
+        (name, option.envvar) for name, option in serve_options().items()
+    }
+
+
+@pytest.mark.parametrize(("name", "shown", "meaning"), [(row[0], row[2], row[3]) for row in documented_options()])
+def test_the_default_of_an_option_is_what_the_table_says(
+    monkeypatch: pytest.MonkeyPatch, name: str, shown: str, meaning: str
+) -> None:
+    option = serve_options()[name]
+    monkeypatch.delenv(str(option.envvar), raising=False)
+    default = import_module("bridge.cli.serve").command.make_context("serve", ["tools.py"]).params[option.name]
+    if name == "--max-request-bytes":
+        assert shown == f"{default / 2**20:g} MiB"
+    elif default in (None, False, ()):
+        assert shown in {"", "all in one", "after the targets"}
+    else:
+        assert shown == str(default)
+    if name == "--transport":
+        assert isinstance(option.type, click.Choice)
+        assert set(option.type.choices) <= set(readme.codes(meaning))
+    assert ("repeatable" in meaning) is option.multiple
+
+
+def test_the_commands_are_those_of_the_command_line() -> None:
+    usages = re.findall(r"^    bridge (\w+) (.+?)  ", readme.TEXT, re.MULTILINE)
+    assert [name for name, _ in usages] == list(COMMANDS)
+    for name, usage in usages:
+        command = import_module(f"bridge.cli.{name}").command
+        assert set(re.findall(r"--\w+", usage)) <= {option for each in command.params for option in each.opts}
+
+
+def test_the_extras_are_those_of_the_project() -> None:
+    project = tomllib.loads((readme.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = re.findall(r"(?:mcp-toolbridge|`)\[(\w+)\]", readme.TEXT)
+    assert set(named) <= set(project["optional-dependencies"])
+    assert [re.match(r"\w+", each)[0] for each in project["optional-dependencies"]["speed"]] == ["httptools", "uvloop"]  # type: ignore[index]  # every requirement has a name
+
+
+@pytest.mark.parametrize("target", [link for link in readme.links() if not link.startswith("https://")])
+def test_a_link_leads_to_a_file(target: str) -> None:
+    assert (readme.ROOT / target).is_file()
+
+
+@pytest.mark.parametrize("path", [code for code in readme.codes(readme.PROSE) if re.fullmatch(r"\w+/[\w/]*\.py", code)])
+def test_a_file_that_the_text_names_exists(path: str) -> None:
+    assert (readme.ROOT / path).is_file()
