@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge import Connection
 
 MODERN = "2026-07-28"
-DEADLINE_SECONDS = 25
+DEADLINE_SECONDS = 60
 SAMPLES = {"string": "text", "number": 1.5, "integer": 1, "boolean": True, "array": [], "object": {}}
 
 Calls: TypeAlias = "Iterable[tuple[str, Mapping[str, Any]]]"

@@ -1,6 +1,6 @@
-"""Run the official MCP conformance suite against `server.py`, for every requirement set and event loop.
+"""Run the official MCP conformance suite against `server.py`, in every way of serving, and against `client.py`.
 
-    python tests/conformance/run.py [--requirements 2026-07-28] [--way fast] [--scenario NAME]
+    python tests/conformance/run.py [--side client] [--requirements 2026-07-28] [--way fast] [--scenario NAME]
 
 It passes if exactly the scenarios of `expected_failures.toml` do not pass: one that fails unexpectedly counts as much
 as one that passes unexpectedly, and a warning counts as a failure. A surprise is run once more, alone, because a few
@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,25 +34,27 @@ HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
 NODE_MAJOR = "26"
 REQUIREMENTS = ("2025-11-25", "2026-07-28")
+SIDES = ("server", "client")
 WAYS = ("plain", "fast", "sdk")
-SUITE_TIMEOUT_SECONDS = 300
-RESULTS_NAME = re.compile(r"server-(?P<scenario>.+?)-\d{4}-\d\d-\d\dT[\d-]+Z")
+SUITE_TIMEOUT_SECONDS = 600
+CLIENT_TIMEOUT_SECONDS = 120
+"""The suite starts all its clients at once."""
+RESULTS_NAME = re.compile(r"(server-)?(?P<scenario>.+?)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
 
 def main() -> int:
     options = parsed_options()
     suite = installed_suite()
-    expected = expected_failures()
     surprises: list[str] = []
-    for way in options.way or WAYS:
-        with running_server(way) as server:
-            for requirements in options.requirements or REQUIREMENTS:
-                outcomes = suite.run(server.url, requirements, options.scenario)
-                outcomes |= suite.run_again(server.url, requirements, outcomes, expected[requirements])
-                found = surprises_in(outcomes, expected[requirements], whole=options.scenario is None)
-                report(way, requirements, outcomes, expected[requirements])
-                surprises += [f"{way} {requirements} {surprise}" for surprise in found]
-        surprises += [f"{way}: the server logged {line!r}" for line in server.errors()]
+    if options.side in {None, "server"}:
+        for way in options.way or WAYS:
+            with running_server(way) as server:
+                surprises += run_sets(suite, Tested("server", f"server, {way}", ("--url", server.url)), options)
+            surprises += [f"{way}: the server logged {line!r}" for line in server.errors()]
+    if options.side in {None, "client"}:
+        command = shlex.join((sys.executable, str(HERE / "client.py")))
+        limit = str(CLIENT_TIMEOUT_SECONDS * 1000)
+        surprises += run_sets(suite, Tested("client", "client", ("--command", command, "--timeout", limit)), options)
     say("")
     for surprise in surprises:
         say(f"SURPRISE {surprise}")
@@ -59,8 +62,22 @@ def main() -> int:
     return 1 if surprises else 0
 
 
+def run_sets(suite: Suite, tested: Tested, options: argparse.Namespace) -> list[str]:
+    """Run the requirement sets and report them; returns the surprises."""
+    surprises: list[str] = []
+    for requirements in options.requirements or REQUIREMENTS:
+        expected = expected_failures(tested.side)[requirements]
+        outcomes = suite.run(tested, requirements, options.scenario)
+        outcomes |= suite.run_again(tested, requirements, outcomes, expected)
+        report(tested.name, requirements, outcomes, expected)
+        found = surprises_in(outcomes, expected, whole=options.scenario is None)
+        surprises += [f"{tested.name} {requirements} {surprise}" for surprise in found]
+    return surprises
+
+
 def parsed_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--side", choices=SIDES, help="which is tested; by default both")
     parser.add_argument("--requirements", action="append", choices=REQUIREMENTS, help="a set; by default all")
     parser.add_argument("--way", action="append", choices=WAYS, help="how the server runs; by default all")
     parser.add_argument("--scenario", help="one scenario alone")
@@ -92,10 +109,10 @@ class Outcome:
         ]
 
 
-def expected_failures() -> dict[str, dict[str, str]]:
-    """For each requirement set, the scenarios that may not pass, each with the reason."""
+def expected_failures(side: str) -> dict[str, dict[str, str]]:
+    """For each requirement set, a side's scenarios that may not pass, each with the reason."""
     reasons: dict[str, dict[str, str]] = {requirements: {} for requirements in REQUIREMENTS}
-    for entry in tomllib.loads((HERE / "expected_failures.toml").read_text())["expected"]:
+    for entry in tomllib.loads((HERE / "expected_failures.toml").read_text())[side]:
         for requirements in REQUIREMENTS:
             reasons[requirements] |= dict.fromkeys(entry.get(requirements, ()), entry["reason"])
     return reasons
@@ -113,8 +130,8 @@ def surprises_in(outcomes: dict[str, Outcome], expected: dict[str, str], *, whol
     return surprises
 
 
-def report(way: str, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]) -> None:
-    say(f"\n{requirements}, way of serving: {way}")
+def report(name: str, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]) -> None:
+    say(f"\n{requirements}, {name}")
     for scenario, outcome in outcomes.items():
         verdict = "passed" if outcome.passed else "expected" if scenario in expected else "FAILED"
         counts = ", ".join(
@@ -130,20 +147,31 @@ def report(way: str, requirements: str, outcomes: dict[str, Outcome], expected: 
 
 
 @dataclass(frozen=True, slots=True)
+class Tested:
+    """What the suite is run against."""
+
+    side: str
+    name: str
+    """What to call it in the report."""
+    options: tuple[str, ...]
+    """How the suite is told where it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Suite:
     """The installed suite."""
 
     node: Path
     entry: Path
 
-    def run(self, url: str, requirements: str, scenario: str | None = None) -> dict[str, Outcome]:
+    def run(self, tested: Tested, requirements: str, scenario: str | None = None) -> dict[str, Outcome]:
         """Run all scenarios of a requirement set in one go, or one alone."""
         which = ["--requirements", requirements]
         if scenario:
             which = ["--scenario", scenario, "--spec-version", requirements, "--force"]
         with tempfile.TemporaryDirectory(prefix="conformance-") as results:
             done = subprocess.run(
-                [self.node, self.entry, "server", "--url", url, "--output-dir", results, *which],
+                [self.node, self.entry, tested.side, *tested.options, "--output-dir", results, *which],
                 capture_output=True,
                 text=True,
                 timeout=SUITE_TIMEOUT_SECONDS,
@@ -155,22 +183,26 @@ class Suite:
         return outcomes
 
     def run_again(
-        self, url: str, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]
+        self, tested: Tested, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]
     ) -> dict[str, Outcome]:
         """Those that failed unexpectedly, each once more and alone."""
         again: dict[str, Outcome] = {}
         for scenario, outcome in outcomes.items():
             if not outcome.passed and scenario not in expected:
-                again |= self.run(url, requirements, scenario)
+                again |= self.run(tested, requirements, scenario)
         return again
 
 
-def outcomes_in(results: Path) -> Iterator[tuple[str, Outcome]]:
+def outcomes_in(results: Path, group: str = "") -> Iterator[tuple[str, Outcome]]:
+    """What stands in a folder of results; some scenarios are grouped in folders."""
     for folder in sorted(results.iterdir(), key=lambda folder: folder.stat().st_mtime_ns):
-        matched = RESULTS_NAME.fullmatch(folder.name)
-        assert matched, f"the suite names its results in a new way: {folder.name}"
         checks = folder / "checks.json"
-        yield matched["scenario"], Outcome(tuple(json.loads(checks.read_text())) if checks.exists() else ())
+        if (matched := RESULTS_NAME.fullmatch(folder.name)) is None:
+            assert not checks.exists(), f"the suite names its results in a new way: {folder.name}"
+            yield from outcomes_in(folder, f"{group}{folder.name}/")
+        else:
+            outcome = Outcome(tuple(json.loads(checks.read_text())) if checks.exists() else ())
+            yield group + matched["scenario"], outcome
 
 
 def installed_suite() -> Suite:

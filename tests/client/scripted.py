@@ -1,0 +1,54 @@
+"""A server that answers what a test writes down, right or wrong: a child that knows nothing of the protocol."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.client.conftest import python_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bridge.client import ServerConfig
+
+CODE = """
+import json, sys
+
+SCRIPT = json.loads(%r)
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, params = message["method"], message.get("params", {})
+    if method == "tools/list":
+        answer = {"result": SCRIPT["pages"][int(params.get("cursor", 0))]}
+    elif method == "tools/call":
+        answer = {"result": SCRIPT["results"].get(params["name"], {"content": []})}
+    elif method == "initialize":
+        told = {"name": "scripted", "version": "1"}
+        answer = {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": told}}
+    else:
+        answer = {"error": {"code": -32601, "message": "no such method"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+def scripted_config(
+    tools: Sequence[Mapping[str, Any]],
+    results: Mapping[str, Any] | None = None,
+    *,
+    page_size: int = 100,
+    **settings: Any,
+) -> ServerConfig:
+    """A server with these tools, which answers calls with these results by the tools' names."""
+    starts = range(0, max(len(tools), 1), page_size)
+    pages: list[dict[str, Any]] = [{"tools": tools[start : start + page_size]} for start in starts]
+    for number, page in enumerate(pages[:-1], 1):
+        page["nextCursor"] = str(number)
+    return python_config(CODE % json.dumps({"pages": pages, "results": results or {}}), **settings)
+
+
+def listed(name: str, **more: Any) -> dict[str, Any]:
+    """A tool as a server lists it."""
+    return {"name": name, "inputSchema": {"type": "object"}, **more}
