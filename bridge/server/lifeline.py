@@ -40,11 +40,13 @@ class Lifeline:
     Args:
         input_fd: The input whose closing is the beginning of the end.
         stop: Called, in the watching thread, when the process is to end at once.
+        last_act: Called, in the watching thread, before the last resort is taken.
     """
 
-    def __init__(self, input_fd: int, stop: Callable[[], None]) -> None:
+    def __init__(self, input_fd: int, stop: Callable[[], None], last_act: Callable[[], None] = lambda: None) -> None:
         self._input_fd = input_fd
         self._stop = stop
+        self._last_act = last_act
         self._parent = os.getppid()
         self._deadline = float("inf")
         self._rung = False
@@ -78,14 +80,20 @@ class Lifeline:
             if happened & {self._bell, parent_fd} or os.getppid() != self._parent:
                 self._shorten(END_SECONDS)
                 self._stop()
-        os._exit(0)
+        self._exit()
 
     def _wait_for_bell(self) -> None:
         """Where nothing can be polled (Windows): there, a parent that ends closes its pipes."""
         os.read(self._bell, 1)
         self._stop()
         time.sleep(END_SECONDS)
-        os._exit(0)
+        self._exit()
+
+    def _exit(self) -> None:
+        try:
+            self._last_act()
+        finally:
+            os._exit(0)
 
     def _shorten(self, seconds: float) -> None:
         self._deadline = min(self._deadline, time.monotonic() + seconds)

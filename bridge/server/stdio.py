@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -26,6 +26,7 @@ from bridge.server.protocol import INVALID_REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from bridge.server.diversion import ProtocolStreams
     from bridge.server.jsonrpc import MessageId
@@ -44,7 +45,13 @@ CLEANUP_SECONDS = 1.5
 
 
 def serve_stdio(
-    publisher: Publisher, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES, fast_path: bool = True
+    publisher: Publisher,
+    streams: ProtocolStreams,
+    *,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    fast_path: bool = True,
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext,
+    last_act: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve one client over stdio: the work of a whole process, in its main thread.
 
@@ -58,20 +65,30 @@ def serve_stdio(
         streams: What `bridge.server.diversion.divert_stdout` took.
         max_line_bytes: How long a message may be; a longer one is refused, and not kept in memory.
         fast_path: Whether plain requests are answered without the SDK.
+        lifespan: What is open while it serves, entered before the first message is read.
+        last_act: Called where the process has to end before that is left; from any thread.
     """
-    anyio.run(_serve_process, publisher, streams, max_line_bytes, fast_path, backend="asyncio")
 
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes, fast_path=fast_path)
+        opening = anyio.CancelScope()
 
-async def _serve_process(publisher: Publisher, streams: ProtocolStreams, max_line_bytes: int, fast_path: bool) -> None:
-    loop = asyncio.get_running_loop()
-    server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes, fast_path=fast_path)
+        def stop() -> None:
+            opening.cancel()
+            server.stop()
 
-    def stop() -> None:
-        with suppress(RuntimeError):  # the loop has ended already
-            loop.call_soon_threadsafe(server.stop)
+        def stop_from_thread() -> None:
+            with suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(stop)
 
-    lifeline = Lifeline(streams.input_fd, stop)
-    await server.serve(on_ending=lifeline.end)
+        lifeline = Lifeline(streams.input_fd, stop_from_thread, last_act)
+        async with AsyncExitStack() as stack:
+            with opening:
+                await stack.enter_async_context(lifespan())
+            await server.serve(on_ending=lifeline.end)
+
+    anyio.run(serve, backend="asyncio")
 
 
 class StdioServer:

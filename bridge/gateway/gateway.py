@@ -1,0 +1,140 @@
+"""Gateway: the tools of many servers, and local ones beside them, in one ToolBox that is fit to be served.
+
+Gateway ── .tools ── local tools under their names; remote ones, passed through, under names that are free
+   ╰── McpToolProvider ── the servers (`bridge.client.provider`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from bridge.client.naming import RemoteName, local_names
+from bridge.client.provider import McpToolProvider
+from bridge.client.remote_tool import RemoteExecutor
+from bridge.gateway.headers import header_supplier
+from bridge.gateway.holding import HELD_SECONDS, MAX_HELD_CALLS, Holding
+from bridge.gateway.passing import PassingExecutor, passing_handlers
+from bridge.tools.toolbox import ToolBox
+from bridge.tools.transform import renamed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import TracebackType
+
+    import httpx2
+
+    from bridge.client.catalogue import ServerStatus
+    from bridge.client.healing import Healing
+    from bridge.client.server_config import ServerConfig
+    from bridge.tools.model import Tool
+
+
+class Gateway:
+    """Remote servers, to be served again as one. It belongs to the event loop in which it is opened.
+
+    Serve `tools` with a `bridge.server.publisher.Publisher`, over any transport, while the gateway is open.
+
+    Args:
+        servers: The servers; their names are all different (see `bridge.gateway.merging.merged_servers`).
+        local: Tools beside them, which keep their names; the gateway follows its changes.
+        forward_headers: The headers of a caller that are handed on to servers over HTTP. None unless named here, and
+            none that proves who somebody is.
+        held_seconds: How long a call of a server of the handshake era waits for the answer of a caller of the modern
+            one.
+        max_held_calls: How many may wait at once.
+        auth: Gives what signs a server's HTTP requests; None for the configured headers alone.
+        healing: How soon a lost server is tried again.
+
+    Raises:
+        DefinitionError: Two servers have one name, or a header cannot be handed on.
+    """
+
+    def __init__(
+        self,
+        servers: Iterable[ServerConfig] = (),
+        *,
+        local: ToolBox | None = None,
+        forward_headers: Iterable[str] = (),
+        held_seconds: float = HELD_SECONDS,
+        max_held_calls: int = MAX_HELD_CALLS,
+        auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
+        healing: Healing | None = None,
+    ) -> None:
+        self.tools = ToolBox()
+        """What is to be served."""
+        self.provider = McpToolProvider(
+            list(servers),
+            handlers=passing_handlers(),
+            headers_supplier=header_supplier(forward_headers),
+            auth=auth,
+            healing=healing,
+            validates_results=False,
+        )
+        """The servers."""
+        self._holding = Holding(held_seconds=held_seconds, max_held_calls=max_held_calls)
+        self._local = ToolBox() if local is None else local
+        self._local.on_change(self._rebuild)
+        self.provider.tools.on_change(self._rebuild)
+        self._rebuild()
+
+    async def open(self, *, wait: bool = True) -> None:
+        """Open all servers at once; see `bridge.client.provider.McpToolProvider.open`.
+
+        Args:
+            wait: Return when each server's tools are listed, or it is known that they cannot be now.
+
+        Raises:
+            ServerError: A required server cannot be reached or listed; everything is closed again.
+        """
+        await self.provider.open(wait=wait)
+
+    async def aclose(self) -> None:
+        """End all connections, and every call that waits for an answer."""
+        self._holding.cancel_all()
+        await self.provider.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._holding.cancel_all()
+        await self.provider.__aexit__(kind, error, traceback)
+
+    async def reconfigure(self, servers: Iterable[ServerConfig], *, wait: bool = True) -> None:
+        """Let exactly these servers be here. Only those that changed are ended and started.
+
+        Args:
+            servers: As for the constructor.
+            wait: As for `open`.
+
+        Raises:
+            ServerError: A required server cannot be reached or listed.
+            DefinitionError: Two servers have one name.
+        """
+        await self.provider.reconfigure(list(servers), wait=wait)
+
+    def status(self) -> tuple[ServerStatus, ...]:
+        """How each server is now."""
+        return self.provider.status()
+
+    def _rebuild(self) -> None:
+        connections, origins = self.provider.connections, self.provider.origins
+        remote: dict[RemoteName, Tool] = {}
+        for tool in self.provider.tools:
+            executor = tool.executor
+            if isinstance(executor, RemoteExecutor):
+                origin = origins[tool.name]
+                passing = PassingExecutor(executor, connections[origin.server], self._holding)
+                remote[origin] = replace(tool, executor=passing)
+        names = local_names(
+            {origin: tool.name for origin, tool in remote.items()}, taken=[tool.name for tool in self._local]
+        )
+        self.tools.replace([*self._local, *(_named(tool, names, origin) for origin, tool in remote.items())])
+
+
+def _named(tool: Tool, names: Mapping[RemoteName, str], origin: RemoteName) -> Tool:
+    return tool if tool.name == names[origin] else renamed(tool, names[origin])
