@@ -117,14 +117,16 @@ class FastHttp:
         running = str(call.id)
         session.running[running] = cancel
         try:
-            return (await self._plans.run(call, context))[0]
+            answer, _ = await self._plans.run(call, context)
         except asyncio.CancelledError:
-            if not is_cancelled:
+            if not is_cancelled or task.cancelling() > 1:
                 raise
-            task.uncancel()
-            return failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
         finally:
             session.running.pop(running, None)
+        if not is_cancelled:
+            return answer
+        task.uncancel()
+        return failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
 
     def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
         """The session of a request: only for the credential that opened it, and in the version agreed on."""

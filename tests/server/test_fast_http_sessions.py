@@ -1,0 +1,250 @@
+"""Sessions of the handshake era over real HTTP, with their plain calls answered beside the SDK: how they end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import httpx
+import pytest
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
+from mcp.server.auth.provider import AccessToken
+from starlette.middleware.authentication import AuthenticationMiddleware
+
+from bridge.server import http_app
+from bridge.tools.function import tool
+from bridge.tools.parameter import ToolMemoryId
+from bridge.tools.toolbox import ToolBox
+from tests.server.http_mutations import Sessions, handshake
+from tests.server.http_mutations import modern as modern_draft
+from tests.server.http_server import HEADERS, answer, call, initialize, notification, open_session, request
+from tests.server.tools import Holding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.applications import Starlette
+
+DEADLINE_SECONDS = 10
+IDLE_SECONDS = 1.0
+NOT_FOUND = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
+CANCELLED = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
+
+
+@tool
+async def whose(memory: Annotated[Any, ToolMemoryId]) -> str:
+    """Say whose call this is."""
+    return f"{memory}"
+
+
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+@pytest.fixture
+def app(holding: Holding) -> Starlette:
+    return http_app(ToolBox(replace(holding.tool, interactive=False), whose))
+
+
+@pytest.fixture
+def client() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        yield client
+
+
+def is_fast(response: httpx.Response) -> bool:
+    """Whether an answer in a session came past the SDK, which answers there by a stream."""
+    return response.headers["content-type"] == "application/json"
+
+
+def test_a_call_is_ended_by_the_notification_that_cancels_it(
+    serving: Callable[..., str], app: Starlette, holding: Holding, client: httpx.Client
+) -> None:
+    url = serving(app) + "/mcp"
+    headers = open_session(client, url)
+    with ThreadPoolExecutor() as threads:
+        held = threads.submit(client.post, url, json=call("hold"), headers=headers)
+        assert holding.started.wait(DEADLINE_SECONDS)
+        cancelled = notification("notifications/cancelled", {"requestId": 1})
+        client.post(url, json=cancelled, headers=headers).raise_for_status()
+        response = held.result(DEADLINE_SECONDS)
+    assert (is_fast(response), answer(response)) == (True, CANCELLED)
+    assert holding.cancelled.is_set()
+    assert answer(client.post(url, json=request("ping"), headers=headers))["result"] == {}
+
+
+def test_the_calls_of_a_session_end_with_its_delete_and_then_nobody_knows_it(
+    serving: Callable[..., str], app: Starlette, holding: Holding, client: httpx.Client
+) -> None:
+    url = serving(app) + "/mcp"
+    headers, other = open_session(client, url), open_session(client, url)
+    with ThreadPoolExecutor() as threads:
+        held = threads.submit(client.post, url, json=call("hold"), headers=headers)
+        assert holding.started.wait(DEADLINE_SECONDS)
+        assert client.delete(url, headers=headers).status_code == 200
+        assert answer(held.result(DEADLINE_SECONDS)) == CANCELLED
+    assert holding.cancelled.is_set()
+    response = client.post(url, json=request("ping"), headers=headers)
+    assert (response.status_code, response.json()) == (404, NOT_FOUND)
+    assert is_fast(client.post(url, json=request("ping"), headers=other))
+
+
+def test_a_client_of_the_handshake_era_that_goes_does_not_end_its_call(
+    serving: Callable[..., str], app: Starlette, holding: Holding, client: httpx.Client
+) -> None:
+    origin = serving(app)
+    session = open_session(client, origin + "/mcp")["mcp-session-id"]
+    with socket.create_connection(("127.0.0.1", httpx.URL(origin).port or 0), DEADLINE_SECONDS) as connection:
+        connection.sendall(handshake(Sessions(session, "", ""), call("hold")).raw)
+        assert holding.started.wait(DEADLINE_SECONDS)
+    holding.let_go()
+    assert holding.finished.wait(DEADLINE_SECONDS)
+    assert not holding.cancelled.is_set()
+
+
+@pytest.mark.parametrize("parser", ["h11", "httptools"])
+def test_a_client_of_the_modern_era_that_goes_ends_its_call(
+    serving: Callable[..., str],
+    app: Starlette,
+    holding: Holding,
+    client: httpx.Client,
+    errors: Callable[[], list[str]],
+    parser: str,
+) -> None:
+    origin = serving(app, http=parser)
+    with socket.create_connection(("127.0.0.1", httpx.URL(origin).port or 0), DEADLINE_SECONDS) as connection:
+        connection.sendall(modern_draft("tools/call", name="hold", arguments={}).raw)
+        assert holding.started.wait(DEADLINE_SECONDS)
+    assert holding.cancelled.wait(DEADLINE_SECONDS)
+    assert is_fast(client.post(origin + "/mcp", json=request("ping"), headers=open_session(client, origin + "/mcp")))
+    assert errors() == []
+
+
+def test_a_session_that_agrees_anew_leaves_the_fast_path(
+    serving: Callable[..., str], app: Starlette, client: httpx.Client
+) -> None:
+    url = serving(app) + "/mcp"
+    headers = open_session(client, url)
+    assert is_fast(client.post(url, json=request("ping"), headers=headers))
+    assert "result" in answer(client.post(url, json=initialize(), headers=headers))
+    response = client.post(url, json=request("ping"), headers=headers)
+    assert (is_fast(response), answer(response)["result"]) == (False, {})
+
+
+# --- idleness --------------------------------------------------------------------------------------------------------
+
+
+class Ends(logging.Handler):
+    """Hears of the sessions that the SDK ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = set[str]()
+        self._heard = threading.Condition()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("Terminating session: "):
+            with self._heard:
+                self._ended.add(record.getMessage().rpartition(" ")[2])
+                self._heard.notify_all()
+
+    def __contains__(self, headers: dict[str, str]) -> bool:
+        return headers["mcp-session-id"] in self._ended
+
+    def wait_for(self, headers: dict[str, str]) -> None:
+        with self._heard:
+            assert self._heard.wait_for(lambda: headers in self, DEADLINE_SECONDS)
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    ends, logger = Ends(), logging.getLogger("mcp.server.streamable_http")
+    level = logger.level
+    logger.addHandler(ends)
+    logger.setLevel(logging.INFO)
+    yield ends
+    logger.removeHandler(ends)
+    logger.setLevel(level)
+
+
+def test_a_session_ends_when_nothing_of_it_is_under_way_for_its_time(
+    serving: Callable[..., str], holding: Holding, client: httpx.Client, ends: Ends
+) -> None:
+    tools = ToolBox(replace(holding.tool, interactive=False))
+    url = serving(http_app(tools, session_idle_seconds=IDLE_SECONDS)) + "/mcp"
+    with ThreadPoolExecutor() as threads:
+        calling, listening = open_session(client, url), open_session(client, url)
+        held = threads.submit(client.post, url, json=call("hold"), headers=calling)
+        with client.stream("GET", url, headers=listening) as news:
+            assert news.status_code == 200
+            assert holding.started.wait(DEADLINE_SECONDS)
+            unused = open_session(client, url)
+            ends.wait_for(unused)
+            assert calling not in ends
+            assert listening not in ends
+            assert is_fast(client.post(url, json=request("ping"), headers=listening))
+            holding.let_go()
+            assert answer(held.result(DEADLINE_SECONDS))["result"]["content"][0]["text"] == "released"
+    for headers in (calling, listening):
+        ends.wait_for(headers)
+    for headers in (unused, calling, listening):
+        response = client.post(url, json=request("ping"), headers=headers)
+        assert (response.status_code, response.json()) == (404, NOT_FOUND)
+
+
+def test_a_session_whose_opening_failed_or_was_never_heard_of_ends_too(
+    serving: Callable[..., str], client: httpx.Client, ends: Ends
+) -> None:
+    url = serving(http_app(ToolBox(whose), session_idle_seconds=IDLE_SECONDS / 10)) + "/mcp"
+    wrong = client.post(url, json=request("initialize", {"protocolVersion": "2025-11-25"}), headers=HEADERS)
+    assert "error" in answer(wrong)
+    ends.wait_for({"mcp-session-id": wrong.headers["mcp-session-id"]})
+    with client.stream("POST", url, json=initialize(), headers=HEADERS) as unheard:
+        session = {"mcp-session-id": unheard.headers["mcp-session-id"]}
+    ends.wait_for(session)
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+class Verifier:
+    """Knows everybody by a token that is their name."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return AccessToken(token=token, client_id="tests", scopes=[], subject=token) if token else None
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_a_session_is_found_by_the_credential_that_opened_it_alone(
+    serving: Callable[..., str], client: httpx.Client, *, fast_path: bool
+) -> None:
+    app = http_app(ToolBox(whose), fast_path=fast_path)
+    app.add_middleware(AuthContextMiddleware)
+    app.add_middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Verifier()))
+    url = serving(app) + "/mcp"
+    alice, bob = ({"authorization": f"Bearer {name}"} for name in ("alice", "bob"))
+    client.headers.update(alice)
+    headers = open_session(client, url)
+
+    def ask(credential: dict[str, str]) -> httpx.Response:
+        client.headers.pop("authorization", None)
+        return client.post(url, json=call("whose"), headers=headers | credential)
+
+    response = ask(alice)
+    assert is_fast(response) is fast_path
+    assert answer(response)["result"]["content"] == [{"type": "text", "text": "alice"}]
+    for other in (bob, {}):
+        response = ask(other)
+        assert (response.status_code, response.json()) == (404, NOT_FOUND)
+    cancel = notification("notifications/cancelled", {"requestId": 1})
+    assert client.post(url, json=cancel, headers=headers | bob).status_code == 404
+    assert client.delete(url, headers=headers | bob).status_code == 404
+    assert is_fast(ask(alice)) is fast_path
+    assert client.delete(url, headers=headers | alice).status_code == 200
+    assert ask(alice).status_code == 404
