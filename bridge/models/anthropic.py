@@ -1,0 +1,201 @@
+"""Anthropic's models, through its messages API.
+
+    model = AnthropicChatModel("claude-sonnet-5-5")                                       # ANTHROPIC_API_KEY
+
+What only this API knows goes into a request's ``extra``: ``{"thinking": {"type": "adaptive"}}`` to let the model
+think, ``{"cache_control": {"type": "ephemeral"}}`` to cache a conversation. Needs the extra ``anthropic``.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import ChatModelError, MissingExtraError
+from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
+from bridge.models.anthropic_replies import ReplyReader, StreamReader
+from bridge.models.conversation import conversation_of
+from bridge.models.offers import OfferWriter
+from bridge.models.profiles.profile import ANTHROPIC
+from bridge.models.response_format import ResponseFormatWriter, words_for_format
+from bridge.models.sendable import sendable
+from bridge.service.chat_model import ToolChoiceMode
+from bridge.tools.json_reading import present
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from anthropic import AsyncAnthropic
+
+    from bridge.models.conversation import Conversation
+    from bridge.models.offers import Offer, Offers
+    from bridge.models.profiles.rewriting import Rewriting
+    from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
+    from bridge.tools.json_reading import Json
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+"""How long the provider may say nothing: the SDK's own default; models that think are silent for long."""
+
+DEFAULT_MAX_OUTPUT_TOKENS = 8_192
+"""What the API insists on being told, where the request does not say."""
+
+_CONNECT_TIMEOUT_SECONDS = 10.0
+_MAX_STRICT_TOOLS = 20
+_RETRYABLE = frozenset({408, 409, 429})
+_RETRYABLE_TYPES = frozenset({"rate_limit_error", "overloaded_error", "api_error", "timeout_error"})
+_FIRST_ERROR = 400
+_SERVER_ERRORS = 500
+
+
+class AnthropicChatModel:
+    """A model behind Anthropic's messages API (LangChain4j's AnthropicChatModel and AnthropicStreamingChatModel).
+
+    Args:
+        model_name: The model, in the provider's words.
+        client: A ready client, which stays the caller's; the four arguments after it are not used then.
+        base_url: Another server than Anthropic's; ``ANTHROPIC_BASE_URL`` by default.
+        api_key: The key; ``ANTHROPIC_API_KEY`` by default.
+        timeout_seconds: How long the provider may say nothing, before its answer and within it.
+        max_retries: How often the SDK tries again what may succeed then.
+        max_output_tokens: The limit of a reply for requests that set none.
+        strict_tools: Hold the model to the schemas of tools that do not say; a tool may say ``strict=True`` itself.
+        tool_metadata_keys: What of a specification's metadata is added to the tool, under the same key:
+            ``("cache_control",)`` for tools with ``metadata={"cache_control": {"type": "ephemeral"}}``.
+
+    Raises:
+        MissingExtraError: The package ``anthropic`` is not installed.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        client: AsyncAnthropic | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        max_retries: int = 2,
+        max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+        strict_tools: bool = False,
+        tool_metadata_keys: tuple[str, ...] = (),
+    ) -> None:
+        self.model_name = model_name
+        self._owns_client = client is None
+        self._client = client or _client(base_url, api_key, timeout_seconds, max_retries)
+        self._max_output_tokens = max_output_tokens
+        self._offers = OfferWriter(ANTHROPIC, strict=strict_tools, metadata_keys=tool_metadata_keys)
+        self._formats = ResponseFormatWriter(ANTHROPIC)
+
+    async def chat(self, request: ChatRequest) -> ChatResponse:
+        """See `bridge.service.chat_model.ChatModel.chat`."""
+        body, extra, reader = self._prepared(request)
+        create: Any = self._client.messages.create
+        with _translated_errors():
+            # a timeout of its own, since the SDK refuses long replies that are not streamed under its default one
+            return reader.read(await create(**body, extra_body=extra, timeout=self._client.timeout))
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
+        """See `bridge.service.chat_model.StreamingChatModel.stream`."""
+        body, extra, reader = self._prepared(request)
+        create: Any = self._client.messages.create
+        pieces = StreamReader(reader)
+        with _translated_errors():
+            async with await create(**body, stream=True, extra_body=extra) as stream:
+                async for piece in stream:
+                    for event in pieces.read(piece):
+                        yield event
+            for event in pieces.finished():
+                yield event
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the client was given."""
+        if self._owns_client:
+            await self._client.close()
+
+    def _prepared(self, request: ChatRequest) -> tuple[Json, Json, ReplyReader]:
+        """The body of the request as far as the SDK knows it, the rest of it, and what reads the reply."""
+        conversation = conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID)
+        offers = self._offers.offers(request, conversation.names)
+        rewriting = self._formats.rewriting(request.response_format)
+        body = {
+            "model": request.model_name or self.model_name,
+            "max_tokens": request.max_output_tokens or self._max_output_tokens,
+            "messages": written_messages(conversation),
+        } | present(
+            system=_system(request, conversation, rewriting),
+            tools=_tools(offers) or None,
+            tool_choice=_tool_choice(request, conversation),
+            stop_sequences=[sendable(sequence) for sequence in request.stop_sequences] or None,
+        )
+        # newer models no longer take the sampling parameters, nor does the SDK; the API still does for the others
+        extra = present(temperature=request.temperature, top_p=request.top_p) | dict(request.extra)
+        if rewriting is not None and rewriting.is_strict:
+            output_format = {"type": "json_schema", "schema": rewriting.schema}
+            extra["output_config"] = {**extra.get("output_config", {}), "format": output_format}
+        return body, extra, ReplyReader(offers, rewriting)
+
+
+def _client(base_url: str | None, api_key: str | None, timeout_seconds: float, max_retries: int) -> AsyncAnthropic:
+    try:
+        from anthropic import AsyncAnthropic, Timeout  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtraError("AnthropicChatModel", "anthropic", "anthropic") from error
+    timeout = Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS))
+    return AsyncAnthropic(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries)
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    """What goes wrong with the provider as the one error that callers know."""
+    from anthropic import AnthropicError, APIConnectionError, APIStatusError  # noqa: PLC0415 - an extra
+    from httpx2 import HTTPError  # noqa: PLC0415 - comes with the extra
+
+    try:
+        yield
+    except APIStatusError as error:
+        is_retryable = error.status_code in _RETRYABLE or error.status_code >= _SERVER_ERRORS
+        raise ChatModelError(
+            error.api_message or error.message,
+            provider=PROVIDER,
+            status=error.status_code if error.status_code >= _FIRST_ERROR else None,  # within a stream it is 200
+            request_id=error.request_id,
+            retryable=is_retryable or error.type in _RETRYABLE_TYPES,
+        ) from error
+    except APIConnectionError as error:  # timeouts included
+        reason = f"{error.message} ({error.__cause__!r})" if error.__cause__ is not None else error.message
+        raise ChatModelError(reason, provider=PROVIDER, retryable=True) from error
+    except HTTPError as error:  # within a stream the SDK lets these pass
+        raise ChatModelError(f"the connection failed: {error!r}", provider=PROVIDER, retryable=True) from error
+    except AnthropicError as error:
+        raise ChatModelError(str(error), provider=PROVIDER) from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
+
+
+def _tools(offers: Offers) -> list[Json]:
+    strict_tools = [offer.name for offer in offers.offers.values() if offer.rewriting.is_strict][:_MAX_STRICT_TOOLS]
+    return [_tool(offer, is_strict=offer.name in strict_tools) for offer in offers.offers.values()]
+
+
+def _tool(offer: Offer, *, is_strict: bool) -> Json:
+    tool: Json = {**offer.metadata, "name": offer.name, "input_schema": offer.rewriting.schema}
+    if offer.description:
+        tool["description"] = offer.description
+    return tool | ({"strict": True} if is_strict else {})
+
+
+def _tool_choice(request: ChatRequest, conversation: Conversation) -> Json | None:
+    choice = request.tool_choice
+    if not request.tool_specifications or choice.mode is ToolChoiceMode.AUTO:
+        return None
+    if choice.mode is ToolChoiceMode.NAMED and choice.tool_name is not None:
+        return {"type": "tool", "name": conversation.names[choice.tool_name]}
+    return {"type": "any" if choice.mode is ToolChoiceMode.REQUIRED else "none"}
+
+
+def _system(request: ChatRequest, conversation: Conversation, rewriting: Rewriting | None) -> str | None:
+    """The system prompt; with the schema of the reply where the model cannot be held to it."""
+    texts = [system_text(conversation)]
+    if request.response_format is not None and rewriting is not None and not rewriting.is_strict:
+        texts.append(words_for_format(request.response_format))
+    return "\n\n".join(text for text in texts if text) or None

@@ -1,0 +1,138 @@
+"""Messages as Anthropic's messages API writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.models.conversation import arguments_as_object
+from bridge.models.media import base64_of, file_name_of, image_in, is_pdf, words_for
+from bridge.models.sendable import sendable
+from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.tools.content import File
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bridge.models.conversation import Conversation
+    from bridge.tools.content import Content
+    from bridge.tools.json_reading import Json
+
+PROVIDER = "anthropic"
+"""The name under which messages keep what this API wants back."""
+
+FORBIDDEN_IN_ID = r"[^A-Za-z0-9_-]"
+"""What the id of a call must not hold; the ids of other providers may."""
+
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+def system_text(conversation: Conversation) -> str | None:
+    """All that the program says, as the one system prompt that there is."""
+    texts = [sendable(each.text) for each in conversation.messages if isinstance(each, SystemMessage)]
+    return "\n\n".join(text for text in texts if text.strip()) or None
+
+
+def written_messages(conversation: Conversation) -> list[Json]:
+    """The messages, of which the user and the model each say one after the other: tool results are the user's."""
+    written: list[Json] = []
+    for message in conversation.messages:
+        if isinstance(message, SystemMessage):
+            continue
+        role = "assistant" if isinstance(message, AiMessage) else "user"
+        blocks = list(_blocks(message, conversation))
+        if not blocks:  # an empty message is refused
+            continue
+        if written and written[-1]["role"] == role:
+            written[-1]["content"] += blocks
+        else:
+            written.append({"role": role, "content": blocks})
+    return written
+
+
+def kept_layout(blocks: Iterable[Json]) -> list[Json] | None:
+    """What of a reply has to come back as it was: thinking with its signature, and in its place among the rest.
+
+    Texts and calls are told by what the message says of them, so that nothing is kept twice.
+    """
+    layout = [{"type": "tool_use", "id": block["id"]} if block["type"] == "tool_use" else block for block in blocks]
+    return layout if any(block["type"] not in {"text", "tool_use"} for block in layout) else None
+
+
+def _blocks(
+    message: UserMessage | AiMessage | ToolExecutionResultMessage, conversation: Conversation
+) -> Iterator[Json]:
+    match message:
+        case UserMessage():
+            yield from _content(message.content)
+        case ToolExecutionResultMessage():
+            yield _result(message, conversation)
+        case AiMessage():
+            yield from _said(message, conversation)
+
+
+def _said(message: AiMessage, conversation: Conversation) -> Iterator[Json]:
+    calls = {request.id: request for request in message.tool_execution_requests}
+    uses = {
+        str(call_id): {
+            "type": "tool_use",
+            "id": conversation.ids[str(call_id)],
+            "name": conversation.names[request.name],
+            "input": arguments_as_object(request),
+        }
+        for call_id, request in calls.items()
+    }
+    layout: list[Json] = message.attributes.get(PROVIDER, {}).get("content", [])
+    if not _describes(layout, message, uses):
+        thoughts = [block for block in layout if block["type"] in {"thinking", "redacted_thinking"}]
+        layout = [*thoughts, {"type": "text", "text": message.text or ""}, *uses.values()]
+    for block in layout:
+        if block["type"] == "tool_use":
+            yield uses.get(block["id"], block)
+        elif block["type"] != "text":
+            yield dict(block)
+        elif block["text"].strip():
+            yield {**block, "text": sendable(block["text"])}
+
+
+def _describes(layout: list[Json], message: AiMessage, uses: Json) -> bool:
+    """Whether a layout is still that of the message, which somebody may have changed since."""
+    texts = "".join(block["text"] for block in layout if block["type"] == "text")
+    ids = [block["id"] for block in layout if block["type"] == "tool_use"]
+    return bool(layout) and texts == (message.text or "") and ids == list(uses)
+
+
+def _result(message: ToolExecutionResultMessage, conversation: Conversation) -> Json:
+    blocks = list(_content(message.content))
+    content: str | list[Json] = blocks
+    if not blocks:
+        content = "(no details)" if message.is_error else ""
+    elif len(blocks) == 1 and blocks[0]["type"] == "text":
+        content = blocks[0]["text"]
+    result: Json = {"type": "tool_result", "tool_use_id": conversation.ids[str(message.id)], "content": content}
+    return result | ({"is_error": True} if message.is_error else {})
+
+
+def _content(blocks: Iterable[Content]) -> Iterator[Json]:
+    """Blocks as the API knows them; text that is blank is refused, and left out."""
+    for block in blocks:
+        written = _block(block)
+        if written["type"] != "text" or written["text"].strip():
+            yield written
+
+
+def _block(block: Content) -> Json:
+    image = image_in(block)
+    if image is not None and image.mime_type in _IMAGES:
+        return {"type": "image", "source": _base64(image.mime_type, base64_of(image))}
+    if isinstance(block, File):
+        title = sendable(file_name_of(block))
+        if is_pdf(block):
+            return {"type": "document", "source": _base64("application/pdf", base64_of(block)), "title": title}
+        if isinstance(block.content, str) and block.content.strip():
+            source = {"type": "text", "media_type": "text/plain", "data": sendable(block.content)}
+            return {"type": "document", "source": source, "title": title}
+    return {"type": "text", "text": words_for(block)}
+
+
+def _base64(media_type: str, data: str) -> dict[str, Any]:
+    return {"type": "base64", "media_type": media_type, "data": data}

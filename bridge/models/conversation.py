@@ -1,0 +1,120 @@
+"""A conversation as a provider can take it: every tool call with an id, every tool under a name that is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from bridge.models.sendable import json_object, json_text, sendable, sendable_json
+from bridge.service.messages import AiMessage, ToolExecutionResultMessage
+from bridge.tools.transform import safe_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bridge.service.chat_model import ChatRequest
+    from bridge.service.messages import ChatMessage
+    from bridge.tools.json_reading import Json
+    from bridge.tools.model import ToolExecutionRequest
+
+_MADE_ID_CHARS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages of one request, and what tools and calls are called in it on the wire."""
+
+    messages: Sequence[ChatMessage]
+    """The messages; each tool execution request and each result has an id."""
+    names: Mapping[str, str]
+    """Each tool's name with the one that the provider is told."""
+    ids: Mapping[str, str]
+    """Each call's id with the one that the provider is told."""
+
+    @property
+    def mentions_tools(self) -> bool:
+        """Some message calls a tool, or answers a call."""
+        return bool(self.ids)
+
+
+def conversation_of(request: ChatRequest, *, max_id_chars: int = 64, forbidden_in_id: str = "") -> Conversation:
+    """The conversation of a request.
+
+    Args:
+        request: The request.
+        max_id_chars: How long the id of a call may be.
+        forbidden_in_id: A regular expression for one character that an id must not have; empty for none.
+    """
+    messages = _identified(request.messages)
+    names = [specification.name for specification in request.tool_specifications]
+    names += [] if request.tool_choice.tool_name is None else [request.tool_choice.tool_name]
+    ids = []
+    for name, call_id in _mentions(messages):
+        names.append(name)
+        ids.append(call_id)
+    return Conversation(
+        messages, safe_names(names), safe_names(ids, max_chars=max_id_chars, forbidden=forbidden_in_id or r"(?!)")
+    )
+
+
+def made_id(*parts: object) -> str:
+    """An id for a call to which the provider gave none: the same wherever it is made of the same parts."""
+    return f"call_{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()[:_MADE_ID_CHARS]}"
+
+
+def arguments_as_text(request: ToolExecutionRequest) -> str:
+    """The arguments of a call as JSON text."""
+    if isinstance(request.arguments, str):
+        return sendable(request.arguments) if request.arguments.strip() else "{}"
+    return json_text(request.arguments)
+
+
+def arguments_as_object(request: ToolExecutionRequest) -> Json:
+    """The arguments of a call as an object; text that is none is kept in one."""
+    if not isinstance(request.arguments, str):
+        found: Json = sendable_json(dict(request.arguments))
+        return found
+    text = sendable(request.arguments)
+    if not text.strip():
+        return {}
+    parsed = json_object(text)
+    return {"malformed_arguments": text} if parsed is None else parsed
+
+
+def _identified(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """The messages with ids where they have none: results belong to calls in their order, those of their tool first."""
+    if all(call_id is not None for _, call_id in _all_mentions(messages)):
+        return messages
+    identified: list[ChatMessage] = []
+    open_calls: list[tuple[str, str]] = []
+    for number, message in enumerate(messages):
+        if isinstance(message, AiMessage):
+            requests = tuple(
+                replace(request, id=f"call_{number}_{index}") if request.id is None else request
+                for index, request in enumerate(message.tool_execution_requests)
+            )
+            before = message.tool_execution_requests
+            open_calls += [(new.name, str(new.id)) for new, old in zip(requests, before, strict=True) if old.id is None]
+            identified.append(replace(message, tool_execution_requests=requests))
+        elif isinstance(message, ToolExecutionResultMessage) and message.id is None:
+            of_tool = (call for call in open_calls if call[0] == message.tool_name)
+            call = next(of_tool, open_calls[0] if open_calls else (message.tool_name, f"call_{number}"))
+            if call in open_calls:
+                open_calls.remove(call)
+            identified.append(replace(message, id=call[1]))
+        else:
+            identified.append(message)
+    return identified
+
+
+def _all_mentions(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str | None]]:
+    for message in messages:
+        if isinstance(message, AiMessage):
+            yield from ((request.name, request.id) for request in message.tool_execution_requests)
+        elif isinstance(message, ToolExecutionResultMessage):
+            yield message.tool_name, message.id
+
+
+def _mentions(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str]]:
+    return ((name, str(call_id)) for name, call_id in _all_mentions(messages))

@@ -1,0 +1,63 @@
+"""Media: what the blocks of a message come to where a provider takes them, and in words where it does not."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+from bridge.models.sendable import sendable
+from bridge.tools.content import Audio, File, Image, Media, ResourceLink, Text
+
+if TYPE_CHECKING:
+    from bridge.tools.content import Content
+
+PDF = "application/pdf"
+
+
+def base64_of(block: Media | File) -> str:
+    """The bytes of a block in base64."""
+    data = block.data if isinstance(block, Media) else block.content
+    return b64encode(data.encode() if isinstance(data, str) else data).decode()
+
+
+def image_in(block: Content) -> Image | None:
+    """The picture that a block is, or a file holds."""
+    if isinstance(block, Image):
+        return block if media_type_of(block) == block.mime_type else Image(block.data, media_type_of(block))
+    if isinstance(block, File) and isinstance(block.content, bytes) and media_type_of(block).startswith("image/"):
+        return Image(block.content, media_type_of(block))
+    return None
+
+
+def is_pdf(block: Content) -> bool:
+    """The block is a PDF document."""
+    return isinstance(block, File) and isinstance(block.content, bytes) and media_type_of(block) == PDF
+
+
+def media_type_of(block: Media | File) -> str:
+    """The media type of a block without parameters, in its usual spelling."""
+    kind = (block.mime_type or "").partition(";")[0].strip().lower()
+    return {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mp3": "audio/mpeg"}.get(kind, kind)
+
+
+def file_name_of(block: File) -> str:
+    """The last part of a file's URI."""
+    return block.uri.rstrip("/").rpartition("/")[2] or block.uri
+
+
+def words_for(block: Content) -> str:
+    """A block in words: text as it is, a file of text with its name, and what else there is by its description."""
+    match block:
+        case Text():
+            return sendable(block.text)
+        case File(content=str() as content):
+            return sendable(f"{block.uri}:\n{content}")
+        case ResourceLink():
+            details = [block.title or block.name, f"<{block.uri}>", block.mime_type or "", block.description or ""]
+            return sendable("Resource: " + " ".join(detail for detail in details if detail))
+        case File(content=bytes() as content):
+            return f"[{block.uri}: {len(content)} bytes of {media_type_of(block) or 'unknown type'}, not shown]"
+        case Image() | Audio():
+            return f"[{media_type_of(block)}: {len(block.data)} bytes, not shown]"
+        case _:
+            raise TypeError(f"{block!r} is no content")

@@ -1,0 +1,222 @@
+"""OpenAI, and every server that speaks its chat completions API: vLLM, Ollama, llama.cpp, OpenRouter, Azure, Gemini.
+
+    model = OpenAiChatModel("gpt-5.6")                                                    # OPENAI_API_KEY
+    model = OpenAiChatModel("qwen3", base_url="http://localhost:11434/v1")                # Ollama
+
+Needs the extra ``openai``.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import ChatModelError, MissingExtraError
+from bridge.models.conversation import conversation_of
+from bridge.models.offers import OfferWriter
+from bridge.models.openai_messages import PROVIDER, MessageWriter
+from bridge.models.openai_replies import ReplyReader, StreamReader
+from bridge.models.profiles.profile import OPENAI, Profile
+from bridge.models.response_format import ResponseFormatWriter, format_name
+from bridge.models.sendable import sendable
+from bridge.service.chat_model import ToolChoiceMode
+from bridge.tools.json_reading import present
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from openai import AsyncOpenAI
+
+    from bridge.models.conversation import Conversation
+    from bridge.models.offers import Offer, Offers
+    from bridge.models.profiles.rewriting import Rewriting
+    from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
+    from bridge.tools.json_reading import Json
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+"""How long a provider may say nothing: the SDK's own default; models that think are silent for long."""
+
+_CONNECT_TIMEOUT_SECONDS = 10.0
+_OPENAI_HOSTS = ("openai.com", "openai.azure.com")
+_MAX_OPENAI_ID_CHARS = 40
+_RETRYABLE = frozenset({408, 409, 429})
+_SERVER_ERRORS = 500
+_OUT_OF_MONEY = "insufficient_quota"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAiDialect:
+    """What a server makes of the API."""
+
+    profile: Profile = OPENAI
+    """What it takes of JSON Schema: for Gemini's endpoint `bridge.models.profiles.profile.GEMINI`."""
+    strict_tools: bool = False
+    """Hold the model to the schemas of tools that do not say; those that say ``strict=True`` are held in any case."""
+    images_in_tool_results: bool = False
+    """It takes pictures in messages of the role ``tool``. OpenAI does not: there they follow in a user message."""
+    send_thinking: bool = False
+    """It wants to be told again what the model thought."""
+    max_tokens_field: str | None = None
+    """What it calls the limit; by default ``max_completion_tokens`` for OpenAI and ``max_tokens`` for others."""
+    tool_metadata_keys: tuple[str, ...] = ()
+    """What of a specification's metadata is added to the tool, under the same key."""
+
+
+class OpenAiChatModel:
+    """A model behind OpenAI's chat completions API (LangChain4j's OpenAiChatModel and OpenAiStreamingChatModel).
+
+    Args:
+        model_name: The model, in the provider's words.
+        client: A ready client, which stays the caller's; the four arguments after it are not used then.
+        base_url: The server, for others than OpenAI; ``OPENAI_BASE_URL`` by default.
+        api_key: The key; ``OPENAI_API_KEY`` by default. A server with a base URL of its own may need none.
+        timeout_seconds: How long the provider may say nothing, before its answer and within it.
+        max_retries: How often the SDK tries again what may succeed then.
+        dialect: What the server makes of the API.
+
+    Raises:
+        MissingExtraError: The package ``openai`` is not installed.
+        ChatModelError: There is no key.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        client: AsyncOpenAI | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        max_retries: int = 2,
+        dialect: OpenAiDialect | None = None,
+    ) -> None:
+        self.model_name = model_name
+        self._owns_client = client is None
+        self._client = client or _client(base_url, api_key, timeout_seconds, max_retries)
+        self._dialect = dialect or OpenAiDialect()
+        host = self._client.base_url.host
+        self._is_openai = any(host == known or host.endswith(f".{known}") for known in _OPENAI_HOSTS)
+        self._offers = OfferWriter(
+            self._dialect.profile,
+            strict=self._dialect.strict_tools,
+            metadata_keys=self._dialect.tool_metadata_keys,
+        )
+        self._formats = ResponseFormatWriter(self._dialect.profile)
+
+    async def chat(self, request: ChatRequest) -> ChatResponse:
+        """See `bridge.service.chat_model.ChatModel.chat`."""
+        body, reader, _ = self._prepared(request)
+        create: Any = self._client.chat.completions.create
+        with _translated_errors():
+            return reader.read(await create(**body, extra_body=dict(request.extra)))
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
+        """See `bridge.service.chat_model.StreamingChatModel.stream`."""
+        body, reader, offers = self._prepared(request)
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        create: Any = self._client.chat.completions.create
+        pieces = StreamReader(reader, offers)
+        with _translated_errors():
+            async with await create(**body, **options, extra_body=dict(request.extra)) as stream:
+                async for chunk in stream:
+                    for event in pieces.read(chunk):
+                        yield event
+            for event in pieces.finished():
+                yield event
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the client was given."""
+        if self._owns_client:
+            await self._client.close()
+
+    def _prepared(self, request: ChatRequest) -> tuple[Json, ReplyReader, Offers]:
+        """The body of the request, and what reads the reply."""
+        conversation = conversation_of(request, max_id_chars=_MAX_OPENAI_ID_CHARS if self._is_openai else 1_000)
+        offers = self._offers.offers(request, conversation.names)
+        rewriting = self._formats.rewriting(request.response_format)
+        writer = MessageWriter(
+            conversation,
+            images_in_tool_results=self._dialect.images_in_tool_results,
+            send_thinking=self._dialect.send_thinking,
+        )
+        default = "max_completion_tokens" if self._is_openai else "max_tokens"
+        limit = self._dialect.max_tokens_field or default
+        body = {"model": request.model_name or self.model_name, "messages": list(writer.written())} | present(
+            tools=[_tool(offer) for offer in offers.offers.values()] or None,
+            tool_choice=_tool_choice(request, conversation),
+            response_format=_response_format(request, rewriting),
+            temperature=request.temperature,
+            top_p=request.top_p,
+            stop=[sendable(sequence) for sequence in request.stop_sequences] or None,
+            **{limit: request.max_output_tokens},
+        )
+        return body, ReplyReader(offers, len(request.messages), rewriting), offers
+
+
+def _client(base_url: str | None, api_key: str | None, timeout_seconds: float, max_retries: int) -> AsyncOpenAI:
+    try:
+        from openai import AsyncOpenAI, OpenAIError, Timeout  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtraError("OpenAiChatModel", "openai", "openai") from error
+    if api_key is None and base_url is not None and "OPENAI_API_KEY" not in os.environ:
+        api_key = "none"  # the SDK insists on one, and a server on this machine does not
+    timeout = Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS))
+    try:
+        return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries)
+    except OpenAIError as error:
+        raise ChatModelError("there is no key; set OPENAI_API_KEY, or pass api_key=", provider=PROVIDER) from error
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    """What goes wrong with the provider as the one error that callers know."""
+    from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - an extra
+
+    try:
+        yield
+    except APIStatusError as error:
+        is_retryable = error.status_code in _RETRYABLE or error.status_code >= _SERVER_ERRORS
+        raise ChatModelError(
+            error.message,
+            provider=PROVIDER,
+            status=error.status_code,
+            request_id=error.request_id,
+            retryable=is_retryable and error.code != _OUT_OF_MONEY,
+        ) from error
+    except APIConnectionError as error:  # timeouts included
+        reason = f"{error.message} ({error.__cause__!r})" if error.__cause__ is not None else error.message
+        raise ChatModelError(reason, provider=PROVIDER, retryable=True) from error
+    except APIError as error:  # within a stream, or an answer of another shape
+        is_retryable = error.type != "invalid_request_error" and error.code != _OUT_OF_MONEY
+        raise ChatModelError(error.message, provider=PROVIDER, retryable=is_retryable) from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
+
+
+def _tool(offer: Offer) -> Json:
+    function: Json = {"name": offer.name, "description": offer.description, "parameters": offer.rewriting.schema}
+    if offer.rewriting.is_strict:
+        function["strict"] = True
+    return {**offer.metadata, "type": "function", "function": function}
+
+
+def _tool_choice(request: ChatRequest, conversation: Conversation) -> str | Json | None:
+    choice = request.tool_choice
+    if not request.tool_specifications or choice.mode is ToolChoiceMode.AUTO:
+        return None
+    if choice.mode is ToolChoiceMode.NAMED and choice.tool_name is not None:
+        return {"type": "function", "function": {"name": conversation.names[choice.tool_name]}}
+    return str(choice.mode.value)
+
+
+def _response_format(request: ChatRequest, rewriting: Rewriting | None) -> Json | None:
+    if request.response_format is None or rewriting is None:
+        return None
+    schema = {
+        "name": format_name(request.response_format),
+        "schema": rewriting.schema,
+        "strict": rewriting.is_strict,
+    }
+    return {"type": "json_schema", "json_schema": schema}

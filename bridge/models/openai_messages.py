@@ -1,0 +1,124 @@
+"""Messages as OpenAI's chat completions API writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bridge.models.conversation import arguments_as_text
+from bridge.models.media import base64_of, file_name_of, image_in, is_pdf, media_type_of, words_for
+from bridge.models.sendable import sendable
+from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.tools.content import Audio, File, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridge.models.conversation import Conversation
+    from bridge.tools.content import Content
+    from bridge.tools.json_reading import Json
+
+PROVIDER = "openai"
+"""The name under which messages keep what this API wants back."""
+
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+_NOT_IN_A_NAME = re.compile(r"[\s<|\\/>]+")
+_MAX_NAME_CHARS = 64
+
+
+class MessageWriter:
+    """Writes the messages of one request.
+
+    Args:
+        conversation: The messages, and what tools and calls are called.
+        images_in_tool_results: A tool's result may hold pictures; otherwise they follow in a user message.
+        send_thinking: The model is told again what it thought, in the field in which it was told.
+    """
+
+    def __init__(self, conversation: Conversation, *, images_in_tool_results: bool, send_thinking: bool) -> None:
+        self._conversation = conversation
+        self._images_in_tool_results = images_in_tool_results
+        self._send_thinking = send_thinking
+
+    def written(self) -> Iterator[Json]:
+        """The messages in their order; what of tool results only a user may say follows the last of them."""
+        later: list[Json] = []
+        for message in self._conversation.messages:
+            if isinstance(message, ToolExecutionResultMessage):
+                yield self._result(message, later)
+                continue
+            if later:
+                yield {"role": "user", "content": later}
+                later = []
+            match message:
+                case SystemMessage():
+                    yield {"role": "system", "content": sendable(message.text)}
+                case UserMessage():
+                    yield _user(message)
+                case AiMessage():
+                    yield self._ai(message)
+        if later:
+            yield {"role": "user", "content": later}
+
+    def _ai(self, message: AiMessage) -> Json:
+        kept = message.attributes.get(PROVIDER, {})
+        written: Json = {"role": "assistant"}
+        if message.text is not None and message.text == kept.get("refusal"):
+            written |= {"content": None, "refusal": sendable(message.text)}
+        else:
+            written["content"] = None if message.text is None else sendable(message.text)
+        if self._send_thinking and message.thinking is not None:
+            written[kept.get("thinking_field", "reasoning_content")] = sendable(message.thinking)
+        if message.has_tool_execution_requests:
+            written["tool_calls"] = [
+                {
+                    "id": self._conversation.ids[str(request.id)],
+                    "type": "function",
+                    "function": {
+                        "name": self._conversation.names[request.name],
+                        "arguments": arguments_as_text(request),
+                    },
+                }
+                for request in message.tool_execution_requests
+            ]
+        elif written["content"] is None and "refusal" not in written:
+            written["content"] = ""
+        return written
+
+    def _result(self, message: ToolExecutionResultMessage, later: list[Json]) -> Json:
+        call_id = self._conversation.ids[str(message.id)]
+        parts = [_part(block) for block in message.content]
+        shown = [part for part in parts if part["type"] != "text"]
+        texts = [part["text"] for part in parts if part["type"] == "text"]
+        text = ("Error: " if message.is_error else "") + "\n".join(texts)
+        content: str | list[Json] = text
+        if shown and self._images_in_tool_results:
+            content = [*([{"type": "text", "text": text}] if text else []), *shown]
+        elif shown:
+            tool = self._conversation.names[message.tool_name]
+            content = "\n".join([*([text] if text else []), "(shown in the next user message)"])
+            later += [{"type": "text", "text": f"From the result of {tool} ({call_id}):"}, *shown]
+        return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _user(message: UserMessage) -> Json:
+    content: str | list[Json]
+    if len(message.content) == 1 and isinstance(message.content[0], Text):
+        content = sendable(message.content[0].text)
+    else:
+        content = [_part(block) for block in message.content]
+    name = _NOT_IN_A_NAME.sub("_", sendable(message.name or ""))[:_MAX_NAME_CHARS]
+    return {"role": "user", "content": content} | ({"name": name} if name else {})
+
+
+def _part(block: Content) -> Json:
+    """A block as a part of a user's message: text where the API has nothing nearer."""
+    if (image := image_in(block)) is not None:
+        return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{base64_of(image)}"}}
+    if isinstance(block, Audio) and media_type_of(block) in _AUDIO_FORMATS:
+        audio = {"data": base64_of(block), "format": _AUDIO_FORMATS[media_type_of(block)]}
+        return {"type": "input_audio", "input_audio": audio}
+    if is_pdf(block) and isinstance(block, File):
+        data = f"data:application/pdf;base64,{base64_of(block)}"
+        return {"type": "file", "file": {"filename": file_name_of(block), "file_data": data}}
+    return {"type": "text", "text": words_for(block)}

@@ -1,0 +1,226 @@
+"""Replies as OpenAI's chat completions API writes them, whole or in pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import ChatModelError
+from bridge.models.calls import CallAssembler
+from bridge.models.conversation import made_id
+from bridge.models.openai_messages import PROVIDER
+from bridge.models.response_format import restored_text
+from bridge.service.chat_model import (
+    ChatResponse,
+    CompleteResponse,
+    FinishReason,
+    PartialResponse,
+    PartialThinking,
+    TokenUsage,
+)
+from bridge.service.messages import AiMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from openai.types import CompletionUsage
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage
+    from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
+
+    from bridge.models.offers import Offers
+    from bridge.models.profiles.rewriting import Rewriting
+    from bridge.service.chat_model import ChatEvent
+    from bridge.tools.model import ToolExecutionRequest
+
+_FINISH_REASONS = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_EXECUTION,
+    "function_call": FinishReason.TOOL_EXECUTION,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+_THINKING_FIELDS = ("reasoning_content", "reasoning")
+"""Where servers of this API tell what a model thinks; OpenAI's own does not."""
+
+
+class ReplyReader:
+    """Reads one reply.
+
+    Args:
+        offers: The tools of the request.
+        turn: Which message of the conversation the reply is; ids are made of it where the server gives none.
+        response_format: What the reply was to conform to.
+    """
+
+    def __init__(self, offers: Offers, turn: int, response_format: Rewriting | None) -> None:
+        self._offers = offers
+        self._turn = turn
+        self._response_format = response_format
+
+    def read(self, completion: ChatCompletion) -> ChatResponse:
+        """A whole reply."""
+        if not completion.choices:
+            raise ChatModelError("the reply has no choices", provider=PROVIDER)
+        choice = completion.choices[0]
+        message = choice.message
+        field, thinking = _thinking_in(message)
+        calls = tuple(self._requests(completion.id, message))
+        return self.response(
+            text=message.content,
+            refusal=message.refusal,
+            thinking=thinking,
+            thinking_field=field,
+            calls=calls,
+            reason=choice.finish_reason,
+            usage=completion.usage,
+            model_name=completion.model,
+            response_id=completion.id,
+            raw=completion,
+        )
+
+    def call_id(self, given: str | None, response_id: str | None, index: int) -> str:
+        """The id of a call; the same whenever it is asked for."""
+        return given or made_id(response_id, self._turn, index)
+
+    def response(
+        self,
+        *,
+        text: str | None,
+        refusal: str | None,
+        thinking: str | None,
+        thinking_field: str | None,
+        calls: tuple[ToolExecutionRequest, ...],
+        reason: str | None,
+        usage: CompletionUsage | None,
+        model_name: str | None,
+        response_id: str | None,
+        raw: Any,
+    ) -> ChatResponse:
+        """A response of its parts."""
+        kept: dict[str, str] = {}
+        if thinking is not None and thinking_field is not None:
+            kept["thinking_field"] = thinking_field
+        if refusal:
+            kept["refusal"] = text = refusal
+        elif text is not None:
+            text = restored_text(text, self._response_format)
+        finish = _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
+        if refusal:
+            finish = FinishReason.CONTENT_FILTER
+        elif calls and finish is FinishReason.STOP:  # some servers say so
+            finish = FinishReason.TOOL_EXECUTION
+        return ChatResponse(
+            message=AiMessage(text or None, calls, thinking, {PROVIDER: kept} if kept else {}),
+            token_usage=_usage(usage),
+            finish_reason=finish,
+            model_name=model_name,
+            id=response_id,
+            raw=raw,
+        )
+
+    def _requests(self, response_id: str, message: ChatCompletionMessage) -> Iterator[ToolExecutionRequest]:
+        for index, call in enumerate(message.tool_calls or ()):
+            function = getattr(call, "function", None)
+            if function is None:  # a kind of tool that was not offered
+                continue
+            arguments: Any = function.arguments  # some servers give an object
+            if not isinstance(arguments, str | dict):
+                arguments = ""
+            yield self._offers.request(function.name, arguments, self.call_id(call.id, response_id, index))
+
+
+class StreamReader:
+    """Reads one streamed reply; gives the events of its pieces.
+
+    Args:
+        reader: Reads what is the same in whole replies.
+        offers: The tools of the request.
+    """
+
+    def __init__(self, reader: ReplyReader, offers: Offers) -> None:
+        self._reader = reader
+        self._calls = CallAssembler(offers, parsed=False)
+        self._indexes: dict[int | None, tuple[int, str | None]] = {}
+        self._latest: int | None = None
+        self._chunks: list[ChatCompletionChunk] = []
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._thinking: list[str] = []
+        self._thinking_field: str | None = None
+        self._reason: str | None = None
+        self._usage: CompletionUsage | None = None
+
+    def read(self, chunk: ChatCompletionChunk) -> Iterator[ChatEvent]:
+        """The events of one piece."""
+        self._chunks.append(chunk)
+        self._usage = chunk.usage or self._usage
+        for choice in chunk.choices[:1]:
+            if choice.delta is not None:
+                yield from self._delta(choice.delta)
+            self._reason = choice.finish_reason or self._reason
+
+    def finished(self) -> Iterator[ChatEvent]:
+        """The last events.
+
+        Raises:
+            ChatModelError: The stream broke off.
+        """
+        if self._reason is None:
+            raise ChatModelError("the stream broke off before the reply was whole", provider=PROVIDER, retryable=True)
+        yield from self._calls.complete_all()
+        first = self._chunks[0]
+        yield CompleteResponse(
+            self._reader.response(
+                text="".join(self._text) or None,
+                refusal="".join(self._refusal) or None,
+                thinking="".join(self._thinking) or None,
+                thinking_field=self._thinking_field,
+                calls=self._calls.requests,
+                reason=self._reason,
+                usage=self._usage,
+                model_name=first.model,
+                response_id=first.id,
+                raw=tuple(self._chunks),
+            )
+        )
+
+    def _delta(self, delta: ChoiceDelta) -> Iterator[ChatEvent]:
+        field, thinking = _thinking_in(delta)
+        if thinking:
+            self._thinking_field = field
+            self._thinking.append(thinking)
+            yield PartialThinking(thinking)
+        for pieces, piece in ((self._text, delta.content), (self._refusal, delta.refusal)):
+            if piece:
+                pieces.append(piece)
+                yield PartialResponse(piece)
+        for call in delta.tool_calls or ():
+            yield from self._call(call)
+
+    def _call(self, delta: ChoiceDeltaToolCall) -> Iterator[ChatEvent]:
+        """A piece of a call, joined to the others by its index; a new id under an old index is a new call."""
+        function = delta.function
+        key: int | None = getattr(delta, "index", None)  # some servers give none
+        known = self._indexes.get(key)
+        if known is None or (delta.id and known[1] and delta.id != known[1]):
+            if self._latest is not None:
+                yield from self._calls.complete_if_closed(self._latest)
+            call_id = self._reader.call_id(delta.id, self._chunks[0].id, len(self._calls))
+            known = self._indexes[key] = (self._calls.begin(call_id), delta.id)
+            self._latest = known[0]
+        if function is not None and (function.arguments or function.name):
+            yield self._calls.add(known[0], function.arguments or "", function.name)
+
+
+def _thinking_in(message: ChatCompletionMessage | ChoiceDelta) -> tuple[str | None, str | None]:
+    """The field in which a server tells what the model thinks, and what it tells."""
+    more: Mapping[str, Any] = message.model_extra or {}
+    found = ((field, more.get(field)) for field in _THINKING_FIELDS)
+    return next(((field, told) for field, told in found if isinstance(told, str) and told), (None, None))
+
+
+def _usage(usage: CompletionUsage | None) -> TokenUsage:
+    if usage is None:
+        return TokenUsage()
+    details = getattr(usage, "prompt_tokens_details", None)
+    cached = None if details is None else details.cached_tokens
+    return TokenUsage(usage.prompt_tokens, usage.completion_tokens, cached)
