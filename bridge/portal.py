@@ -10,8 +10,9 @@ from __future__ import annotations
 import atexit
 import os
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import anyio
 import anyio.from_thread
 from anyio import get_cancelled_exc_class
 
@@ -102,19 +103,39 @@ def _run_anywhere(
 def _run_in_portal(
     function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
 ) -> tuple[_T | None, BaseException | None]:
+    portal, call = _holder.portal(), _Call(function, arguments)
     try:
-        future = _holder.portal().start_task_soon(_outcome, function, arguments)
+        return portal.start_task_soon(call.outcome).result()
     except RuntimeError as error:
         raise RuntimeError(
             f"{function!r} was called synchronously in the event loop that would have to run it; "
             "use its asynchronous form there"
         ) from error
-    try:
-        outcome: tuple[_T | None, BaseException | None] = future.result()
-    except BaseException:
-        future.cancel()  # the caller was interrupted and waits no longer
+    except BaseException:  # the caller was interrupted and waits no longer
+        portal.start_task_soon(call.cancel)
         raise
-    return outcome
+
+
+class _Call(Generic[_T]):
+    """A call from the moment that its caller waits for it: it can be interrupted before it has begun."""
+
+    def __init__(self, function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> None:
+        self._function = function
+        self._arguments = arguments
+        self._scope: anyio.CancelScope | None = None
+        self._is_cancelled = False
+
+    async def outcome(self) -> tuple[_T | None, BaseException | None]:
+        if self._is_cancelled:
+            return None, None
+        with anyio.CancelScope() as self._scope:
+            return await _outcome(self._function, self._arguments)
+        return None, None
+
+    async def cancel(self) -> None:
+        self._is_cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
 
 
 async def _outcome(
@@ -134,11 +155,14 @@ def _close() -> None:
 
 
 def _forget() -> None:
+    """In a forked process, whose threads are gone: keep the old portal unused, since it would wait for its thread."""
     global _holder  # noqa: PLW0603 - there is one portal a process
+    _lost.append(_holder)
     _holder = _Holder()
 
 
 _holder = _Holder()
+_lost: list[_Holder] = []
 atexit.register(_close)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)  # a thread does not survive a fork
+    os.register_at_fork(after_in_child=_forget)

@@ -130,7 +130,7 @@ def retried(
     retrying = library.AsyncRetrying(
         stop=library.stop_after_attempt(attempts),
         wait=library.wait_exponential_jitter(
-            initial=first_wait_seconds, max=max_wait_seconds, jitter=first_wait_seconds
+            multiplier=first_wait_seconds, max=max_wait_seconds, jitter=first_wait_seconds
         ),
         retry=library.retry_if_exception(when or _is_unexpected),
         before_sleep=_log_retry(tool.name),

@@ -108,7 +108,9 @@ def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
 
 def parameters_to_json(parameters: ChatRequestParameters) -> Json:
     """Parameters of a request as JSON data."""
-    said = {name: value for name, value in asdict(parameters).items() if value}
+    said = {name: value for name, value in asdict(parameters).items() if value is not None and value != {}}
+    if parameters.stop_sequences is not None:
+        said["stop_sequences"] = list(parameters.stop_sequences)
     if (choice := parameters.tool_choice) is not None:
         said["tool_choice"] = {"mode": choice.mode.value} | present(tool_name=choice.tool_name)
     return said
@@ -124,7 +126,7 @@ def parameters_from_json(json: Mapping[str, Any]) -> ChatRequestParameters:
         said = dict(json)
         if choice := optional(json, "tool_choice", dict):
             said["tool_choice"] = ToolChoice(ToolChoiceMode(choice["mode"]), optional(choice, "tool_name", str))
-        if stops := optional(json, "stop_sequences", list):
+        if (stops := optional(json, "stop_sequences", list)) is not None:
             said["stop_sequences"] = tuple(stops)
         return ChatRequestParameters(**said)
     except (KeyError, TypeError, ValueError) as error:

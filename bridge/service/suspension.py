@@ -28,7 +28,7 @@ from bridge.service.invocation_json import (
     response_from_json,
     response_to_json,
 )
-from bridge.service.messages import AiMessage, message_from_json, message_to_json
+from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
 from bridge.service.parameters import ChatRequestParameters
 from bridge.tools.json_reading import Json, abridged, optional, present, text
 
@@ -120,7 +120,7 @@ class SuspendedInvocation:
         try:
             if json["version"] != _VERSION:
                 raise WireError(f"a suspended invocation of version {json['version']!r}, not {_VERSION}")
-            return cls(
+            state = cls(
                 method=text(json["method"]),
                 memory_id=json["memoryId"],
                 invocation_id=text(json["invocationId"]),
@@ -138,6 +138,9 @@ class SuspendedInvocation:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WireError(f"a malformed suspended invocation: {abridged(json)}") from error
+        if not (state.turn and isinstance(state.turn[0], UserMessage) and isinstance(state.turn[-1], AiMessage)):
+            raise WireError(f"a malformed suspended invocation, without its messages: {abridged(json)}")
+        return state
 
 
 class InvocationSuspended(BaseException):

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge import ToolError, tool
+from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
+from bridge.service.approval import ApprovalPolicy
+from bridge.service.compensation import compensated
+from tests.service.fakes import DEADLINE_SECONDS, ask, assistant, call, calls
+
+if TYPE_CHECKING:
+    from bridge.tools.model import Tool, ToolExecution
+
+pytestmark = pytest.mark.anyio
+
+
+class Trip:
+    """What is booked, and undone."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def book_flight(self, city: str) -> dict[str, str]:
+        self.done.append(f"flight to {city}")
+        return {"booking": f"F-{city}"}
+
+    async def cancel_flight(self, booking: str) -> None:
+        self.done.append(f"no flight {booking}")
+
+    async def book_hotel(self, city: str) -> str:
+        if city == "Atlantis":
+            raise ToolError("no such place")
+        self.done.append(f"hotel in {city}")
+        return "H-1"
+
+    async def cancel_hotel(self, execution: ToolExecution, context: object) -> None:
+        self.done.append(f"no hotel {execution.result.text}")
+
+    def tools(self) -> list[Any]:
+        return [
+            compensated(self.book_flight, "cancel_flight"),
+            compensated(self.book_hotel, self.cancel_hotel),
+            self.cancel_flight,
+        ]
+
+
+ERROR = ChatModelError("overloaded", provider="fake")
+
+
+@pytest.mark.parametrize("concurrently", [False, True])
+async def test_what_succeeded_is_undone_in_reverse_when_the_invocation_fails(way: str, concurrently: bool) -> None:
+    trip = Trip()
+    booking = calls(call("book_flight", city="Rome"), call("book_hotel", city="Rome"))
+    failed = calls(call("book_hotel", city="Atlantis"))
+    service = assistant(booking, failed, ERROR, tools=trip.tools(), execute_tools_concurrently=concurrently)
+    with pytest.raises(ChatModelError):
+        await ask(service, way)
+    assert trip.done == ["flight to Rome", "hotel in Rome", "no hotel H-1", "no flight F-Rome"]
+
+
+async def test_nothing_is_undone_when_it_succeeds_although_a_tool_failed(way: str) -> None:
+    trip = Trip()
+    service = assistant(
+        calls(call("book_flight", city="Rome"), call("book_hotel", city="Atlantis")), "Half.", tools=trip.tools()
+    )
+    await ask(service, way)
+    assert trip.done == ["flight to Rome"]
+
+
+async def test_a_limit_is_a_failure_too(way: str) -> None:
+    trip = Trip()
+    again = [calls(call("book_hotel", city="Rome"))] * 2
+    with pytest.raises(ToolLimitError):
+        await ask(assistant(*again, tools=trip.tools(), max_tool_round_trips=1), way)
+    assert trip.done == ["hotel in Rome", "no hotel H-1"]
+
+
+async def test_what_is_cancelled_is_undone_before_it_ends(way: str) -> None:
+    trip = Trip()
+    with anyio.fail_after(DEADLINE_SECONDS), anyio.CancelScope() as scope:
+
+        async def leave() -> None:
+            scope.cancel()
+            await anyio.sleep_forever()
+
+        booked = calls(call("book_flight", city="Rome"), call("leave"))
+        await ask(assistant(booked, tools=[*trip.tools(), leave]), way)
+    assert scope.cancelled_caught
+    assert trip.done == ["flight to Rome", "no flight F-Rome"]
+
+
+async def test_what_cannot_be_undone_is_noted_and_the_rest_is_undone(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    trip = Trip()
+
+    def refuse(execution: ToolExecution, context: object) -> None:
+        raise KeyError("too late")
+
+    async def pay() -> None: ...
+
+    service = assistant(
+        calls(call("book_flight", city="Rome"), call("pay")), ERROR, tools=[*trip.tools(), compensated(pay, refuse)]
+    )
+    with pytest.raises(ChatModelError) as caught:
+        await ask(service, way)
+    assert trip.done == ["flight to Rome", "no flight F-Rome"]
+    note = "the success of the tool 'pay' could not be undone: 'too late' (KeyError)"
+    assert caught.value.__notes__ == [note]
+    assert note in caplog.text
+    caught.value.__notes__.clear()
+
+
+async def test_undoing_by_a_tool_that_fails_is_noted_too(way: str) -> None:
+    async def book() -> str:
+        return "B"
+
+    error = ChatModelError("overloaded", provider="fake")
+    service = assistant(calls(call("book")), error, tools=[compensated(book, "unbook")])
+    with pytest.raises(ChatModelError) as caught:
+        await ask(service, way)
+    (note,) = caught.value.__notes__
+    assert note.startswith("the success of the tool 'book' could not be undone: there is no tool named 'unbook'")
+
+
+async def test_undoing_needs_no_approval_of_its_own(way: str) -> None:
+    trip = Trip()
+    asked: list[str] = []
+
+    def approve(request: Any, tool: Tool, context: object) -> bool:
+        asked.append(tool.name)
+        return True
+
+    service = assistant(
+        calls(call("book_flight", city="Rome")),
+        ERROR,
+        tools=trip.tools(),
+        approval=ApprovalPolicy(approve=approve),
+    )
+    with pytest.raises(ChatModelError):
+        await ask(service, way)
+    assert asked == ["book_flight"]
+    assert trip.done == ["flight to Rome", "no flight F-Rome"]
+
+
+async def test_only_one_tool_is_compensated_at_a_time() -> None:
+    class Two:
+        @tool
+        def a(self) -> None: ...
+
+        @tool
+        def b(self) -> None: ...
+
+    with pytest.raises(DefinitionError, match="takes one tool"):
+        compensated(Two(), "c")

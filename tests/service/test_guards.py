@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge import Caller, InvocationContext, ToolBox, ToolError, execute, tool
+from bridge.errors import DefinitionError, MissingExtraError
+from bridge.service.guards import cached, circuit_broken, rate_limited, retried
+from bridge.tools.execution import LOCAL, ExecutionPolicy
+from bridge.tools.model import ToolExecutionRequest
+from tests.service.fakes import DEADLINE_SECONDS
+
+if TYPE_CHECKING:
+    from bridge.tools.model import Tool, ToolExecutionResult
+
+pytestmark = pytest.mark.anyio
+
+
+class Shop:
+    """Counts what is asked of it, and fails as often as it is told."""
+
+    def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
+        self.failures = failures
+        self.error = error or ConnectionError("lost")
+        self.asked = 0
+
+    @tool
+    async def price(self, item: str = "tea") -> str:
+        self.asked += 1
+        if self.failures:
+            self.failures -= 1
+            raise self.error
+        return f"{item}: {self.asked}"
+
+
+async def run(
+    guarded: Tool, context: InvocationContext | None = None, policy: ExecutionPolicy = LOCAL, **arguments: Any
+) -> ToolExecutionResult:
+    request = ToolExecutionRequest(guarded.name, arguments)
+    return await execute(ToolBox(guarded), request, context or InvocationContext(), policy)
+
+
+async def test_a_rate_limit_tells_the_model_when_to_try_again() -> None:
+    shop = Shop()
+    limited = rate_limited(shop, 2, per_seconds=3600)
+    results = [await run(limited) for _ in range(3)]
+    assert [each.is_error for each in results] == [False, False, True]
+    assert results[2].text.startswith("'price' was called too often; try again in ")
+    assert shop.asked == 2
+
+
+async def test_a_rate_limit_may_count_for_each_caller() -> None:
+    limited = rate_limited(
+        Shop(), 1, per_seconds=3600, key=lambda context: context.caller.name if context.caller else ""
+    )
+    ada, bob = (InvocationContext(caller=Caller(name)) for name in ("ada", "bob"))
+    assert [(await run(limited, each)).is_error for each in (ada, bob, ada)] == [False, False, True]
+
+
+async def test_a_circuit_breaks_after_failures_in_a_row() -> None:
+    shop = Shop(failures=2)
+    broken = circuit_broken(shop, failures=2, recovery_seconds=3600)
+    texts = [(await run(broken)).text for _ in range(3)]
+    assert texts == ["lost", "lost", "'price' does not work at present; try again in 3600 seconds"]
+    assert shop.asked == 2
+
+
+async def test_a_circuit_closes_when_one_try_succeeds() -> None:
+    shop = Shop(failures=2)
+    broken = circuit_broken(shop, failures=2, recovery_seconds=0.000_001)
+    assert [(await run(broken)).text for _ in range(4)] == ["lost", "lost", "tea: 3", "tea: 4"]
+
+
+async def test_what_an_author_says_on_purpose_breaks_no_circuit() -> None:
+    shop = Shop(failures=5, error=ToolError("no such tea"))
+    broken = circuit_broken(shop, failures=1)
+    assert [(await run(broken)).text for _ in range(3)] == ["no such tea"] * 3
+
+
+async def test_running_out_of_time_breaks_a_circuit() -> None:
+    @tool
+    async def hang() -> None:
+        await anyio.sleep_forever()
+
+    broken = circuit_broken(hang, failures=1)
+    hurried = ExecutionPolicy(timeout_seconds=0.01)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        assert "did not finish" in (await run(broken, policy=hurried)).text
+        assert "does not work at present" in (await run(broken, policy=hurried)).text
+
+
+async def test_an_answer_that_is_known_is_not_asked_for_again() -> None:
+    shop = Shop()
+    kept = cached(shop, ttl_seconds=3600)
+    assert [(await run(kept, item=item)).text for item in ("tea", "milk", "tea")] == ["tea: 1", "milk: 2", "tea: 1"]
+
+
+async def test_an_answer_serves_only_the_same_caller_in_the_same_conversation() -> None:
+    shop = Shop()
+    kept = cached(shop, ttl_seconds=3600)
+    contexts = [
+        InvocationContext(),
+        InvocationContext(caller=Caller("ada")),
+        InvocationContext(memory_id="ada"),
+        InvocationContext(caller=Caller("ada")),
+    ]
+    assert [(await run(kept, each)).text for each in contexts] == ["tea: 1", "tea: 2", "tea: 3", "tea: 2"]
+
+
+async def test_an_error_is_not_kept_and_neither_is_more_than_there_is_room_for() -> None:
+    shop = Shop(failures=1)
+    kept = cached(shop, ttl_seconds=3600, max_entries=1)
+    texts = [(await run(kept, item=item)).text for item in ("tea", "tea", "tea", "milk", "tea")]
+    assert texts == ["lost", "tea: 2", "tea: 2", "milk: 3", "tea: 4"]
+
+
+async def test_what_fails_is_run_again_and_that_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    shop = Shop(failures=2)
+    again = retried(shop, attempts=3, first_wait_seconds=0)
+    assert (await run(again)).text == "tea: 3"
+    assert [record.message for record in caplog.records] == [
+        "the tool 'price' failed (lost); attempt 2 follows",
+        "the tool 'price' failed (lost); attempt 3 follows",
+    ]
+
+
+async def test_what_fails_too_often_fails_as_itself() -> None:
+    shop = Shop(failures=9)
+    assert (await run(retried(shop, attempts=2, first_wait_seconds=0))).text == "lost"
+    assert shop.asked == 2
+
+
+@pytest.mark.parametrize(("item", "asked"), [("tea", 1), (["tea"], 0)])
+async def test_words_on_purpose_and_wrong_arguments_are_not_tried_again(item: Any, asked: int) -> None:
+    shop = Shop(failures=1, error=ToolError("no"))
+    assert (await run(retried(shop, first_wait_seconds=0), item=item)).is_error
+    assert shop.asked == asked
+
+
+async def test_what_is_worth_another_try_can_be_said() -> None:
+    shop = Shop(failures=1, error=ToolError("busy"))
+    assert (await run(retried(shop, first_wait_seconds=0, when=lambda error: True))).text == "tea: 2"
+
+
+async def test_guards_stand_around_each_other_and_the_tool_stays_itself() -> None:
+    shop = Shop(failures=1)
+    guarded = cached(
+        retried(circuit_broken(rate_limited(shop, 2, per_seconds=3600)), first_wait_seconds=0), ttl_seconds=3600
+    )
+    assert [(await run(guarded)).text for _ in range(3)] == ["tea: 2"] * 3
+    assert guarded.specification.name == "price"
+    assert list(guarded.specification.parameters["properties"]) == ["item"]
+
+
+@pytest.mark.parametrize(
+    ("module", "guard"),
+    [
+        ("throttled", lambda source: rate_limited(source, 1, per_seconds=1)),
+        ("circuitbreaker", circuit_broken),
+        ("cachetools", lambda source: cached(source, ttl_seconds=1)),
+        ("tenacity", retried),
+    ],
+)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_library_that_is_not_installed_is_said(
+    monkeypatch: pytest.MonkeyPatch, module: str, guard: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"mcp-toolbridge\[guards\]"):
+        guard(Shop())
+
+
+async def test_a_guard_stands_around_one_tool() -> None:
+    with pytest.raises(DefinitionError, match=r"takes one tool, and .* holds 2"):
+        retried([Shop(), Shop()])

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from contextvars import ContextVar
+
+import anyio
+import pytest
+
+from bridge import portal
+
+
+async def double(number: int) -> int:
+    await anyio.lowlevel.checkpoint()
+    return 2 * number
+
+
+def test_plain_code_gets_what_an_asynchronous_function_returns() -> None:
+    assert portal.run(double, 21) == 42
+
+
+def test_there_is_one_portal_thread() -> None:
+    async def thread() -> threading.Thread:
+        return threading.current_thread()
+
+    assert portal.run(thread) is portal.run(thread) is not threading.current_thread()
+
+
+class Outcome(BaseException):
+    """No Exception, as a suspension is none."""
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), Outcome("x")])
+def test_what_the_function_raises_is_raised_and_the_portal_goes_on(error: BaseException) -> None:
+    async def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        portal.run(fail)
+    assert caught.value is error
+    assert portal.run(double, 1) == 2
+
+
+def test_the_callers_context_variables_are_seen() -> None:
+    variable: ContextVar[str] = ContextVar("variable")
+    variable.set("the caller's")
+
+    async def read() -> str:
+        return variable.get()
+
+    assert portal.run(read) == "the caller's"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_in_a_worker_thread_the_event_loop_that_waits_for_it_is_used() -> None:
+    seen: list[threading.Thread] = []
+
+    async def note() -> None:
+        seen.append(threading.current_thread())
+
+    await anyio.to_thread.run_sync(portal.run, note)
+    assert seen == [threading.current_thread()]
+
+
+def test_the_portals_own_thread_is_told_that_it_would_wait_for_itself() -> None:
+    async def nested() -> int:
+        return portal.run(double, 1)
+
+    with pytest.raises(RuntimeError, match="use its asynchronous form there"):
+        portal.run(nested)
+
+
+def test_a_process_ends_although_something_still_runs_in_the_portal() -> None:
+    program = """
+import anyio, threading
+from bridge import portal
+running = threading.Event()
+async def forever():
+    running.set()
+    try:
+        await anyio.sleep_forever()
+    finally:
+        print("stopped")
+threading.Thread(target=lambda: portal.run(forever), daemon=True).start()
+running.wait()
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "stopped\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_has_a_portal_of_its_own() -> None:
+    program = """
+import os
+from bridge import portal
+async def pid():
+    return os.getpid()
+portal.run(pid)
+child = os.fork()
+assert portal.run(pid) == os.getpid()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+
+
+def test_an_interrupted_caller_cancels_what_it_waited_for() -> None:
+    program = """
+import anyio, os, signal, threading
+from bridge import portal
+cancelled = threading.Event()
+async def forever():
+    os.kill(os.getpid(), signal.SIGINT)
+    try:
+        await anyio.sleep_forever()
+    finally:
+        cancelled.set()
+try:
+    portal.run(forever)
+except KeyboardInterrupt:
+    assert cancelled.wait(30)
+    print("interrupted")
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "interrupted\n"
