@@ -33,6 +33,10 @@ _WRITE_SECONDS = 30.0
 class HttpWatcher(Protocol):
     """Who is told what happens to requests."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is over, and not because this side wanted it."""
+
     def answered(self, status: int) -> None:
         """The server answered a message with this status."""
 
@@ -87,7 +91,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             return await self._get(request, options)
         attempt = current_attempt.get()
         if request.method != "POST":
-            return await super().send(request, **options)
+            return await self._goodbye(request, options)
         if attempt is None or attempt.sent:
             if _goes_behind(request):
                 self._watcher.start_soon(self._send_behind, request)
@@ -141,19 +145,34 @@ class WatchedHttpClient(httpx2.AsyncClient):
         """Open the stream on which the server speaks of its own accord; its end is worth a look at the server."""
         try:
             response = await super().send(request, **options)
-        except httpx2.TransportError as error:
+        except httpx2.TransportError:
             if not self._is_sse:
                 self._watcher.suspect()
-            _logger.debug("no stream from the server: %r", error)
             raise
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             self._watcher.unauthorized(response.status_code)
-        elif response.status_code == httpx2.codes.OK and not self._is_sse:
+        elif response.status_code == httpx2.codes.OK:
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _EndingStream(response.stream, self._watcher.suspect)
+            response.stream = _EndingStream(response.stream, self._stream_ended)
         elif response.status_code == httpx2.codes.NOT_FOUND and not self._is_sse:
             self._watcher.suspect()
         return response
+
+    def _stream_ended(self, error: Exception | None) -> None:
+        _logger.debug("the stream from the server ended: %r", error)
+        if self._is_sse:
+            self._watcher.undelivered(error or httpx2.RemoteProtocolError("the server ended its stream"))
+        else:
+            self._watcher.suspect()
+
+    async def _goodbye(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """End a session; there is nobody to say it to where the connection was lost, and nothing to do if it fails."""
+        if not self._watcher.is_lost:
+            try:
+                return await super().send(request, **options)
+            except httpx2.TransportError as error:
+                _logger.debug("the session could not be ended: %r", error)
+        return httpx2.Response(204, request=request)
 
     async def _send_behind(self, request: httpx2.Request) -> None:
         """Send what nobody waits for; the SDK's transports would let every later message wait for it."""
@@ -167,9 +186,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
 
 class _EndingStream(httpx2.AsyncByteStream):
-    """A stream that says when it ends."""
+    """A stream that says when the server ends it, or when it breaks, which is then no error of its own."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[], None]) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[Exception | None], None]) -> None:
         self._stream = stream
         self._ended = ended
 
@@ -177,8 +196,10 @@ class _EndingStream(httpx2.AsyncByteStream):
         try:
             async for chunk in self._stream:
                 yield chunk
-        finally:
-            self._ended()
+        except httpx2.TransportError as error:
+            self._ended(error)
+        else:
+            self._ended(None)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

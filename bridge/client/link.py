@@ -89,6 +89,11 @@ class Link:
             self.ended.set()
             self.checked.set()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is over, and not because this side wanted it."""
+        return self.ended.is_set() and self.reason is not None
+
     def answered(self, status: int) -> None:
         """The server answered a message with this status."""
         self.status = status

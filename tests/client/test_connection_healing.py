@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -171,7 +172,7 @@ async def test_an_answer_that_drips_arrives(remote: RemoteServer) -> None:
 @pytest.mark.parametrize(("path", "kind"), [("mcp", "http"), ("sse", "sse")])
 @pytest.mark.parametrize("pin", ["auto", "legacy"])
 async def test_a_server_that_restarts_at_the_same_port_is_found_again(
-    pin: Any, path: str, kind: Any, remote: RemoteServer, reports: Reports
+    pin: Any, path: str, kind: Any, remote: RemoteServer, reports: Reports, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(http_config(remote.port, path=path, kind=kind, protocol=pin)) as connection:
         await connection.call_tool("add", {"a": 1, "b": 1})
@@ -180,6 +181,7 @@ async def test_a_server_that_restarts_at_the_same_port_is_found_again(
         result = await connection.call_tool("run", {"port": reports.port})
     assert result["content"][0]["text"] == "done"
     assert reports.words == ["ran"], "a call that provably never ran is made again, and runs once"
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == [], "healing is no news"
 
 
 async def test_a_restart_is_noticed_without_a_call_where_a_stream_is_open(remote: RemoteServer) -> None:
