@@ -134,7 +134,8 @@ def _is_taken(name: str, path: Path) -> bool:
 
 
 def _is_file(module: ModuleType, path: Path) -> bool:
-    return module.__file__ is not None and Path(module.__file__).resolve() == path.resolve()
+    file = getattr(module, "__file__", None)  # modules that are compiled into Python do not even have the attribute
+    return file is not None and Path(file).resolve() == path.resolve()
 
 
 def _import_module(name: str) -> ModuleType:

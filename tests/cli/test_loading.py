@@ -57,7 +57,7 @@ def test_a_file_is_imported_as_python_would_run_it(run: Run, directory: Path) ->
     assert done.stdout == "hello from the working directory Point(x=1, y=0) whole whole.py\n"
 
 
-@pytest.mark.parametrize("stem", ["json", "mcp", "click", "select", "two-words", "__main__", "1st"])
+@pytest.mark.parametrize("stem", ["json", "mcp", "click", "select", "time", "two-words", "__main__", "1st"])
 def test_a_file_may_have_any_name(run: Run, directory: Path, stem: str) -> None:
     (directory / f"{stem}.py").write_text(TOOL.format(name="f", text="reached"))
     done = run("call", f"{stem}.py", "f")
