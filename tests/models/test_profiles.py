@@ -23,7 +23,7 @@ RULES: list[tuple[Profile, rules.Rule, rules.Rule]] = [
     (GEMINI, rules.gemini, rules.gemini),
 ]
 ALL = [OPENAI, ANTHROPIC, BEDROCK, GEMINI]
-SEARCH = {
+SEARCH: dict[str, Any] = {
     "type": "object",
     "properties": {
         "text": {"type": "string", "minLength": 1, "description": "What to look for."},
