@@ -32,7 +32,6 @@ from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.function import settings_of
 from bridge.tools.parameter import P, ToolMemoryId, injection_of
 from bridge.tools.return_type import is_content_type
-from bridge.tools.scope import scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,7 +233,7 @@ def _blocks_of(value: Any) -> list[Content]:
 
 def _resolver(function: Any, source: str, frame: FrameType | None) -> Callable[[Any], Any]:
     known = {**_OURS, **function.__globals__}
-    nearby = scope_of(function, frame)
+    nearby = _scope_around(function, frame)
 
     def resolve(annotation: Any) -> Any:
         if annotation is inspect.Signature.empty:
@@ -249,3 +248,14 @@ def _resolver(function: Any, source: str, frame: FrameType | None) -> Callable[[
             ) from error
 
     return resolve
+
+
+def _scope_around(function: Any, frame: FrameType | None) -> dict[str, Any]:
+    """The names of the functions that the interface is defined in, as far as they are still running."""
+    around = set(function.__qualname__.split(".")[:-2]) - {"<locals>"}
+    found: dict[str, Any] = {}
+    while around and frame is not None:
+        if frame.f_code.co_name in around:
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found

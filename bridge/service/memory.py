@@ -138,7 +138,7 @@ class ChatMemory:
         while True:
             page = await self.store.read(self.memory_id, limit=self.window.page_messages, before=before)
             newest[:0] = page.messages
-            weight += sum(map(self.window.weigh, page.messages))
+            weight += self.window.weight(page.messages)
             before = page.before
             if before is None or weight >= self.window.limit:
                 return WindowView(self.window, system or page.system, newest)

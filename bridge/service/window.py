@@ -8,9 +8,7 @@ middle of its work could not finish it.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from bridge.errors import DefinitionError
@@ -18,7 +16,7 @@ from bridge.service.messages import SystemMessage, ToolExecutionResultMessage, U
 from bridge.service.tokens import estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from bridge.service.messages import ChatMessage
     from bridge.service.tokens import TokenEstimator
@@ -36,6 +34,10 @@ class Window:
     weigh: Callable[[ChatMessage], int]
     page_messages: int
     """How many messages to read from a store at a time."""
+
+    def weight(self, messages: Sequence[ChatMessage]) -> int:
+        """What messages weigh together."""
+        return len(messages) if self.weigh is _one else sum(map(self.weigh, messages))
 
 
 def message_window(max_messages: int) -> Window:
@@ -73,17 +75,18 @@ class WindowView:
         history: What was said before this turn, oldest first.
     """
 
-    __slots__ = ("_history", "_system", "_turn", "_units", "_weight", "_window")
+    __slots__ = ("_history", "_start", "_system", "_turn", "_weight", "_window")
 
     def __init__(
         self, window: Window | None, system: SystemMessage | None, history: Sequence[ChatMessage] = ()
     ) -> None:
         self._window = window
         self._system = () if system is None else (system,)
+        self._history = history
+        self._start = 0
+        """Where in the history begins what is shown."""
         self._turn: list[ChatMessage] = []
-        self._units = deque(_units(history))
-        self._weight = 0 if window is None else sum(map(window.weigh, chain(self._system, history)))
-        self._history: tuple[ChatMessage, ...] = ()
+        self._weight = 0 if window is None else window.weight(self._system) + window.weight(history)
         self._fit(cut=True)
 
     def add(self, *messages: ChatMessage) -> None:
@@ -91,7 +94,7 @@ class WindowView:
         begins = not self._turn
         self._turn += messages
         if self._window is not None:
-            self._weight += sum(map(self._window.weigh, messages))
+            self._weight += self._window.weight(messages)
             self._fit(cut=begins)
 
     @property
@@ -106,40 +109,38 @@ class WindowView:
 
     def messages(self) -> tuple[ChatMessage, ...]:
         """What the model is shown."""
-        return (*self._system, *self._history, *self._turn)
+        return (*self._system, *self._history[self._start :], *self._turn)
 
-    def _fit(self, *, cut: bool = False) -> None:
-        units, window = self._units, self._window
-        if window is not None:
-            while units and self._weight > window.limit:
-                self._drop()
-                cut = True
-        if cut:
-            while units and not _is_users(units[0]) and (self._turn or any(map(_is_users, units))):
-                self._drop()
-            if units and isinstance(units[0][0], ToolExecutionResultMessage):
-                self._drop()
-            self._history = tuple(chain.from_iterable(units))
+    def _fit(self, *, cut: bool) -> None:
+        if self._window is None:
+            return
+        while self._start < len(self._history) and self._weight > self._window.limit:
+            self._drop()
+            cut = True
+        while cut and self._begins_amiss():
+            self._drop()
+
+    def _begins_amiss(self) -> bool:
+        """Whether what is left of the history begins with what only a user's message or a tool call explains."""
+        if self._start == len(self._history):
+            return False
+        first = self._history[self._start]
+        if isinstance(first, UserMessage):
+            return False
+        return (
+            bool(self._turn)
+            or isinstance(first, ToolExecutionResultMessage)
+            or any(isinstance(self._history[i], UserMessage) for i in range(self._start, len(self._history)))
+        )
 
     def _drop(self) -> None:
-        unit = self._units.popleft()
-        if self._window is not None:
-            self._weight -= sum(map(self._window.weigh, unit))
-
-
-def _units(messages: Iterable[ChatMessage]) -> list[list[ChatMessage]]:
-    """Messages that come and go together: a message of the model with the results of its tool calls."""
-    units: list[list[ChatMessage]] = []
-    for message in messages:
-        if isinstance(message, ToolExecutionResultMessage) and units:
-            units[-1].append(message)
-        else:
-            units.append([message])
-    return units
-
-
-def _is_users(unit: list[ChatMessage]) -> bool:
-    return isinstance(unit[0], UserMessage)
+        """Drop the oldest message, and with a message of the model the results of its tool calls."""
+        assert self._window is not None
+        history, end = self._history, self._start + 1
+        while end < len(history) and isinstance(history[end], ToolExecutionResultMessage):
+            end += 1
+        self._weight -= self._window.weight(history[self._start : end])
+        self._start = end
 
 
 def _one(_: ChatMessage) -> int:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from pydantic import BaseModel
 
 from bridge import tool
 from bridge.errors import DefinitionError
@@ -72,3 +73,22 @@ class NeedsArguments(ABC):
 def test_an_interface_that_a_model_cannot_implement_is_refused(interface: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         ai_service(interface, chat_model=FakeModel())
+
+
+@pytest.mark.anyio
+async def test_types_of_the_function_that_defines_the_interface_are_known() -> None:
+    class Local(BaseModel):
+        number: int
+
+    class Makes(Protocol):
+        async def make(self, text: str) -> Local: ...
+
+    assert await ai_service(Makes, chat_model=FakeModel('{"number": 1}')).make("?") == Local(number=1)
+
+
+def test_a_type_that_cannot_be_found_is_named() -> None:
+    class Makes(Protocol):
+        async def make(self, text: str) -> Nowhere: ...  # type: ignore[name-defined]  # noqa: F821 - the point
+
+    with pytest.raises(DefinitionError, match=r"an annotation of Makes\.make cannot be resolved: 'Nowhere'"):
+        ai_service(Makes, chat_model=FakeModel())

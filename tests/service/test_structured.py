@@ -18,8 +18,6 @@ from bridge.service.structured import ReplyMismatchError, ReplyReader
 from tests.service.fakes import FakeModel, call, calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.service.result import Result
 
 
@@ -151,8 +149,10 @@ async def test_a_result_holds_data_after_tools_have_run() -> None:
 
 
 def test_a_type_that_a_model_cannot_reply_with_is_refused() -> None:
+    class Opaque: ...
+
     class Odd(Protocol):
-        async def make(self, text: str) -> Callable[[], int]: ...
+        async def make(self, text: str) -> Opaque: ...
 
     class Silent(Protocol):
         async def make(self, text: str) -> None: ...
