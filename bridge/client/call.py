@@ -26,6 +26,7 @@ class Call:
         max_seconds: How long it may take whatever its progress.
 
     Attributes:
+        max_seconds: How long it may take, the deadline of its context counted.
         scope: What ends it when its time is over; entered by whoever makes the call.
     """
 
@@ -45,8 +46,8 @@ class Call:
         now = anyio.current_time()
         self.context = context
         self.idle_seconds = idle_seconds
-        self.max_seconds = max_seconds
         self._last = min(now + max_seconds, math.inf if context.deadline is None else context.deadline)
+        self.max_seconds = max(0.0, self._last - now)
         self.scope = anyio.CancelScope(deadline=min(now + idle_seconds, self._last))
         self._asking = 0
         self._is_done = False

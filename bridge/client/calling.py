@@ -89,7 +89,9 @@ async def call_tool(
     context = context or InvocationContext()
     phase = f"calling {first.name!r}"
     send = _Sending(owner, config, phase, is_repeatable=is_repeatable)
-    call = Call(context, timeout_seconds or config.timeout_seconds, config.max_call_seconds)
+    call = Call(
+        context, config.timeout_seconds if timeout_seconds is None else timeout_seconds, config.max_call_seconds
+    )
     with call.scope:
         this = first
         for _ in range(MAX_ROUNDS + 1):

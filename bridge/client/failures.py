@@ -113,10 +113,12 @@ class Failures:
         without = " without a sign of progress" if is_idle else ""
         reason = f"no answer within {seconds:g} seconds{without}"
         key = "timeout" if is_idle else "maxCallSeconds"
+        is_ours = is_idle or seconds >= self._config.max_call_seconds
+        hint = f"raise {key!r} if it is a slow tool" if is_ours else "its caller waits no longer"
         if not sent:
             return ServerUnavailableError(self._failure(phase, _Cause(reason), link))
         reason += "; it was told to stop: the outcome is unknown"
-        return ServerTimeoutError(self._failure(phase, _Cause(reason, f"raise {key!r} if it is a slow tool"), link))
+        return ServerTimeoutError(self._failure(phase, _Cause(reason, hint), link))
 
     def refused(self, phase: str, error: MCPError, status: int | None) -> ServerRefusedError:
         """The error for a call that the server answered with an error."""

@@ -105,9 +105,13 @@ async def stdio_streams(
 
 
 async def _read_messages(child: ChildProcess, messages: MemoryObjectSendStream[Any]) -> None:
-    rest = b""
+    parts: list[bytes] = []  # of a line that has not ended yet
     async for chunk in child.stdout:
-        *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        *lines, rest = chunk.split(b"\n")
+        if lines and parts:
+            lines[0] = b"".join((*parts, lines[0]))
+            parts.clear()
+        parts.append(rest)
         for line in lines:
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)

@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import Annotated
 
 import anyio
+from pydantic import Field
 
 from bridge import InvocationContext, ToolBox, tool
 from bridge.tools.model import ToolAnnotations
@@ -24,6 +26,12 @@ def say(port: int, word: str) -> None:
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@tool
+async def located(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+    """An argument that travels in a header too."""
+    return region
 
 
 @tool
@@ -148,4 +156,4 @@ async def change_the_list() -> bool:
 
 
 TOOLS = ToolBox([add, pid, variables, hold, hold_the_first_time, run, end_the_server, progress_and_hold])
-TOOLS.add(start_a_child, change_the_list, order, order_together)
+TOOLS.add(start_a_child, change_the_list, order, order_together, located)

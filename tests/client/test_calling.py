@@ -112,9 +112,10 @@ async def test_a_question_that_a_person_thinks_about_is_no_lack_of_progress() ->
 async def test_the_contexts_own_deadline_counts(reports: Reports, steady: RemoteServer) -> None:
     async with opened(config_of("http", steady)) as connection:
         context = InvocationContext(deadline=anyio.current_time() + 0.3)
-        with pytest.raises(ServerTimeoutError):
+        with pytest.raises(ServerTimeoutError) as caught:
             await connection.call_tool("hold", {"port": reports.port}, context=context)
         await reports.wait_for("cancelled")
+    assert caught.value.failure.hint == "its caller waits no longer"
 
 
 async def test_a_black_hole_ends_the_call_in_time_and_then_the_connection(
