@@ -11,17 +11,21 @@ import pytest
 import bridge
 
 PUBLIC = """
-    Answer ArgumentProblem ArgumentsError Audio BlockingContext BlockingToolProvider BridgeError Caller
-    ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content DefinitionError Elicitation
-    ElicitationAnswer ExecutionPolicy File HttpTransport Image InputRequired InvocationContext InvocationParameters
-    JsonObjectSchema LogLevel McpToolProvider MemoryTransport MissingExtraError NameClashError OutcomeUnknownError P
-    Question ResourceLink ReturnBehavior Root Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError
-    ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus ServerTimeoutError
-    ServerUnavailableError ServersConfig StdioTransport TargetError Text Tool ToolAnnotations ToolBox ToolCallError
-    ToolError ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutor ToolMemoryId ToolPolicy
-    ToolProvider ToolProviderRequest ToolSpecification ToolTimeoutError ToolsChange UnknownToolError UrlElicitation
-    WireError connect execute execute_timed filtered load_config prefixed reference_to renamed safe_names
-    set_thread_limit tool tools_from
+    AiMessage Answer ApprovalPolicy ArgumentProblem ArgumentsError Audio BlockingContext BlockingToolProvider
+    BridgeError Caller ChatMemory ChatModel ChatModelError ChatRequest ChatRequestParameters ChatResponse
+    ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content Decision DefinitionError
+    Elicitation ElicitationAnswer ExecutionPolicy File HttpTransport Image InputRequired InvocationContext
+    InvocationError InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError
+    JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryTransport MissingExtraError NameClashError
+    OutcomeUnknownError P Question ReplyError ResourceLink Result ReturnBehavior Root Roots Sampling SamplingAnswer
+    SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus
+    ServerTimeoutError ServerUnavailableError ServersConfig StdioTransport StreamingChatModel SuspendedInvocation
+    SystemMessage TargetError Text TokenStream Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolError
+    ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor ToolLimitError
+    ToolMemoryId ToolPolicy ToolProvider ToolProviderRequest ToolSearch ToolSpecification ToolTimeoutError
+    ToolsChange UnknownToolError UrlElicitation UserMessage WireError ai_service cached circuit_broken compensated
+    connect execute execute_timed filtered load_config message_window prefixed rate_limited reference_to renamed
+    resume retried safe_names set_thread_limit system_message token_window tool tools_from user_message
 """
 
 
