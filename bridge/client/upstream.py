@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
@@ -24,6 +25,8 @@ from bridge.errors import DefinitionError, ServerError, ServerRefusedError, Wire
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from bridge.client.connection import Connection
     from bridge.client.healing import Healing
     from bridge.client.server_config import ServerConfig
@@ -89,6 +92,7 @@ class Upstream:
         self._connect = connect
         self._pool = ConnectionPool(connection.config, connect)
         self._owns = connection.state is ConnectionState.CLOSED
+        self._listing_headers: Mapping[str, Any] | None = None
         self._wires: list[Json] | None = None
         self._expires_at: float | None = None
         self._failures = 0
@@ -114,7 +118,7 @@ class Upstream:
         self._begin()
         self._pool = ConnectionPool(self.config, self._connect)
         if self._headers_supplier is not None and self._owns:
-            headers = await self._headers_of_nobody(self._headers_supplier)
+            headers = self._listing_headers = await self._headers_of_nobody(self._headers_supplier)
             self.connection = self._connect(with_headers(self.config, headers))
         self._stop_listening = (
             self.connection.on_tools_changed(self.want),
@@ -150,15 +154,20 @@ class Upstream:
             options["meta"] = await _supplied(self._meta_supplier, self.name, context)
         if self._headers_supplier is None:
             return await self.connection.call_tool(name, arguments, context=context, **options)
-        async with self._pool.connection(await _supplied(self._headers_supplier, self.name, context)) as connection:
+        async with self._connection_for(await _supplied(self._headers_supplier, self.name, context)) as connection:
             return await connection.call_tool(name, arguments, context=context, **options)
 
     async def request(self, method: str, params: Mapping[str, Any], context: InvocationContext) -> Json:
         """Ask for something else, as whoever the context says; see `bridge.client.connection.Connection.request`."""
         if self._headers_supplier is None:
             return await self.connection.request(method, params, context=context)
-        async with self._pool.connection(await _supplied(self._headers_supplier, self.name, context)) as connection:
+        async with self._connection_for(await _supplied(self._headers_supplier, self.name, context)) as connection:
             return await connection.request(method, params, context=context)
+
+    def _connection_for(self, headers: Mapping[str, Any]) -> AbstractAsyncContextManager[Connection]:
+        if headers == self._listing_headers:
+            return nullcontext(self.connection)
+        return self._pool.connection(headers)
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
