@@ -43,7 +43,7 @@ def main() -> None:
     show("serve", CALCULATOR)
     for era in ("legacy", "2026-07-28"):
         check(anyio.run(call_with_official_client, over_stdio, era))
-    step("And from the command line, with the server as a child")
+    step("And from the command line, without a server")
     check(run("call", CALCULATOR, "square_root", f"x={NUMBER}"))
     print("\nAll of it agrees with math.sqrt. Next: README.md, or `.venv/bin/bridge --help`.")
 
