@@ -1,0 +1,153 @@
+"""The synchronous facade, as a program without an event loop uses it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import bridge
+from bridge import (
+    ConnectionState,
+    Elicitation,
+    ElicitationAnswer,
+    InvocationContext,
+    ServerConfig,
+    ServerUnavailableError,
+    StdioTransport,
+    portal,
+    tool,
+)
+from bridge.client import ClientHandlers
+from tests.client.foreign import ForeignServer
+from tests.client.scripted import listed, scripted_config
+from tests.client.test_provider import NOWHERE, add, memory_config
+from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADD = listed("add", description="Add two numbers.")
+RESULTS = {"add": {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A configuration as people have it."""
+    transport = scripted_config([ADD], RESULTS).transport
+    assert isinstance(transport, StdioTransport)
+    server = {"command": transport.command, "args": [arg.replace("${", "$${") for arg in transport.args]}
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"calculator": server}}))
+    return path
+
+
+def test_a_program_calls_the_tools_of_a_file_that_it_has(file: Path) -> None:
+    with bridge.connect(file) as servers:
+        assert [each.name for each in servers.tools] == ["add"]
+        result = servers.call("add", a=1, b=2)
+        assert (result.text, result.structured_content, result.is_error) == ("3", {"result": 3}, False)
+        (status,) = servers.status()
+        assert (status.name, status.tools) == ("calculator", ("add",))
+        assert status.connection.state is ConnectionState.READY
+    (status,) = servers.status()
+    assert status.connection.state is ConnectionState.CLOSED
+
+
+def test_arguments_are_given_as_a_mapping_or_as_keywords_whatever_their_names() -> None:
+    @tool
+    def tell(name: str, context: str = "none") -> str:
+        """Tell both."""
+        return f"{name} {context}"
+
+    with bridge.connect(memory_config("one", tell)) as servers:
+        assert servers.call("tell", name="ada").text == "ada none"
+        assert servers.call("tell", {"context": "here"}, name="ada").text == "ada here"
+
+
+def test_a_failure_is_a_result() -> None:
+    with bridge.connect(memory_config("one", add)) as servers:
+        unknown, wrong = servers.call("ad"), servers.call("add", a="x")
+    assert (unknown.is_error, unknown.text) == (True, "there is no tool named 'ad'; did you mean 'add'?")
+    assert wrong.is_error
+    assert servers.call("add", a=1, b=2).text == "the server 'one', calling 'add': the connection is not open"
+
+
+def test_a_required_server_that_is_not_there_is_raised_where_it_is_connected_to() -> None:
+    with pytest.raises(ServerUnavailableError, match="there is no command"):
+        bridge.connect(ServerConfig(name="gone", transport=NOWHERE, required=True))
+
+
+def test_many_threads_call_at_once() -> None:
+    with bridge.connect(memory_config("one", add)) as servers, ThreadPoolExecutor(8) as threads:
+        results = threads.map(lambda n: servers.call("add", a=n, b=n).text, range(64))
+        assert list(results) == [str(2 * n) for n in range(64)]
+
+
+def test_servers_are_added_removed_and_listed_again() -> None:
+    foreign = ForeignServer("f")
+    with bridge.connect([]) as servers:
+        servers.add([memory_config("one", add), foreign.config()])
+        foreign.names.append("g")
+        servers.refresh()
+        assert [each.name for each in servers.tools] == ["add", "f", "g"]
+        servers.remove("one")
+        assert [each.name for each in servers.tools] == ["f", "g"]
+        assert [each.uri for each in servers.list_resources("foreign")] == ["file:///a.txt", "pic:///b"]
+        assert servers.read_resource("foreign", "file:///a.txt")[0] == bridge.Text("inside")
+
+
+def test_what_a_server_asks_is_answered_by_the_handlers_that_were_given() -> None:
+    @tool
+    async def order(context: InvocationContext) -> str:
+        """Ask for a dish."""
+        form = {"type": "object", "properties": {"dish": {"type": "string"}}}
+        answer = await context.elicit("What would you like?", form, key="dish")
+        return str(answer.content and answer.content["dish"])
+
+    async def fill_in(question: Any, context: InvocationContext) -> ElicitationAnswer:
+        assert isinstance(question, Elicitation)
+        return ElicitationAnswer("accept", {"dish": "soup"})
+
+    handlers = ClientHandlers(elicitation=fill_in)
+    with bridge.connect(memory_config("one", order), handlers=handlers) as servers:
+        assert servers.call("order").text == "soup"
+
+
+def test_closing_again_does_nothing() -> None:
+    servers = bridge.connect(memory_config("one", add))
+    servers.close()
+    servers.close()
+
+
+@pytest.mark.anyio
+async def test_it_can_be_used_in_a_worker_thread_of_an_event_loop_and_outlives_it() -> None:
+    servers = await anyio.to_thread.run_sync(bridge.connect, memory_config("one", add))
+    assert (await anyio.to_thread.run_sync(lambda: servers.call("add", a=1, b=2))).text == "3"
+    with anyio.from_thread.start_blocking_portal() as other:
+        assert other.call(anyio.to_thread.run_sync, lambda: servers.call("add", a=2, b=2)).text == "4"
+    await anyio.to_thread.run_sync(servers.close)
+
+
+def test_in_the_thread_that_would_have_to_answer_it_says_so() -> None:
+    with bridge.connect(memory_config("one", add)) as servers:
+
+        async def call() -> None:
+            servers.call("add", a=1, b=2)
+
+        with pytest.raises(RuntimeError, match="use its asynchronous form"):
+            portal.run_in_portal(call)
+
+
+def test_a_program_that_closes_nothing_ends_with_its_servers(file: Path, tmp_path: Path) -> None:
+    program = f"import bridge; print(bridge.connect({str(file)!r}).call('add', a=1, b=2).text)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+    )
+    assert (done.stdout, done.stderr) == ("3\n", "")
