@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format conformance bench clean
+.PHONY: help demo test check format conformance bench load clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ conformance: $(READY) ## Run the official MCP conformance suite against the brid
 
 bench: $(READY) ## Run the benchmarks and print the figures of the README
 	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet $(BENCH)
+
+load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools, and where the time goes
+	$(BIN)/python -m tests.benchmarks.load $(LOAD)
 
 clean: ## Forget the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SERVING = re.compile(rb"serving .* at http://127\.0\.0\.1:(\d+)")
+_SESSION_ID = re.compile(rb"(?im)^mcp-session-id: *(\S+)")
 _HEADERS = {
     "host": "127.0.0.1",
     "content-type": "application/json",
@@ -88,7 +90,7 @@ class HttpServer:
         while (found := _SERVING.search(line := process.stderr.readline())) is None:
             assert line, "the server did not start"
         self.port = int(found[1])
-        self._session_headers: dict[str, str] = {}
+        self._session_id: str | None = None
 
     def connect(self) -> Connection:
         """A connection of its own."""
@@ -97,27 +99,47 @@ class HttpServer:
     def open_session(self) -> None:
         """Open a session of the handshake era, in which its requests are from now on."""
         with self.connect() as connection:
-            head = connection.answer(self.post(INITIALIZE, Era.HANDSHAKE)).decode()
-            found = re.search(r"(?im)^mcp-session-id: *(\S+)", head)
-            assert found is not None, head
-            self._session_headers = {"mcp-session-id": found[1]}
+            self._session_id = session_id_in(connection.answer(self.post(INITIALIZE, Era.HANDSHAKE)))
             connection.answer(self.post(INITIALIZED, Era.HANDSHAKE))
 
-    def post(self, message: dict[str, Any], era: Era) -> bytes:
-        """A request with a message, as it goes over a connection."""
+    def post(self, message: dict[str, Any], era: Era, session_id: str | None = None) -> bytes:
+        """A request with a message, as it goes over a connection.
+
+        Args:
+            message: What it carries.
+            era: In which era it speaks.
+            session_id: Its session of the handshake era; None for the one that `open_session` opened, if it did.
+        """
         body = to_json(message)
         headers = _HEADERS | {"mcp-protocol-version": era.value, "content-length": str(len(body))}
-        if era is Era.HANDSHAKE:
-            headers |= self._session_headers
-        else:
-            headers |= {"mcp-method": message["method"], "mcp-name": message["params"]["name"]}
+        if era is Era.MODERN:
+            headers["mcp-method"] = message["method"]
+            if "name" in message["params"]:
+                headers["mcp-name"] = message["params"]["name"]
+        elif (session_id := session_id or self._session_id) is not None:
+            headers["mcp-session-id"] = session_id
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
+def session_id_in(answer: bytes) -> str:
+    """The id of the session that an answer opens."""
+    found = _SESSION_ID.search(answer)
+    assert found is not None, answer
+    return found[1].decode()
+
+
 @contextmanager
-def serving(path: str) -> Iterator[HttpServer]:
-    """Serve a file on a free port."""
-    options = ("--transport", "http", "--port", "0", "--log-level", "error")
-    with running("-m", "bridge", "serve", path, *options, stderr=subprocess.PIPE) as process:
+def serving(path: str, *options: str, tools: int = 1, limit_seconds: float = LIMIT_SECONDS) -> Iterator[HttpServer]:
+    """Serve a file on a free port.
+
+    Args:
+        path: The file.
+        options: Further options of the command.
+        tools: How many tools it has, if it can have many.
+        limit_seconds: How long the server may run.
+    """
+    command = ("-m", "bridge", "serve", path, "--transport", "http", "--port", "0", "--log-level", "error", *options)
+    environment = os.environ | {"BENCHMARK_TOOLS": str(tools)}
+    with running(*command, limit_seconds=limit_seconds, env=environment, stderr=subprocess.PIPE) as process:
         yield HttpServer(process)

@@ -19,19 +19,23 @@ TOOLS = str(Path(__file__).with_name("tools.py"))
 MANY_TOOLS = str(Path(__file__).with_name("many_tools.py"))
 
 LIMIT_SECONDS = 120.0
-"""How long a process may run; then it is killed, and whoever reads from it finds its output closed."""
+"""How long a process may run unless told otherwise; then it is killed, and whoever reads from it finds its output
+closed."""
 
 
 @contextmanager
-def running(*arguments: str, **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    *arguments: str, limit_seconds: float = LIMIT_SECONDS, **settings: Any
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run Python.
 
     Args:
         arguments: What stands after ``python``.
+        limit_seconds: How long it may run.
         settings: As for `subprocess.Popen`.
     """
     with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, **settings) as process:
-        watchdog = Timer(LIMIT_SECONDS, process.kill)
+        watchdog = Timer(limit_seconds, process.kill)
         watchdog.start()
         try:
             yield process

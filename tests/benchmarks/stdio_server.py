@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from tests.benchmarks.messages import INITIALIZE, INITIALIZED, Era, line, request
-from tests.benchmarks.processes import running
+from tests.benchmarks.processes import LIMIT_SECONDS, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,14 +53,16 @@ class StdioServer:
 
 
 @contextmanager
-def serving(path: str, *, tools: int = 1) -> Iterator[StdioServer]:
+def serving(path: str, *, tools: int = 1, limit_seconds: float = LIMIT_SECONDS) -> Iterator[StdioServer]:
     """Serve a file; the process has just been started.
 
     Args:
         path: The file.
         tools: How many tools it has, if it can have many.
+        limit_seconds: How long the server may run.
     """
     environment = os.environ | {"BENCHMARK_TOOLS": str(tools)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with running("-m", "bridge", "serve", path, env=environment, **pipes) as process:
+    command = ("-m", "bridge", "serve", path)
+    with running(*command, limit_seconds=limit_seconds, env=environment, **pipes) as process:
         yield StdioServer(process)

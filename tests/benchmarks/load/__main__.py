@@ -1,0 +1,70 @@
+"""``python -m tests.benchmarks.load``: what a server bears, as a report that takes minutes.
+
+Servers are processes of their own on the loopback interface, each ended when its section is, and at the latest when its
+time is over. Linux only: memory is read there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import sys
+from typing import TYPE_CHECKING
+
+from tests.benchmarks.load import breakdown, clients, latency, lists, sessions, soak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.benchmarks.load.section import Section
+
+_FILES = 8192
+"""How many files may be open at once: a connection is one, here and in the server."""
+
+
+def main() -> None:
+    """Run the sections that are named, or all."""
+    options = _options()
+    sections: dict[str, Callable[[], list[Section]]] = {
+        "clients": lambda: [clients.measure(options.clients)],
+        "sessions": lambda: [sessions.measure(options.sessions)],
+        "soak": lambda: [soak.measure(options.calls)],
+        "latency": lambda: [latency.measure(options.latency_calls)],
+        "lists": lambda: [lists.measure(options.tools)],
+        "breakdown": lambda: breakdown.measure(options.round_calls),
+    }
+    _allow_files()
+    sys.stdout.write(f"Python {platform.python_version()} on {os.cpu_count()} cores of {platform.machine()}\n")
+    for name in options.sections or sections:
+        for section in sections[name]():
+            sys.stdout.write("\n".join(["", *section.lines(), ""]))
+            sys.stdout.flush()
+
+
+def _options() -> argparse.Namespace:
+    names = ["clients", "sessions", "soak", "latency", "lists", "breakdown"]
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
+    parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
+    for option, default, what in (
+        ("--clients", 1000, "clients at once"),
+        ("--sessions", 5000, "sessions of the handshake era that are open at once"),
+        ("--calls", 100_000, "calls of the soak; a million shows more, and takes longer"),
+        ("--latency-calls", 8000, "calls of each row of the latency"),
+        ("--tools", 10_000, "tools of the server that has many"),
+        ("--round-calls", 1000, "calls of each round of the breakdown"),
+    ):
+        parser.add_argument(option, type=int, default=default, help=f"{what} (default: {default:,})")
+    return parser.parse_args()
+
+
+def _allow_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _FILES:
+        most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""A crowd: many clients of one server at once, each of which waits for its answer before it asks again.
+
+One thread serves them all, without an event loop: what the clients take is little beside what the server takes.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from selectors import EVENT_READ, DefaultSelector
+from time import perf_counter
+from typing import TYPE_CHECKING, Self
+
+from tests.benchmarks.processes import LIMIT_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_READ_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one request got."""
+
+    seconds: float
+    """How long it took, from the first byte that was sent to the last that came."""
+    text: bytes
+    """Head and body; empty where the server closed the connection instead."""
+
+
+class Crowd:
+    """Connections that are kept.
+
+    Args:
+        port: Where the server listens on this machine.
+        clients: How many there are.
+    """
+
+    def __init__(self, port: int, clients: int) -> None:
+        self._selector = DefaultSelector()
+        self._clients = [_Client(port) for _ in range(clients)]
+        for client in self._clients:
+            self._selector.register(client, EVENT_READ)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+        for client in self._clients:
+            client.close()
+
+    def ask(self, requests: Iterable[bytes]) -> Iterator[Answer]:
+        """Send requests, each by whichever client is free, and give their answers as they come.
+
+        The crowd is used up by an answer that does not come.
+        """
+        pending = iter(requests)
+        asking = 0
+        for client in self._clients:
+            if (request := next(pending, None)) is None:
+                break
+            client.send(request)
+            asking += 1
+        while asking:
+            ready = self._selector.select(LIMIT_SECONDS)
+            assert ready, f"nothing came for {LIMIT_SECONDS} seconds"
+            for key, _ in ready:
+                client = key.fileobj  # type: ignore[assignment]  # what was registered
+                if (answer := client.receive()) is None:
+                    continue
+                if not answer.text:
+                    self._selector.unregister(client)
+                    asking -= 1
+                elif (request := next(pending, None)) is None:
+                    asking -= 1
+                else:
+                    client.send(request)
+                yield answer
+        assert next(pending, None) is None, "the server closed every connection"
+
+
+class _Client:
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), LIMIT_SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sent_at = 0.0
+        self._received = b""
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, request: bytes) -> None:
+        self._received = b""
+        self._sent_at = perf_counter()
+        self._socket.sendall(request)
+
+    def receive(self) -> Answer | None:
+        try:
+            part = self._socket.recv(_READ_BYTES)
+        except ConnectionResetError:
+            part = b""
+        self._received += part
+        if part and not _is_whole(self._received):
+            return None
+        return Answer(perf_counter() - self._sent_at, self._received if part else b"")
+
+
+def _is_whole(text: bytes) -> bool:
+    head, found, body = text.partition(b"\r\n\r\n")
+    if not found:
+        return False
+    fields = head.lower()
+    if b"transfer-encoding: chunked" in fields:
+        return body.endswith(b"\r\n0\r\n\r\n")
+    _, found, length = fields.partition(b"content-length:")
+    return not found or len(body) >= int(length.partition(b"\r\n")[0])

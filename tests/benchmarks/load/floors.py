@@ -1,0 +1,68 @@
+"""The floors: what is under a server of tools, with a constant answer on top. Its argument is ``http`` or ``stdio``.
+
+Over HTTP that is uvicorn as ``bridge serve`` runs it, over stdio the pipes and lines of `bridge.server`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import anyio
+import uvicorn
+
+from bridge.server.lines import LineSplitter
+from bridge.server.pipes import open_input, open_output
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+ANSWER = (
+    b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'
+    b'"structuredContent":{"result":3}}}'
+)
+_HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
+_MAX_LINE_BYTES = 65_536
+
+
+async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer every request by the same."""
+    while (await receive()).get("more_body", False):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    await send({"type": "http.response.body", "body": ANSWER})
+
+
+def serve_http() -> None:
+    """Serve until the process is ended."""
+    config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None, access_log=False, server_header=False)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        sys.stderr.write(f"serving a floor at http://127.0.0.1:{listening.getsockname()[1]}/\n")
+        uvicorn.Server(config).run([listening])
+
+
+async def serve_stdio() -> None:
+    """Answer every line by the same until there are no more."""
+    ended = anyio.Event()
+    lines = LineSplitter(_MAX_LINE_BYTES)
+
+    def receive(data: bytes) -> None:
+        for _ in lines.feed(data):
+            output.write(ANSWER + b"\n")
+
+    for fd in (sys.stdin.fileno(), sys.stdout.fileno()):
+        os.set_blocking(fd, False)
+    output = open_output(sys.stdout.fileno(), lambda: None, ended.set)
+    source = open_input(sys.stdin.fileno(), receive, ended.set)
+    await ended.wait()
+    source.close()
+    output.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "http":
+        serve_http()
+    else:
+        anyio.run(serve_stdio)

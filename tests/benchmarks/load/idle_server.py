@@ -1,0 +1,25 @@
+"""A server over HTTP whose sessions expire soon: the command line has no option for that, and the app has."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import uvicorn
+
+from bridge import ToolBox
+from bridge.server import http_app
+from tests.benchmarks.tools import add
+
+
+def main(idle_seconds: float) -> None:
+    """Serve until the process is ended, and say where as ``bridge serve`` does."""
+    app = http_app(ToolBox([add]), name="idle", session_idle_seconds=idle_seconds)
+    config = uvicorn.Config(app, lifespan="on", ws="none", log_config=None, access_log=False)
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
+        sys.stderr.write(f"serving idle at http://127.0.0.1:{listening.getsockname()[1]}/mcp\n")
+        uvicorn.Server(config).run([listening])
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))

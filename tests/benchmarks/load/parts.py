@@ -1,0 +1,185 @@
+"""The parts of one call within the process: each of the functions that a server runs, timed alone.
+
+What holds others is timed whole, too, and the others subtracted: so the parts sum up to the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
+from bridge.server import http_app
+from bridge.server.fast_http import FastHttp
+from bridge.server.fast_path import FastPath, PlainCall
+from bridge.server.fast_stdio import FastStdio
+from bridge.server.jsonrpc import read_message
+from bridge.server.publisher import Publisher
+from bridge.server.sessions import Sessions
+from bridge.tools.arguments import ArgumentReader
+from bridge.tools.results import ResultWriter
+from bridge.tools.signature import signature_of
+from tests.benchmarks.load.stopwatch import best_seconds
+from tests.benchmarks.messages import INITIALIZE, Era, call, line, says_three
+from tests.benchmarks.tools import add
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.tools.json_reading import Json
+
+_CALLS = 1000
+_PATH = "/mcp"
+_ARGUMENTS = {"a": 1, "b": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some of the work."""
+
+    name: str
+    seconds: float
+
+
+async def http_parts(raw: bytes) -> list[Part]:
+    """The parts of a modern call in the app, from the request that the HTTP server has parsed.
+
+    Args:
+        raw: The request as it comes over a connection.
+    """
+    request = _AsgiRequest(raw)
+    publisher = Publisher(ToolBox([add]), name="parts")
+    fast = FastHttp(publisher, Sessions(), [_PATH])
+    headers = dict(request.scope["headers"])
+    app = http_app(ToolBox([add]))
+    async with app.router.lifespan_context(app):
+        whole = await _measured(lambda: app(dict(request.scope), request.receive, request.send))
+    request.check()
+    answered = await _measured(
+        lambda: fast.answered(request.scope, headers, request.body, request.receive, request.send)
+    )
+    request.check()
+    parsing = await _measured_function(lambda: from_json(request.body))
+    message = read_message(request.body)
+    assert message is not None
+    rest = await _from_plan_on(publisher, message, FastPath.modern)
+    return [
+        Part(name="Starlette, and the edge: Host, Origin, the body within its limit", seconds=whole - answered),
+        Part(name="headers, routing, context, handing the answer over", seconds=answered - parsing - _sum(rest)),
+        Part(name="parsing the JSON", seconds=parsing),
+        *rest,
+    ]
+
+
+async def stdio_parts() -> list[Part]:
+    """The parts of a call of the handshake era, from the line that was read to the line that is written."""
+    publisher = Publisher(ToolBox([add]), name="parts")
+    answers: list[bytes] = []
+    fast = FastStdio(publisher, answers.append, lambda _: None)
+    assert fast.took(INITIALIZE)
+    text = line(call(Era.HANDSHAKE, "add"))
+    message = read_message(text)
+    assert message is not None
+
+    async def take() -> None:
+        fast.took(message)
+        await asyncio.sleep(0)  # the call is a task of its own
+
+    whole = await _measured(take)
+    assert says_three(answers[-1]), answers[-1]
+    parsing = await _measured_function(lambda: read_message(text))
+    rest = await _from_plan_on(publisher, message, FastPath.handshake)
+    return [
+        Part(name="parsing the JSON, is it a message", seconds=parsing),
+        Part(name="a task for the call, context, handing the answer over", seconds=whole - _sum(rest)),
+        *rest,
+    ]
+
+
+async def _from_plan_on(
+    publisher: Publisher, message: Json, plan: Callable[[FastPath, Json], bytes | PlainCall | None]
+) -> list[Part]:
+    plans = FastPath(publisher)
+    planned = plan(plans, message)
+    assert isinstance(planned, PlainCall), "the call is not plain"
+    context = InvocationContext()
+    planning = await _measured_function(lambda: plan(plans, message))
+    running = await _measured(lambda: plans.run(planned, context))
+    execution = await _execution(publisher, context)
+    return [
+        Part(name="plan: is all of it plain", seconds=planning),
+        *execution,
+        Part(name="serialising: MCP's result as JSON", seconds=running - _sum(execution)),
+    ]
+
+
+async def _execution(publisher: Publisher, context: InvocationContext) -> list[Part]:
+    signature = signature_of(add)
+    reader = ArgumentReader("add", signature.adapter, signature.internal_schema)
+    writer = ResultWriter("add", signature.return_annotation, signature.has_return_annotation)
+    whole = await _measured(
+        lambda: execute(publisher.tools, ToolExecutionRequest("add", _ARGUMENTS), context, publisher.policy)
+    )
+    validation = await _measured_function(lambda: reader.read(_ARGUMENTS))
+    function = await _measured(lambda: add(a=1, b=2))
+    result = await _measured_function(lambda: writer.write(3))
+    return [
+        Part(name="execution: validating the arguments", seconds=validation),
+        Part(name="execution: the function", seconds=function),
+        Part(name="execution: its result", seconds=result),
+        Part(name="execution: look-up, time limit, policy, budget", seconds=whole - validation - function - result),
+    ]
+
+
+class _AsgiRequest:
+    """A request as an HTTP server hands it to an app."""
+
+    def __init__(self, raw: bytes) -> None:
+        head, _, self.body = raw.partition(b"\r\n\r\n")
+        lines = head.split(b"\r\n")[1:]
+        headers = [(name, value.strip()) for name, _, value in (each.partition(b":") for each in lines)]
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": _PATH,
+            "raw_path": _PATH.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 1),
+            "state": {},
+        }
+        self._message = {"type": "http.request", "body": self.body, "more_body": False}
+        self._sent: Any = None
+
+    async def receive(self) -> dict[str, Any]:
+        return self._message
+
+    async def send(self, message: Any) -> None:
+        self._sent = message
+
+    def check(self) -> None:
+        """The last answer was the right one."""
+        assert says_three(self._sent["body"]), self._sent
+
+
+async def _measured(work: Callable[[], Any]) -> float:
+    return await best_seconds(work, calls=_CALLS)
+
+
+async def _measured_function(function: Callable[[], object]) -> float:
+    async def work() -> None:
+        function()
+
+    return await best_seconds(work, calls=_CALLS)
+
+
+def _sum(parts: list[Part]) -> float:
+    return sum(part.seconds for part in parts)

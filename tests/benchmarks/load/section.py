@@ -1,0 +1,58 @@
+"""A section of the report: figures of several kinds in columns, under one heading, with how busy the machine was."""
+
+from __future__ import annotations
+
+import os
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_PERCENTILES = (50, 90, 99)
+
+
+class Section:
+    """Rows that come one by one; the load of the machine is looked at when the section begins and when it is told.
+
+    Args:
+        title: The heading.
+        columns: What stands above the figures of each row.
+    """
+
+    def __init__(self, title: str, *columns: str) -> None:
+        self._title = title
+        self._rows: list[tuple[str, ...]] = [("", *columns)]
+        self._load = _load()
+
+    def add(self, name: str, *figures: str) -> None:
+        """Add a row.
+
+        Args:
+            name: What was measured.
+            figures: One for each column, from the left; those that are left out are blank.
+        """
+        self._rows.append((f"  {name}", *figures))
+
+    def lines(self) -> Iterator[str]:
+        """The section as text."""
+        yield f"{self._title}  [load average {self._load} before, {_load()} after]"
+        widths = [max(map(len, column)) for column in zip_longest(*self._rows, fillvalue="")]
+        for name, *figures in self._rows:
+            yield _aligned(name, figures, widths)
+
+
+def percentiles(seconds: Sequence[float]) -> list[float]:
+    """The median, and what 90 and 99 of a hundred do not exceed."""
+    ordered = sorted(seconds)
+    return [ordered[min(len(ordered) - 1, len(ordered) * each // 100)] for each in _PERCENTILES]
+
+
+def _aligned(name: str, figures: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=False)]
+    return "  ".join([name.ljust(widths[0]), *cells]).rstrip()
+
+
+def _load() -> str:
+    """How many processes wanted a processor in the last minute, where the system tells."""
+    return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"

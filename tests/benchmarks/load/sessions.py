@@ -1,0 +1,77 @@
+"""Open sessions of the handshake era: what each costs, whether all answer, and whether idleness frees them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from tests.benchmarks.http_server import HttpServer, session_id_in
+from tests.benchmarks.load.crowd import Crowd
+from tests.benchmarks.load.memory import mib, resident_kib
+from tests.benchmarks.load.section import Section
+from tests.benchmarks.messages import INITIALIZE, INITIALIZED, Era, call, says_three
+from tests.benchmarks.processes import LIMIT_SECONDS, running
+from tests.benchmarks.table import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SERVER = "tests.benchmarks.load.idle_server"
+_CLIENTS = 16
+_SESSIONS_A_SECOND = 100
+"""How many can be opened and called at least, even where the machine is busy: none may expire before."""
+_GONE = b"HTTP/1.1 404"
+
+
+def open_sessions(server: HttpServer, count: int) -> list[str]:
+    """Open sessions, as clients do, and return their ids."""
+    with Crowd(server.port, min(count, _CLIENTS)) as crowd:
+        opening = server.post(INITIALIZE, Era.HANDSHAKE)
+        ids = [session_id_in(answer.text) for answer in crowd.ask([opening] * count)]
+        opened = crowd.ask([server.post(INITIALIZED, Era.HANDSHAKE, each) for each in ids])
+        assert all(answer.text.startswith(b"HTTP/1.1 202") for answer in opened)
+    return ids
+
+
+def measure(count: int) -> Section:
+    """Open sessions, call in each, let them expire, and open as many again.
+
+    Args:
+        count: How many.
+    """
+    idle_seconds = 1 + count / _SESSIONS_A_SECOND
+    section = Section(f"{count:,} sessions that expire when they are idle for {duration(idle_seconds)}", "", "memory")
+    limit_seconds = LIMIT_SECONDS + 6 * idle_seconds
+    with running("-m", _SERVER, str(idle_seconds), limit_seconds=limit_seconds, stderr=subprocess.PIPE) as process:
+        server = HttpServer(process)
+        _call_in(server, open_sessions(server, min(count, _SESSIONS_A_SECOND)))  # all is loaded, and warm
+        before = resident_kib(process)
+        section.add("before, some were open already", "", mib(before))
+        start = perf_counter()
+        ids = open_sessions(server, count)
+        took, more = perf_counter() - start, resident_kib(process) - before
+        section.add("opened", f"{duration(took / count)} each", f"+{more / count:.1f} KiB each")
+        start = perf_counter()
+        good, _ = _call_in(server, ids)
+        took, more = perf_counter() - start, resident_kib(process) - before
+        section.add("called, each once", f"{good:,} of {count:,} answered", f"+{more / count:.1f} KiB each")
+        # Time is what is tested here. Ending them takes less than opening them took.
+        time.sleep(idle_seconds + count / _SESSIONS_A_SECOND)
+        _, gone = _call_in(server, ids)
+        section.add("unused for so long", f"{gone:,} of {count:,} are gone", mib(resident_kib(process)))
+        _call_in(server, open_sessions(server, count))
+        more = resident_kib(process) - before
+        section.add("as many again, opened and called", "", f"+{more / count:.1f} KiB each, those before included")
+    return section
+
+
+def _call_in(server: HttpServer, ids: Sequence[str]) -> tuple[int, int]:
+    """Call in sessions; how many answered, and how many are gone."""
+    good = gone = 0
+    with Crowd(server.port, min(len(ids), _CLIENTS)) as crowd:
+        for answer in crowd.ask(server.post(call(Era.HANDSHAKE, "add"), Era.HANDSHAKE, each) for each in ids):
+            good += says_three(answer.text)
+            gone += answer.text.startswith(_GONE)
+    return good, gone

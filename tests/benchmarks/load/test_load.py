@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEADLINE_SECONDS = 100
+FEW = ("--clients=5", "--sessions=5", "--calls=50", "--latency-calls=32", "--tools=20", "--round-calls=10")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read as Linux tells it")
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        ("clients", ["5 clients at once", "handshake", "modern"]),
+        ("sessions", ["5 of 5 answered", "5 of 5 are gone", "as many again"]),
+        ("soak", ["A soak of 50 calls", "handshake, stdio", "handshake, HTTP", "modern, HTTP"]),
+        ("latency", ["modern, fast path", "handshake, through the SDK"]),
+        ("lists", ["10 tools, and 20", "a later list, modern", "a call of the last, handshake"]),
+        ("breakdown", ["uvicorn and its parser", "pipes, event loop, lines", "the whole"]),
+    ],
+)
+def test_a_section_runs_with_few_of_everything(section: str, found: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.load", section, *FEW],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert [text for text in found if text not in run.stdout] == []

@@ -1,0 +1,16 @@
+"""A tool that takes its time, and no processor's."""
+
+from __future__ import annotations
+
+import anyio
+
+from bridge import tool
+
+TOOL_SECONDS = 0.1
+
+
+@tool
+async def add_slowly(a: int, b: int) -> int:
+    """Add two numbers."""
+    await anyio.sleep(TOOL_SECONDS)
+    return a + b
