@@ -100,12 +100,15 @@ class Engine:
         Raises:
             DefinitionError: The service has no such method.
         """
-        if state.method not in self.methods:
-            raise DefinitionError(f"the service has no method {state.method!r}, in which the invocation was suspended")
+        method = self.methods.get(state.method)
+        if method is None or method.source != f"{state.service}.{state.method}":
+            raise DefinitionError(
+                f"the invocation was suspended in '{state.service}.{state.method}', which is no method of this service"
+            )
         message = state.turn[0]
         assert isinstance(message, UserMessage)
         return Call(
-            method=self.methods[state.method],
+            method=method,
             context=InvocationContext(
                 memory_id=state.memory_id,
                 parameters=state.parameters,
@@ -162,7 +165,7 @@ class Engine:
         view.add(*(call.resumed.turn if call.resumed else (call.message,)))
         invocation = Invocation(
             self.settings,
-            method=call.method.name,
+            source=call.method.source,
             context=call.context,
             view=view,
             tools=await self.toolset.open(call.message, call.context),

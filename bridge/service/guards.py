@@ -165,8 +165,16 @@ class _CircuitBroken:
             raise ToolError(
                 f"{request.name!r} does not work at present; try again in {self.breaker.open_remaining} seconds"
             )
-        result: ToolExecutionResult = await self.breaker.call_async(self.executor.execute, request, context)
-        return result
+        deadline = anyio.current_effective_deadline()
+        try:
+            result = await self.executor.execute(request, context)
+        except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()) and anyio.current_time() < deadline:
+                raise  # whoever left says nothing of what stands behind the tool
+            with self.breaker:
+                raise
+        with self.breaker:
+            return result
 
 
 class _Cached:
@@ -220,11 +228,9 @@ def _is_unexpected(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, ToolError | ArgumentsError)
 
 
-def _is_failure(kind: type[BaseException], error: BaseException) -> bool:
-    """Whether an exception speaks against what stands behind the tool; cancellation does where time has run out."""
-    if issubclass(kind, get_cancelled_exc_class()):
-        return anyio.current_effective_deadline() <= anyio.current_time()
-    return _is_unexpected(error)
+def _is_failure(_: type[BaseException], error: BaseException) -> bool:
+    """Whether an exception speaks against what stands behind the tool."""
+    return _is_unexpected(error) or isinstance(error, get_cancelled_exc_class())
 
 
 def _log_retry(name: str) -> Callable[[RetryCallState], None]:

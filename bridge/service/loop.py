@@ -71,7 +71,7 @@ class Invocation:
 
     Args:
         settings: How the service runs its loops.
-        method: The method of the service that was called.
+        source: The service's interface and the method that was called, ``Assistant.chat``.
         context: What surrounds the invocation.
         view: What the model is shown of the conversation, this turn included.
         tools: The tools of the invocation.
@@ -90,7 +90,7 @@ class Invocation:
         self,
         settings: LoopSettings,
         *,
-        method: str,
+        source: str,
         context: InvocationContext,
         view: WindowView,
         tools: OfferedTools,
@@ -106,7 +106,7 @@ class Invocation:
         self.view = view
         self.tools = tools
         self._settings = settings
-        self._method = method
+        self._source = source
         self._parameters = parameters
         self._response_format = response_format
         self._emit = emit
@@ -234,12 +234,12 @@ class Invocation:
         settings = self._settings
         if self._round_trips >= settings.max_tool_round_trips:
             raise ToolLimitError(
-                f"{self._method!r} went {settings.max_tool_round_trips} times to the tools and back, and the model "
+                f"{self._source!r} went {settings.max_tool_round_trips} times to the tools and back, and the model "
                 "wants more; raise max_tool_round_trips, or tell the model when to stop"
             )
         if settings.max_tool_calls_per_response is not None and calls > settings.max_tool_calls_per_response:
             raise ToolLimitError(
-                f"the model wants {calls} tools at once in {self._method!r}, more than "
+                f"the model wants {calls} tools at once in {self._source!r}, more than "
                 f"max_tool_calls_per_response={settings.max_tool_calls_per_response}"
             )
 
@@ -279,8 +279,10 @@ class Invocation:
         return False
 
     def _state(self, calls: ToolCalls) -> SuspendedInvocation:
+        service, _, method = self._source.rpartition(".")
         return SuspendedInvocation(
-            method=self._method,
+            service=service,
+            method=method,
             memory_id=self.context.memory_id,
             invocation_id=self.context.invocation_id,
             parameters=self.context.parameters,

@@ -9,7 +9,9 @@
     state = SuspendedInvocation.from_json(json.loads(queue.get()))
     answer = await resume(desk, state, {index: Decision.yes() for index in state.pending})
 
-The conversation's memory is untouched until the invocation is over.
+The conversation's memory is untouched until the invocation is over. Who stores a state goes on with it once: going on
+twice would run the tools twice. Where one service is a tool of another, it is the inner invocation that is suspended,
+and the outer one ends; let a service ask for approval whose tools are not services that do.
 """
 
 from __future__ import annotations
@@ -46,8 +48,10 @@ _VERSION = 1
 class SuspendedInvocation:
     """All that an invocation needs to go on."""
 
+    service: str
+    """The service's interface."""
     method: str
-    """The method of the service's interface."""
+    """The method of it that was called."""
     memory_id: Any = None
     """Which conversation it belongs to."""
     invocation_id: str
@@ -87,6 +91,7 @@ class SuspendedInvocation:
         """
         data = {
             "version": _VERSION,
+            "service": self.service,
             "method": self.method,
             "memoryId": self.memory_id,
             "invocationId": self.invocation_id,
@@ -121,6 +126,7 @@ class SuspendedInvocation:
             if json["version"] != _VERSION:
                 raise WireError(f"a suspended invocation of version {json['version']!r}, not {_VERSION}")
             state = cls(
+                service=text(json["service"]),
                 method=text(json["method"]),
                 memory_id=json["memoryId"],
                 invocation_id=text(json["invocationId"]),
@@ -154,5 +160,5 @@ class InvocationSuspended(BaseException):
 
     def __init__(self, state: SuspendedInvocation) -> None:
         waiting = ", ".join(repr(request.name) for request in state.pending.values())
-        super().__init__(f"{state.method!r} waits for the approval of {waiting}")
+        super().__init__(f"'{state.service}.{state.method}' waits for the approval of {waiting}")
         self.state = state

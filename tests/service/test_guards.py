@@ -92,6 +92,23 @@ async def test_running_out_of_time_breaks_a_circuit() -> None:
         assert "does not work at present" in (await run(broken, policy=hurried)).text
 
 
+async def test_who_leaves_neither_breaks_a_circuit_nor_mends_one() -> None:
+    with anyio.CancelScope() as scope:
+
+        @tool
+        async def leave(stay: bool) -> None:
+            if stay:
+                raise ConnectionError("lost")
+            scope.cancel()
+            await anyio.sleep_forever()
+
+        broken = circuit_broken(leave, failures=2, recovery_seconds=3600)
+        await run(broken, stay=True)
+        await run(broken, stay=False)
+    assert (await run(broken, stay=True)).text == "lost"
+    assert "does not work at present" in (await run(broken, stay=True)).text
+
+
 async def test_an_answer_that_is_known_is_not_asked_for_again() -> None:
     shop = Shop()
     kept = cached(shop, ttl_seconds=3600)

@@ -75,7 +75,9 @@ async def suspended(bookings: Bookings, memory: ChatMemory, **options: Any) -> S
         **options,
     )
     parameters, request = InvocationParameters(tenant=7), ChatRequestParameters(temperature=0.5)
-    with pytest.raises(InvocationSuspended, match="'chat' waits for the approval of 'cancel', 'cancel'") as caught:
+    with pytest.raises(
+        InvocationSuspended, match=r"'Desk\.chat' waits for the approval of 'cancel', 'cancel'"
+    ) as caught:
         await desk.chat("ada", "Cancel all", parameters, request)
     return caught.value.state
 
@@ -203,14 +205,10 @@ def test_plain_code_sees_it_too() -> None:
         service.chat("Hello")
 
 
-async def test_a_service_without_that_method_cannot_go_on() -> None:
+async def test_another_service_cannot_go_on() -> None:
     state = await suspended(Bookings(), ChatMemory())
-
-    class Other(Protocol):
-        async def talk(self, message: str) -> str: ...
-
-    with pytest.raises(DefinitionError, match="has no method 'chat'"):
-        await resume(ai_service(Other, chat_model=FakeModel()), state)
+    with pytest.raises(DefinitionError, match=r"suspended in 'Desk\.chat', which is no method of this service"):
+        await resume(assistant(), state)
 
 
 async def test_what_cannot_be_stored_is_said_when_it_is_stored() -> None:
