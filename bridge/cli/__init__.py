@@ -21,7 +21,7 @@ from bridge.cli.failures import exit_code_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("serve", "list", "call", "install")
+COMMANDS = ("serve", "list", "call", "status", "pin", "install")
 """The commands in the order in which the help shows them; each is ``command`` of the module of its name."""
 
 
@@ -49,8 +49,8 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="A TARGET is whatever has tools: file.py[:object], package.module[:object], an http(s):// URL of an MCP "
-    "server, or, after all options, -- command args… for one that speaks over stdio.",
+    epilog="A TARGET is whatever has tools: file.py[:object], package.module[:object], mcp.json[#server], an "
+    "http(s):// URL of an MCP server, or, after all options, -- command args… for one that speaks over stdio.",
 )
 @click.option(
     "--version",

@@ -13,13 +13,16 @@ from bridge.cli.failures import FAILED, end_now, say
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS, only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
-from bridge.cli.targets import CommandTarget, TargetCommand, UrlTarget, command_target
+from bridge.cli.pins import pins_options
+from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target
 from bridge.errors import ToolTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from bridge.cli.targets import LocalTarget, Target
+    from bridge.cli.targets import LocalTarget
+    from bridge.client.pinning import PinMode
     from bridge.tools.content import Content
     from bridge.tools.model import ToolExecutionResult, ToolSpecification
 
@@ -37,14 +40,20 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
-    default=DEFAULT_TIMEOUT_SECONDS,
-    show_default=True,
-    help="How many seconds the call may take.",
+    help=f"How many seconds the call may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
 )
+@pins_options
 @log_level_option("warning")
 @click.pass_context
 def command(
-    ctx: click.Context, words: tuple[str, ...], json_text: str | None, output: str, timeout: float, log_level: str
+    ctx: click.Context,
+    words: tuple[str, ...],
+    json_text: str | None,
+    output: str,
+    timeout: float | None,
+    pins: Path | None,
+    pin_mode: PinMode,
+    log_level: str,
 ) -> int:
     """Call one TOOL of a TARGET, and write the text of its result.
 
@@ -66,7 +75,15 @@ def command(
         return _json_object(json_text) if json_text is not None else _assigned(assignments, tool)
 
     with stdout_diverted():
-        result, has_run_out_of_time = _call(target, name, arguments_for, timeout)
+        if isinstance(target, FileTarget | ModuleTarget):
+            seconds = timeout or DEFAULT_TIMEOUT_SECONDS
+            result, has_run_out_of_time = _call_here(target, name, arguments_for, seconds)
+        else:
+            from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
+
+            found = [servers.hurried(server, timeout) for server in servers.servers_of(target)]
+            result = servers.call_tool(servers.pinned(found, pins, pin_mode), name, arguments_for)
+            has_run_out_of_time = False
     _write(result, output)
     code = FAILED if result.is_error else 0
     return end_now(code) if has_run_out_of_time else code
@@ -90,27 +107,17 @@ def _assigned(assignments: list[str], tool: ToolSpecification) -> dict[str, Any]
     return arguments
 
 
-def _call(
-    target: Target,
-    name: str,
-    arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
-    timeout_seconds: float,
-) -> tuple[ToolExecutionResult, bool]:
-    """The result, and whether the tool ran out of time, so that it may run on in a thread."""
-    if isinstance(target, UrlTarget | CommandTarget):
-        from bridge.cli.remote import call_tool  # noqa: PLC0415 - the SDK takes most of a second to import
-
-        return call_tool(target, name, arguments_for, timeout_seconds), False
-    return _call_here(target, name, arguments_for, timeout_seconds)
-
-
 def _call_here(
     target: LocalTarget,
     name: str,
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     timeout_seconds: float,
 ) -> tuple[ToolExecutionResult, bool]:
-    """Run a tool of this process, without a server."""
+    """Run a tool of this process, without a server.
+
+    Returns:
+        The result, and whether the tool ran out of time, so that it may run on in a thread.
+    """
     import anyio  # noqa: PLC0415 - a remote target does without these
 
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415

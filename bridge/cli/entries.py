@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.targets import CommandTarget, FileTarget, ModuleTarget, UrlTarget
+from bridge.cli.targets import CommandTarget, ConfigTarget, FileTarget, ModuleTarget, UrlTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,11 +30,11 @@ def entry_of(target: Target) -> Entry:
         case CommandTarget():
             command, *arguments = target.command
             return {"command": shutil.which(command) or command, "args": arguments}
-        case FileTarget() | ModuleTarget():
+        case FileTarget() | ModuleTarget() | ConfigTarget():
             return serving_entry([target])
 
 
-def serving_entry(targets: Sequence[LocalTarget], options: Sequence[str] = ()) -> Entry:
+def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
     """The entry that serves targets over stdio.
 
     Args:
@@ -41,7 +42,9 @@ def serving_entry(targets: Sequence[LocalTarget], options: Sequence[str] = ()) -
         options: Options of ``bridge serve``.
     """
     command, *arguments = _own_command()
-    entry: Entry = {"command": command, "args": [*arguments, "serve", *map(_argument, targets), *options]}
+    words = [word for target in targets if not isinstance(target, CommandTarget) for word in [_argument(target)]]
+    after = [word for target in targets if isinstance(target, CommandTarget) for word in ("--", *target.command)]
+    entry: Entry = {"command": command, "args": [*arguments, "serve", *words, *options, *after]}
     if any(isinstance(target, ModuleTarget) and _is_found_only_here(target) for target in targets):
         entry["env"] = {"PYTHONPATH": str(Path.cwd())}
     return entry
@@ -70,7 +73,33 @@ def _own_command() -> list[str]:
     return [sys.executable, "-m", "bridge"]
 
 
-def _argument(target: LocalTarget) -> str:
+def shown_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
+    """`serving_entry` without what is secret in URLs and commands, to be shown and not to be used.
+
+    Args:
+        targets: What is served.
+        options: Options of ``bridge serve``.
+    """
+    return serving_entry([_redacted(target) for target in targets], options)
+
+
+def _redacted(target: Target) -> Target:
+    from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - most targets do without it
+
+    match target:
+        case UrlTarget():
+            return UrlTarget(redact_url(target.url).shown)
+        case CommandTarget():
+            return CommandTarget(tuple(shlex.split(redact_command(target.command).shown)))
+        case _:
+            return target
+
+
+def _argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:
+    if isinstance(target, UrlTarget):
+        return target.url
+    if isinstance(target, ConfigTarget):
+        return str(target.path) if target.server is None else f"{target.path}#{target.server}"
     source = str(target.path) if isinstance(target, FileTarget) else target.module
     return source if target.attribute is None else f"{source}:{target.attribute}"
 

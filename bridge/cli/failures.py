@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.errors import ArgumentsError, BridgeError, TargetError, UnknownToolError
+from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError, UnknownToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +46,22 @@ def say(message: str) -> None:
     click.echo(message, err=True)
 
 
+def one_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    if not isinstance(error, ServerError):
+        return " ".join(str(error).split())
+    failure = error.failure
+    details = (
+        ("at", failure.address),
+        ("exit code", failure.exit_code),
+        ("its last words", " | ".join(failure.last_words) or None),
+        ("hint", failure.hint),
+    )
+    told = "; ".join(f"{name}: {value}" for name, value in details if value is not None)
+    said = f"server {failure.server!r}, {failure.phase}: {failure.reason}"
+    return " ".join((f"{said} ({told})" if told else said).split())
+
+
 def exit_code_of(command: Callable[[], object]) -> int:
     """Run a command, report its failure in one line, and return the exit code."""
     try:
@@ -77,7 +93,7 @@ def end_now(code: int) -> int:
 
 
 def _reported(error: BridgeError | OSError) -> int:
-    say(f"bridge: {error}")
+    say(f"bridge: {one_line(error) if isinstance(error, ServerError) else error}")
     if isinstance(error, ImportFailedError):
         click.echo(error.users_traceback, err=True, nl=False)
         return FAILED

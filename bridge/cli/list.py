@@ -8,12 +8,15 @@ import click
 
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
-from bridge.cli.targets import CommandTarget, TargetCommand, UrlTarget, command_target, parse_target
+from bridge.cli.pins import pins_options
+from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from bridge.cli.targets import Target
+    from bridge.client.pinning import PinMode
     from bridge.tools.model import ToolSpecification
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
@@ -28,17 +31,28 @@ _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "a
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
-    default=DEFAULT_TIMEOUT_SECONDS,
-    show_default=True,
-    help="How many seconds a server may take.",
+    help=f"How many seconds a server may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
 )
+@pins_options
 @log_level_option("warning")
 @click.pass_context
-def command(ctx: click.Context, target: str | None, as_json: bool, timeout: float, log_level: str) -> None:
-    """List the tools behind a TARGET, in the order in which it offers them."""
+def command(
+    ctx: click.Context,
+    target: str | None,
+    as_json: bool,
+    timeout: float | None,
+    pins: Path | None,
+    pin_mode: PinMode,
+    log_level: str,
+) -> None:
+    """List the tools behind a TARGET, in the order in which it offers them.
+
+    Of a configuration that is what all its servers offer together; tools that would have one name have their server's
+    name before it. A server that is not there, and not required, is only said.
+    """
     configure_logging(log_level)
     with stdout_diverted():
-        specifications = _specifications(only_target(ctx, target), timeout)
+        specifications = _specifications(only_target(ctx, target), timeout, pins, pin_mode)
     if as_json:
         write_json([_as_json(specification) for specification in specifications])
     else:
@@ -60,11 +74,14 @@ def only_target(ctx: click.Context, text: str | None) -> Target:
     return after_dashes or parse_target(str(text))
 
 
-def _specifications(target: Target, timeout_seconds: float) -> Sequence[ToolSpecification]:
-    if isinstance(target, UrlTarget | CommandTarget):
-        from bridge.cli.remote import list_tools  # noqa: PLC0415 - the SDK takes most of a second to import
+def _specifications(
+    target: Target, timeout_seconds: float | None, pins: Path | None, pin_mode: PinMode
+) -> Sequence[ToolSpecification]:
+    if not isinstance(target, FileTarget | ModuleTarget):
+        from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-        return list_tools(target, timeout_seconds)
+        found = [servers.hurried(server, timeout_seconds) for server in servers.servers_of(target)]
+        return servers.list_tools(servers.pinned(found, pins, pin_mode))
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - a remote target does without it
 
     return [tool.specification for tool in load_toolbox([target])]

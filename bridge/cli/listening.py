@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import signal
 import socket
 import sys
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import uvicorn
 
 from bridge.cli.failures import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from starlette.applications import Starlette
 
@@ -128,7 +131,13 @@ class _Server(uvicorn.Server):
 
 
 def run(
-    app: Starlette, sockets: list[socket.socket], announce: Callable[[], None], *, is_debug: bool, is_child: bool
+    app: Starlette,
+    sockets: list[socket.socket],
+    announce: Callable[[], None],
+    *,
+    is_debug: bool,
+    is_child: bool,
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
 ) -> None:
     """Serve an application until a signal ends it.
 
@@ -138,9 +147,11 @@ def run(
         announce: Called when requests are accepted.
         is_debug: Whether each request is logged.
         is_child: Whether the server ends only to start again.
+        lifespan: What is open while the application is served; a signal ends its opening too.
 
     Raises:
         CommandError: The application did not start; the log says why.
+        Exception: What could not be opened.
     """
     config = uvicorn.Config(
         app,
@@ -152,11 +163,54 @@ def run(
         backlog=_BACKLOG,
         timeout_graceful_shutdown=RELOAD_GRACEFUL_SECONDS if is_child else GRACEFUL_SECONDS,
     )
+    server = _Server(config, app, announce)
     try:
-        with _done_when_terminated():
-            _Server(config, app, announce).run(sockets)
+        if lifespan is not None:
+            _run_within(lifespan, server, sockets, config)
+        else:
+            with _done_when_terminated():
+                server.run(sockets)
     except SystemExit as error:
         raise CommandError("the server did not start") from error
+
+
+def _run_within(
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]],
+    server: _Server,
+    sockets: list[socket.socket],
+    config: uvicorn.Config,
+) -> None:
+    """Serve while something is open, which is closed in order whatever signals come meanwhile."""
+    caught: set[int] = set()
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        opening = anyio.CancelScope()
+
+        def end(number: int, _frame: object) -> None:
+            caught.add(number)
+            loop.call_soon_threadsafe(opening.cancel)
+
+        with _handled(end):
+            async with AsyncExitStack() as stack:
+                with opening:
+                    await stack.enter_async_context(lifespan())
+                if not caught:
+                    await server.serve(sockets)  # which handles signals itself, and raises them again
+
+    anyio.run(serve, backend_options={"loop_factory": config.get_loop_factory()})
+    if signal.SIGINT in caught:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _handled(handler: Callable[[int, object], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 @contextmanager

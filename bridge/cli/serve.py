@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 from click.core import ParameterSource
 
-from bridge.cli.entries import configuration, serving_entry, url_entry
+from bridge.cli.entries import configuration, shown_entry, url_entry
 from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted
-from bridge.cli.targets import TargetCommand, command_target, local_targets, parse_target
+from bridge.cli.pins import pins_options
+from bridge.cli.serving import Serving
+from bridge.cli.targets import ConfigTarget, TargetCommand, command_target, parse_target, split_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from starlette.applications import Starlette
 
-    from bridge.cli.targets import LocalTarget, Target
+    from bridge.cli.targets import Target
+    from bridge.client.pinning import PinMode
     from bridge.tools.toolbox import ToolBox
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -59,6 +64,9 @@ class ServeOptions:
     no_fast_path: bool
     reload: bool
     name: str | None
+    forward_headers: tuple[str, ...]
+    pins: Path | None
+    pin_mode: PinMode
     log_level: str
 
 
@@ -116,14 +124,28 @@ def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
     help="The longest body of a request.",
 )
 @_option("--no-fast-path", is_flag=True, help="Let the SDK answer every request, plain ones too.")
-@_option("--reload", is_flag=True, help="Over HTTP: start again whenever Python files beside a target change.")
+@_option(
+    "--reload",
+    is_flag=True,
+    help="Follow changes: configurations are read again; over HTTP, Python files beside a target are loaded again.",
+)
+@_option(
+    "--forward-headers",
+    type=_CommaSeparated(),
+    multiple=True,
+    callback=_flat,
+    help="Headers of a caller to hand on to servers behind URLs; none that is a credential. Repeatable.",
+)
+@pins_options
 @_option("--name", help="What the server calls itself; by default after its targets.")
 @log_level_option("info")
 @click.pass_context
 def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) -> None:
     """Serve the tools of one or several TARGETs as one MCP server.
 
-    A TARGET is file.py[:object] or package.module[:object].
+    A TARGET is file.py[:object] or package.module[:object], or servers whose tools are served again: mcp.json[#server],
+    a URL, or -- command args… Of those, a tool whose name is taken has its server's name before it, and a server that
+    is not there costs only its own tools.
 
     What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
@@ -137,47 +159,72 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
             _serve_http(ctx, targets, options)
 
 
-def _local_targets(ctx: click.Context, texts: tuple[str, ...]) -> list[LocalTarget]:
+def _targets(ctx: click.Context, texts: tuple[str, ...]) -> list[Target]:
     after_dashes = command_target(ctx)
     targets: list[Target] = [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
     if not targets:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
-    return local_targets(targets)
+    return targets
 
 
-def _name_of(targets: list[LocalTarget], options: ServeOptions) -> str:
+def _serving(targets: list[Target], options: ServeOptions) -> Serving:
+    """What is served: tools of this process, or a gateway."""
+    local, remote = split_targets(targets)
+    if remote:
+        from bridge.cli.gateway import serving_again  # noqa: PLC0415 - the SDK takes most of a second to import
+
+        return serving_again(
+            local,
+            remote,
+            forward_headers=options.forward_headers,
+            pins=options.pins,
+            pin_mode=options.pin_mode,
+            reload=options.reload,
+        )
+    return Serving(load_toolbox(local))
+
+
+def _name_of(targets: list[Target], options: ServeOptions) -> str:
     return options.name or "-".join(dict.fromkeys(target.name for target in targets))
 
 
 def _serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
     from bridge.server.diversion import divert_stdout  # noqa: PLC0415 - HTTP does without it
 
-    _note_ignored(ctx)
     streams = divert_stdout()  # before any code of the user's can print
-    targets = _local_targets(ctx, texts)
-    tools, name = load_toolbox(targets), _name_of(targets, options)
+    targets = _targets(ctx, texts)
+    _note_ignored(ctx, targets)
+    serving, name = _serving(targets, options), _name_of(targets, options)
     said = [f"--name={options.name}"] if options.name else []
     said += [f"--page-size={options.page_size}"] if options.page_size else []
     say(f"serving {name} over stdio; for a host's configuration:")
-    say(configuration(name, serving_entry(targets, said)))
+    say(configuration(name, shown_entry(targets, said)))
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
     from bridge.server.stdio import serve_stdio  # noqa: PLC0415 - as above
 
-    publisher = Publisher(tools, name=name, page_size=options.page_size)
-    serve_stdio(publisher, streams, max_line_bytes=options.max_request_bytes, fast_path=not options.no_fast_path)
+    publisher = Publisher(serving.tools, name=name, page_size=options.page_size)
+    serve_stdio(
+        publisher,
+        streams,
+        max_line_bytes=options.max_request_bytes,
+        fast_path=not options.no_fast_path,
+        lifespan=serving.lifespan or nullcontext,
+        last_act=serving.last_act,
+    )
 
 
 _HTTP_ONLY = {
-    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "reload",
+    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth",
 }  # fmt: skip
 
 
-def _note_ignored(ctx: click.Context) -> None:
+def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
     """Say which options on the command line do nothing; those in the environment may be meant for another server."""
     ignored = [
         "--" + name.replace("_", "-")
         for name in ctx.params
-        if name in _HTTP_ONLY and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if (name in _HTTP_ONLY or (name == "reload" and not any(isinstance(each, ConfigTarget) for each in targets)))
+        and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
     if ignored:
         say(f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http")
@@ -197,12 +244,13 @@ def _serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
             "add --no-auth if that is meant, or listen on 127.0.0.1",
             ctx,
         )
-    targets = _local_targets(ctx, texts)
+    targets = _targets(ctx, texts)
     name = _name_of(targets, options)
-    if options.reload and not reloading.is_child():
-        reloading.serve_again_and_again(targets, listening.bind(addresses))
+    local, _ = split_targets(targets)
+    if options.reload and local and not reloading.is_child():
+        reloading.serve_again_and_again(local, listening.bind(addresses))
         return
-    tools = load_toolbox(targets)
+    serving = _serving(targets, options)
     sockets = reloading.inherited_sockets() or listening.bind(addresses)
     port = sockets[0].getsockname()[1]
     path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
@@ -211,8 +259,15 @@ def _serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
         say(f"serving {name} at {listening.url_of(options.host, port, path)}")
         say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
 
-    app = _app(ctx, tools, name, options)
-    listening.run(app, sockets, announce, is_debug=options.log_level == "debug", is_child=reloading.is_child())
+    app = _app(ctx, serving.tools, name, options)
+    listening.run(
+        app,
+        sockets,
+        announce,
+        is_debug=options.log_level == "debug",
+        is_child=reloading.is_child(),
+        lifespan=serving.lifespan,
+    )
 
 
 def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions) -> Starlette:

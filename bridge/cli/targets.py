@@ -2,6 +2,7 @@
 
     file.py[:object]           a Python file, imported under its stem with its directory on ``sys.path``
     package.module[:object]    a module, found from the working directory too
+    mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
     http(s)://…                an MCP server
     -- command args…           an MCP server that speaks over stdio
 
@@ -24,12 +25,12 @@ from bridge.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KINDS = "file.py[:object], package.module[:object], an http(s):// URL, or -- command args…"
+KINDS = "file.py[:object], package.module[:object], mcp.json[#server], an http(s):// URL, or -- command args…"
 """What a target can be, for messages."""
 
 _LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_CONFIGURATION = re.compile(r"\.jsonc?(#.*)?$")
+_CONFIGURATION = re.compile(r"(?P<file>.+\.jsonc?)(?:#(?P<server>.*))?", re.DOTALL)
 _COMMAND_KEY = "bridge.cli.command"
 
 
@@ -88,9 +89,24 @@ class CommandTarget:
         return Path(self.command[0]).stem
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigTarget:
+    """A configuration of MCP servers."""
+
+    path: Path
+    """The file, absolute."""
+    server: str | None = None
+    """The one server that is meant; None for all."""
+
+    @property
+    def name(self) -> str:
+        """What a server of it is called."""
+        return self.server or self.path.stem.strip(".") or "servers"
+
+
 LocalTarget = FileTarget | ModuleTarget
 """Tools that run in this process."""
-RemoteTarget = UrlTarget | CommandTarget
+RemoteTarget = UrlTarget | CommandTarget | ConfigTarget
 """Tools that run elsewhere."""
 Target = LocalTarget | RemoteTarget
 
@@ -103,8 +119,8 @@ def parse_target(text: str) -> Target:
     """
     if text.startswith(("http://", "https://")):
         return _url_target(text)
-    if _CONFIGURATION.search(text):
-        raise TargetError(f"{text!r} is a configuration file, which cannot be a target yet; name {KINDS}")
+    if configuration := _CONFIGURATION.fullmatch(text):
+        return _config_target(text, configuration)
     match = _LOCAL.fullmatch(text)
     source, attribute = (match["source"], match["attribute"]) if match else (text, None)
     if source.endswith(".py") or "/" in source or "\\" in source:
@@ -124,6 +140,12 @@ def _url_target(text: str) -> UrlTarget:
     return UrlTarget(text)
 
 
+def _config_target(text: str, match: re.Match[str]) -> ConfigTarget:
+    if match["server"] == "":
+        raise TargetError(f"the name of a server is missing after {text!r}")
+    return ConfigTarget(_existing_file(match["file"]), match["server"])
+
+
 def _existing_file(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if path.is_dir():
@@ -133,16 +155,11 @@ def _existing_file(text: str) -> Path:
     return path
 
 
-def local_targets(targets: Sequence[Target]) -> list[LocalTarget]:
-    """The targets, if all of them run in this process.
-
-    Raises:
-        TargetError: One of them runs elsewhere.
-    """
+def split_targets(targets: Sequence[Target]) -> tuple[list[LocalTarget], list[RemoteTarget]]:
+    """The targets whose tools run in this process, and those whose tools run elsewhere."""
     local = [target for target in targets if isinstance(target, FileTarget | ModuleTarget)]
-    if len(local) < len(targets):
-        raise TargetError("the tools of a URL or a command cannot be served again yet; name Python targets")
-    return local
+    remote = [target for target in targets if not isinstance(target, FileTarget | ModuleTarget)]
+    return local, remote
 
 
 class TargetCommand(click.Command):

@@ -1,0 +1,79 @@
+"""A gateway for ``bridge serve``: from targets to tools that are served, and what is open while they are."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from bridge.cli.loading import load_toolbox
+from bridge.cli.rereading import changes_of, follow
+from bridge.cli.servers import pinned, servers_of
+from bridge.cli.serving import Serving
+from bridge.cli.targets import ConfigTarget
+from bridge.client.process import end_all_children
+from bridge.errors import DefinitionError, TargetError
+from bridge.gateway import Gateway, merged_servers
+from bridge.tools.toolbox import ToolBox
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from bridge.cli.targets import LocalTarget, RemoteTarget
+    from bridge.client.pinning import PinMode
+    from bridge.client.server_config import ServerConfig
+
+
+def serving_again(
+    local: Sequence[LocalTarget],
+    remote: Sequence[RemoteTarget],
+    *,
+    forward_headers: Sequence[str],
+    pins: Path | None,
+    pin_mode: PinMode,
+    reload: bool,
+) -> Serving:
+    """What a gateway serves.
+
+    Args:
+        local: The targets whose tools run in this process.
+        remote: Those whose tools run elsewhere.
+        forward_headers: The headers of callers that are handed on.
+        pins: A lock file, to which the servers are held.
+        pin_mode: What becomes of tools that are not as they were pinned.
+        reload: Whether to follow changes of configurations.
+
+    Raises:
+        ConfigError: A configuration, or the lock file, cannot be used.
+        MissingExtraError: Changes are to be followed, and ``watchfiles`` is not installed.
+        TargetError: A header cannot be handed on, or a target has no tools.
+    """
+
+    def read() -> list[ServerConfig]:
+        groups = ((target.name, pinned(servers_of(target, is_alone=False), pins, pin_mode)) for target in remote)
+        return merged_servers(groups)
+
+    tools = load_toolbox(local) if local else ToolBox()
+    try:
+        gateway = Gateway(read(), local=tools, forward_headers=forward_headers)
+    except DefinitionError as error:
+        raise TargetError(str(error)) from error
+    files = [target.path for target in remote if isinstance(target, ConfigTarget)]
+    changes = changes_of(files) if reload and files else None
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        async with gateway:
+            if changes is None:
+                yield
+                return
+            following = asyncio.create_task(follow(changes, lambda: gateway.reconfigure(read(), wait=False)))
+            try:
+                yield
+            finally:
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
+
+    return Serving(gateway.tools, lifespan, end_all_children)

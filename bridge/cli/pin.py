@@ -1,0 +1,115 @@
+"""``bridge pin``: a lock file of what the tools of servers are now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli.failures import FAILED, CommandError, say
+from bridge.cli.list import only_target
+from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.output import stdout_diverted, write_data
+from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand
+
+if TYPE_CHECKING:
+    from bridge.cli.targets import RemoteTarget, Target
+    from bridge.client.pinning import ServerPins
+    from bridge.client.server_config import ServerConfig
+
+DEFAULT_NAME = "mcp.lock.json"
+"""The lock file of a URL or a command, in the working directory; a configuration's stands beside it."""
+
+
+@click.command(cls=TargetCommand, short_help="Write down what the tools of a TARGET's servers are.")
+@click.argument("target", required=False)
+@click.option("--lock", type=click.Path(dir_okay=False, path_type=Path), help="The lock file.")
+@click.option("--check", is_flag=True, help="Write nothing: show what is not as it was pinned, and end with code 1.")
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), help="How many seconds a server may take to start and answer."
+)
+@log_level_option("warning")
+@click.pass_context
+def command(
+    ctx: click.Context, target: str | None, lock: Path | None, check: bool, timeout: float | None, log_level: str
+) -> int:
+    """Write a lock file with the name, the description and the schemas of every tool of a TARGET's servers.
+
+    By default it is mcp.lock.json beside an mcp.json. Given with --pins, it keeps tools that have changed since from
+    being used. With mcp.json#server only that server is pinned anew.
+    """
+    configure_logging(log_level)
+    chosen = only_target(ctx, target)
+    if isinstance(chosen, FileTarget | ModuleTarget):
+        raise click.UsageError("the tools of a Python target are yours: there is no server to pin", ctx)
+    path = lock or _lock_of(chosen)
+    with stdout_diverted():
+        servers, tools = _listed(chosen, timeout)
+    return _checked(path, tools) if check else _written(path, chosen, servers, tools)
+
+
+def _lock_of(target: RemoteTarget) -> Path:
+    if isinstance(target, ConfigTarget):
+        return target.path.with_name(f"{target.path.stem}.lock.json")
+    return Path(DEFAULT_NAME)
+
+
+def _listed(
+    target: Target, timeout_seconds: float | None
+) -> tuple[list[ServerConfig], dict[str, list[dict[str, object]]]]:
+    """The servers, and for each one's name its tools as it lists them; all of them, or an error."""
+    import anyio  # noqa: PLC0415 - wrong usage does without these
+
+    from bridge.cli.servers import hurried, servers_of  # noqa: PLC0415
+    from bridge.client.connection import Connection  # noqa: PLC0415
+    from bridge.errors import ServerError  # noqa: PLC0415
+
+    assert not isinstance(target, FileTarget | ModuleTarget)
+    servers = [hurried(server, timeout_seconds) for server in servers_of(target)]
+    tools: dict[str, list[dict[str, object]]] = {}
+    errors: list[ServerError] = []
+
+    async def list_one(server: ServerConfig) -> None:
+        try:
+            async with Connection(server) as connection:
+                tools[server.name] = (await connection.list_tools()).tools
+        except ServerError as error:
+            errors.append(error)
+
+    async def list_all() -> None:
+        async with anyio.create_task_group() as tasks:
+            for server in servers:
+                tasks.start_soon(list_one, server)
+
+    anyio.run(list_all)
+    if errors:
+        raise errors[0]  # a lock without a server would forget what was looked at
+    return servers, tools
+
+
+def _checked(path: Path, tools: dict[str, list[dict[str, object]]]) -> int:
+    from bridge.client.pinning import ServerPins, load_pins  # noqa: PLC0415
+
+    pins = load_pins(path)
+    found = 0
+    for server, its_tools in tools.items():
+        for drift in pins.get(server, ServerPins(tools={})).drift(its_tools):
+            write_data(f"server {server!r}: {drift}")
+            found += 1
+    say(f"{found} of the tools are not as {path} has them" if found else f"every tool is as {path} has it")
+    return FAILED if found else 0
+
+
+def _written(path: Path, target: Target, servers: list[ServerConfig], tools: dict[str, list[dict[str, object]]]) -> int:
+    from bridge.client.pinning import load_pins, pins_of, write_pins  # noqa: PLC0415
+
+    pins: dict[str, ServerPins] = {server.name: pins_of(tools[server.name]) for server in servers}
+    if isinstance(target, ConfigTarget) and target.server is not None and path.exists():
+        pins = load_pins(path) | pins
+    try:
+        write_pins(path, pins)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
+    say(f"wrote {sum(len(each.tools) for each in pins.values())} tools of {len(pins)} servers to {path}")
+    return 0

@@ -1,0 +1,170 @@
+"""Servers: the MCP servers that targets mean, and their tools for the time of one command."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+
+from bridge.cli.failures import CommandError
+from bridge.cli.progress import TerminalProgress
+from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
+from bridge.client.config import load_config
+from bridge.client.provider import McpToolProvider
+from bridge.client.server_config import HttpTransport, ServerConfig, StdioTransport
+from bridge.errors import ServerError, TargetError
+from bridge.tools.context import InvocationContext
+from bridge.tools.execution import execute_timed
+from bridge.tools.model import ToolExecutionRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from bridge.cli.targets import RemoteTarget
+    from bridge.client.catalogue import ServerStatus
+    from bridge.client.config import InputDefinition
+    from bridge.client.pinning import PinMode
+    from bridge.tools.model import ToolExecutionResult, ToolSpecification
+
+
+def servers_of(target: RemoteTarget, *, is_alone: bool = True) -> list[ServerConfig]:
+    """The servers that a target means.
+
+    Args:
+        target: The target.
+        is_alone: It is all that a command of a moment is about: a person at the terminal is asked for the inputs of a
+            configuration, and a server that is meant alone is required.
+
+    Raises:
+        ConfigError: A configuration cannot be used.
+        TargetError: It has no server of that name.
+    """
+    match target:
+        case UrlTarget():
+            return [ServerConfig(name=target.name, transport=HttpTransport(target.url), required=is_alone)]
+        case CommandTarget():
+            command, *arguments = target.command
+            transport = StdioTransport(command, args=tuple(arguments), inherit_env="all")
+            return [ServerConfig(name=target.name, transport=transport, required=is_alone)]
+        case ConfigTarget():
+            return _configured(target, is_alone=is_alone)
+
+
+def _configured(target: ConfigTarget, *, is_alone: bool) -> list[ServerConfig]:
+    config = load_config(target.path, inputs=_asked if is_alone and sys.stdin.isatty() else None)
+    if target.server is None:
+        return list(config.servers.values())
+    if target.server not in config.servers:
+        known = ", ".join(map(repr, config.servers)) or "none"
+        state = "is disabled" if target.server in config.disabled else f"is not one of its servers ({known})"
+        raise TargetError(f"{target.path}: {target.server!r} {state}")
+    server = config.servers[target.server]
+    return [replace(server, required=True)] if is_alone else [server]
+
+
+def _asked(definition: InputDefinition) -> str | None:
+    label = definition.description or definition.id
+    value: Any = click.prompt(label, default=definition.default, hide_input=definition.password, err=True)
+    return str(value)
+
+
+def hurried(server: ServerConfig, timeout_seconds: float | None) -> ServerConfig:
+    """A server that may not take longer than this for anything; None for what it is configured to take."""
+    if timeout_seconds is None:
+        return server
+    return replace(
+        server,
+        timeout_seconds=timeout_seconds,
+        max_call_seconds=timeout_seconds,
+        connect_timeout_seconds=timeout_seconds,
+        connect_wait_seconds=min(server.connect_wait_seconds, timeout_seconds),
+    )
+
+
+def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) -> list[ServerConfig]:
+    """Servers held to a lock file; of one that is not in it, nothing was looked at.
+
+    Args:
+        servers: The servers.
+        lock: The file; None for none.
+        mode: What becomes of tools that are not as they were pinned.
+
+    Raises:
+        ConfigError: It is no lock file.
+    """
+    if lock is None:
+        return list(servers)
+    from bridge.client.pinning import ServerPins, load_pins  # noqa: PLC0415 - only with a lock file
+
+    pins, nothing = load_pins(lock, mode=mode), ServerPins(tools={}, mode=mode)
+    return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
+
+
+@asynccontextmanager
+async def provided(servers: list[ServerConfig]) -> AsyncIterator[McpToolProvider]:
+    """The tools of servers, while the context lasts; of an optional server that is not there the log tells.
+
+    Raises:
+        ServerError: A required server, or the only one, is not there.
+        CommandError: None of several is.
+    """
+    if len(servers) == 1:
+        servers = [replace(servers[0], required=True)]
+    async with McpToolProvider(servers) as provider:
+        if servers and not any(map(is_ready, provider.status())):
+            raise CommandError(f"none of the {len(servers)} servers is there")
+        yield provider
+
+
+def is_ready(status: ServerStatus) -> bool:
+    """Whether a server is there, and its tools are known."""
+    return status.is_listed and status.problem is None
+
+
+def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
+    """The tools of servers, in their order, under the names that they have together.
+
+    Raises:
+        ServerError: As for `provided`.
+        CommandError: As for `provided`.
+    """
+
+    async def work() -> list[ToolSpecification]:
+        async with provided(servers) as provider:
+            return [tool.specification for tool in provider.tools]
+
+    return anyio.run(work)
+
+
+def call_tool(
+    servers: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
+) -> ToolExecutionResult:
+    """Call one tool of servers; progress is shown where somebody watches.
+
+    Args:
+        servers: The servers.
+        name: The tool's name, as `list_tools` has it.
+        arguments_for: Gives the arguments, once the tool's schema is known.
+
+    Raises:
+        UnknownToolError: There is no such tool.
+        ServerError: The server is not there, was lost, or refused.
+        CommandError: As for `provided`.
+    """
+
+    async def work() -> ToolExecutionResult:
+        async with provided(servers) as provider:
+            request = ToolExecutionRequest(name, arguments_for(provider.tools.get(name).specification))
+            with TerminalProgress() as channel:
+                context = InvocationContext(channel=channel)
+                execution = await execute_timed(provider.tools, request, context)
+        if isinstance(error := execution.error and execution.error.__cause__, ServerError):
+            raise error
+        return execution.result
+
+    return anyio.run(work)

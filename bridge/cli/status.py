@@ -1,0 +1,105 @@
+"""``bridge status``: how the servers of a configuration are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli.failures import FAILED, one_line
+from bridge.cli.list import only_target
+from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.output import stdout_diverted, write_data, write_json
+from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.cli.targets import Target
+    from bridge.client.catalogue import ServerStatus
+
+_COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
+
+
+@click.command(cls=TargetCommand, short_help="Show how the servers of a TARGET are.")
+@click.argument("target", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Write an array of objects.")
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), help="How many seconds a server may take to start and answer."
+)
+@log_level_option("error")
+@click.pass_context
+def command(ctx: click.Context, target: str | None, as_json: bool, timeout: float | None, log_level: str) -> int:
+    """Connect to every server of a TARGET at once, and show how each one is.
+
+    Ends with code 1 where a required server, or one that is meant alone, is not ready.
+    """
+    configure_logging(log_level)
+    chosen = only_target(ctx, target)
+    if isinstance(chosen, FileTarget | ModuleTarget):
+        raise click.UsageError("the tools of a Python target run in this process: there is no server to ask", ctx)
+    with stdout_diverted():
+        rows = _rows(chosen, timeout)
+    if as_json:
+        write_json(rows)
+    else:
+        write_data(_table([_COLUMNS, *map(_as_row, rows)]))
+    return FAILED if any(row["required"] and row["state"] != "ready" for row in rows) else 0
+
+
+def _rows(target: Target, timeout_seconds: float | None) -> list[dict[str, Any]]:
+    from dataclasses import replace  # noqa: PLC0415 - wrong usage does without these
+
+    import anyio  # noqa: PLC0415
+
+    from bridge.cli.servers import hurried, servers_of  # noqa: PLC0415
+    from bridge.client.provider import McpToolProvider  # noqa: PLC0415
+
+    assert not isinstance(target, FileTarget | ModuleTarget)
+    servers = [hurried(server, timeout_seconds) for server in servers_of(target)]
+
+    async def look() -> Sequence[ServerStatus]:
+        async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:
+            return provider.status()
+
+    statuses = zip(servers, anyio.run(look), strict=True)
+    return [_as_json(status, is_required=server.required) for server, status in statuses]
+
+
+def _as_json(status: ServerStatus, *, is_required: bool) -> dict[str, Any]:
+    connection, info = status.connection, status.connection.server_info
+    problem = status.problem or connection.last_error
+    is_unlisted = connection.state.value == "ready" and problem is not None
+    return {
+        "name": status.name,
+        "state": "failed" if is_unlisted else connection.state.value,
+        "required": is_required,
+        "transport": connection.transport,
+        "address": connection.address,
+        "era": connection.era,
+        "protocolVersion": connection.protocol_version,
+        "server": None if info is None else {"name": info.name, "version": info.version, "title": info.title},
+        "tools": list(status.tools),
+        "skipped": list(status.skipped),
+        "lastError": None if problem is None else one_line(problem),
+    }
+
+
+def _as_row(row: dict[str, Any]) -> tuple[str, ...]:
+    server = row["server"] or {}
+    return (
+        row["name"] + (" (required)" if row["required"] else ""),
+        row["state"],
+        row["transport"] or "-",
+        f"{row['era']} {row['protocolVersion']}" if row["era"] else "-",
+        server.get("version") or "-",
+        str(len(row["tools"])) if row["state"] == "ready" else "-",
+        row["lastError"] or "",
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
