@@ -46,7 +46,8 @@ class FastStdio:
         self._plan: Callable[[Json], bytes | PlainCall | None] | None = None
         self._is_open = False
         self._capabilities: Mapping[str, Any] = {}
-        self._calls: dict[MessageId, asyncio.Task[None]] = {}
+        # By id as text: 7 and "7" are one, as for the SDK.
+        self._calls: dict[str, asyncio.Task[None]] = {}
         self._opening: list[Json] = []
         self._unlisten: Callable[[], None] | None = None
         self.silenced: set[MessageId] = set()
@@ -60,7 +61,7 @@ class FastStdio:
             # The first request fixes the era; where it is not plain, the connection is the SDK's.
             self._is_open = True
             return self._opened(message)
-        if self._plan is None or message["id"] in self._calls:
+        if self._plan is None or str(message["id"]) in self._calls:
             return False
         return self._carried_out(message["id"], self._plan(message))
 
@@ -106,7 +107,7 @@ class FastStdio:
     def _took_notification(self, message: Json) -> bool:
         if message.get("method") == "notifications/cancelled":
             request = (message.get("params") or {}).get("requestId")
-            call = self._calls.get(request) if isinstance(request, int | str) else None
+            call = self._calls.get(str(request)) if type(request) in {int, str} else None
             if call is not None:
                 call.cancel()
             return call is not None
@@ -124,7 +125,7 @@ class FastStdio:
             self._write(plan + b"\n")
             self._answered(request)
         else:
-            self._calls[request] = asyncio.get_running_loop().create_task(self._call(plan))
+            self._calls[str(request)] = asyncio.get_running_loop().create_task(self._call(plan))
         return True
 
     async def _call(self, call: PlainCall) -> None:
@@ -135,5 +136,5 @@ class FastStdio:
             answer, _ = await self._plans.run(call, context)
             self._write(answer + b"\n")
         finally:
-            del self._calls[call.id]
+            del self._calls[str(call.id)]
             self._answered(call.id)

@@ -276,13 +276,25 @@ def chunk_body(random: Random, draft: Draft) -> bool:
     return False
 
 
-SPOILERS: tuple[Callable[[Random, Draft], bool], ...] = (
+BODY_SPOILERS: tuple[Callable[[Random, Draft], bool], ...] = (
     *(nudge,) * 12,
-    *(set_header,) * 6,
     *(rewrite_body, fuzz.spoil_json) * 2,
-    *(respell_headers, fuzz.spoil_header, fuzz.spoil_bytes, fuzz.recode_body, fuzz.add_header) * 1,
-    *(drop_header, fuzz.replace_body, fuzz.change_method, fuzz.change_target, fuzz.change_host),
+    *(fuzz.spoil_bytes, fuzz.recode_body, fuzz.replace_body),
 )
+SPOILERS = (
+    *BODY_SPOILERS,
+    *(set_header,) * 6,
+    *(respell_headers, drop_header, fuzz.spoil_header, fuzz.add_header),
+    *(fuzz.change_method, fuzz.change_target, fuzz.change_host),
+)
+
+
+def spoiled_body(random: Random, draft: Draft) -> bytes:
+    """The body of a request with up to three mutations."""
+    draft = replace(draft)
+    for _ in range(random.choice((1, 1, 1, 2, 2, 3))):
+        random.choice(BODY_SPOILERS)(random, draft)
+    return draft.body
 
 
 def spoiled(random: Random, draft: Draft) -> Draft:

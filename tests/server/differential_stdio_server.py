@@ -1,0 +1,36 @@
+"""A server over stdio for the differential test, with the fast path or without; at its end it says what was fast."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+from bridge.server.diversion import divert_stdout
+from bridge.server.fast_stdio import FastStdio
+from bridge.server.jsonrpc import is_request
+from bridge.server.publisher import Publisher
+from bridge.server.stdio import serve_stdio
+from tests.server.differential_tools import toolbox
+
+_took = FastStdio.took
+_fast = 0
+
+
+def _counted(self: FastStdio, message: dict[str, Any]) -> bool:
+    global _fast  # noqa: PLW0603 - one server in this process
+    was_taken = _took(self, message)
+    _fast += was_taken and is_request(message)
+    return was_taken
+
+
+def main() -> None:
+    streams = divert_stdout()
+    logging.basicConfig(level=logging.CRITICAL)
+    FastStdio.took = _counted  # type: ignore[method-assign]  # counted where it is decided
+    serve_stdio(Publisher(toolbox(), name="tests"), streams, fast_path="--fast-path" in sys.argv)
+    sys.stderr.write(f"\nfast: {_fast}\n")
+
+
+if __name__ == "__main__":
+    main()
