@@ -7,6 +7,7 @@ fails is answered to them as a refusal, its attempt is told what happened, and t
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
@@ -15,6 +16,7 @@ from pydantic_core import from_json
 from bridge.client.attempt import current_attempt
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from bridge.client.attempt import Attempt
@@ -28,6 +30,12 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, h
 _NEVER_RUN_STATUSES = frozenset({401, 407, 421})
 _SESSION_HEADER = "mcp-session-id"
 _WRITE_SECONDS = 30.0
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust: reading that takes ten times as long as all the rest of a connection, so it is read once."""
+    return httpx2.create_ssl_context()
 
 
 class HttpWatcher(Protocol):
@@ -79,6 +87,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         super().__init__(
             headers=headers,
             auth=auth,
+            verify=_certificates(),
             timeout=httpx2.Timeout(None, connect=connect_seconds, write=_WRITE_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
         )
