@@ -148,7 +148,7 @@ class FastPath:
         Returns:
             The whole answer, and the code of its error, 0 where it is a result.
         """
-        write = self._write_stamped if call.modern else to_json
+        write = self._write_stamped if call.modern else _write
         try:
             result = await self._publisher.call(call.name, call.arguments, context, write, modern=call.modern)
             return answer(call.id, result), 0
@@ -167,7 +167,7 @@ class FastPath:
             result["_meta"] = self._stamp
         elif meta.get(SERVER_INFO_KEY) is None:
             result["_meta"] = {**meta, **self._stamp}
-        return to_json(result)
+        return _write(result)
 
     def _call(
         self, request: MessageId, params: Json, capabilities: Mapping[str, Any], *, modern: bool
@@ -190,12 +190,12 @@ class FastPath:
         known = self._lists.get(modern)
         if known is None or known[0] is not page:
             whole = {**page, "_meta": self._stamp} if modern else page
-            known = self._lists[modern] = page, to_json(whole)
+            known = self._lists[modern] = page, _write(whole)
         return answer(request, known[1])
 
     def _discover(self) -> bytes:
         if self._discovery is None:
-            self._discovery = to_json(self._publisher.discovery | {"_meta": self._stamp})
+            self._discovery = _write(self._publisher.discovery | {"_meta": self._stamp})
         return self._discovery
 
     def _is_plain(self, message: Json) -> bool:
@@ -230,6 +230,11 @@ def answer(request: MessageId, result: bytes) -> bytes:
 def failure(request: MessageId, error: Json) -> bytes:
     """A JSON-RPC response with an error."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
+
+
+def _write(result: Json) -> bytes:
+    """A result as JSON, which has no words for numbers that are not finite; the SDK says null, too."""
+    return to_json(result, inf_nan_mode="null")
 
 
 def _id_as_json(request: MessageId) -> bytes:

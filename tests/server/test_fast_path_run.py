@@ -85,6 +85,11 @@ async def test_what_an_author_says_of_the_server_stands(given: dict[str, Any], s
     assert whole["result"]["_meta"] == given
 
 
+async def test_numbers_that_are_not_finite_are_null_as_for_the_sdk() -> None:
+    whole, _ = await ran(giving(ToolExecutionResult((), {"x": [float("nan"), float("-inf")]})))
+    assert whole["result"]["structuredContent"] == {"x": [None, None]}
+
+
 async def test_structured_content_that_is_no_object_is_for_the_modern_era_only() -> None:
     result = ToolExecutionResult((), [1])
     assert (await ran(giving(result)))[0]["result"]["structuredContent"] == [1]
