@@ -96,6 +96,7 @@ class Upstream:
         self._wires: list[Json] | None = None
         self._expires_at: float | None = None
         self._failures = 0
+        self._scope: anyio.CancelScope | None = None  # made in an event loop; a provider may be made outside of one
         self._begin()
         self._stop_listening: tuple[Callable[[], None], ...] = ()
 
@@ -109,12 +110,12 @@ class Upstream:
         self._settled = anyio.Event()
         self._listed = anyio.Event()
         self._done = anyio.Event()
-        self._scope = anyio.CancelScope()
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Begin to connect and to list; see `settled`."""
+        self._scope = anyio.CancelScope()
         self._begin()
         self._pool = ConnectionPool(self.config, self._connect)
         if self._headers_supplier is not None and self._owns:
@@ -133,7 +134,8 @@ class Upstream:
 
     async def aclose(self) -> None:
         """End it, with all its connections but one that was open before."""
-        self._scope.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.aclose)
             if self._owns:
@@ -213,6 +215,7 @@ class Upstream:
 
     async def _run(self) -> None:
         try:
+            assert self._scope is not None
             with self._scope:
                 await self.connection.settled()
                 if self.connection.state is not ConnectionState.READY:

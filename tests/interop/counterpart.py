@@ -111,20 +111,20 @@ class Counterpart:
 
 
 @contextmanager
-def serving(*options: str) -> Iterator[str]:
+def serving(*options: str, target: str = TOOLS) -> Iterator[str]:
     """A server over HTTP as a process; gives its origin."""
-    with processes.serving("-m", "bridge", "serve", "--transport", "http", "--port", "0", *options, TOOLS) as server:
+    with processes.serving("-m", "bridge", "serve", "--transport", "http", "--port", "0", *options, target) as server:
         yield server.origin
 
 
 @asynccontextmanager
-async def connected(route: Route, origin: str, *options: str) -> AsyncIterator[Counterpart]:
+async def connected(route: Route, origin: str, *options: str, target: str = TOOLS) -> AsyncIterator[Counterpart]:
     """The official client, connected by a route; over stdio it starts a server of its own with the options."""
     counterpart = Counterpart(route)
     with TemporaryFile("w") as log:
         match route.transport:
             case "stdio":
-                arguments = ["-m", "bridge", "serve", *options, TOOLS]
+                arguments = ["-m", "bridge", "serve", *options, target]
                 server: Any = stdio_client(
                     StdioServerParameters(command=sys.executable, args=arguments, cwd=processes.ROOT), errlog=log
                 )

@@ -1,0 +1,55 @@
+"""What a tool does through a gateway: the same as without one, over every route and in both eras on either side.
+
+The tests are those of a served tool (`tests.interop.test_official_client`), run once for each pair of routes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from tests.interop import test_official_client as direct
+from tests.interop.counterpart import DEADLINE_SECONDS
+
+if TYPE_CHECKING:
+    from tests.interop.counterpart import Counterpart, Route
+
+pytestmark = direct.pytestmark
+
+_OWN = {
+    "test_a_list_in_pages_has_every_tool_once",  # how a server's list is cut is no matter of the gateway's
+    "test_a_change_of_the_list_reaches_the_client",  # below: it takes two steps here
+}
+
+globals().update({name: test for name, test in vars(direct).items() if name.startswith("test_") and name not in _OWN})
+
+
+async def test_a_change_of_the_servers_list_reaches_the_client(counterpart: Counterpart, route: Route) -> None:
+    async def change() -> bool:
+        result = await direct.call(counterpart, "change_the_list")
+        assert result.structured_content is not None
+        return bool(result.structured_content["result"])
+
+    async def is_listed() -> bool:
+        listed = await counterpart.client.list_tools(cache_mode="refresh")
+        return "guest" in [tool.name for tool in listed.tools]
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        if route.is_modern:
+            async with counterpart.client.listen(tools_list_changed=True) as changes:
+                is_here = await change()
+                while await is_listed() is not is_here:
+                    await anext(changes)
+            return
+        is_here = await change()
+        while await is_listed() is not is_here:
+            await counterpart.list_changed.wait()
+            counterpart.list_changed = anyio.Event()
+
+
+async def test_a_tool_that_came_later_can_be_called(counterpart: Counterpart) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while "guest" not in [each.name for each in (await counterpart.client.list_tools(cache_mode="refresh")).tools]:
+            await direct.call(counterpart, "change_the_list")
+        assert direct.text_of(await direct.call(counterpart, "guest")) == "here"
