@@ -142,7 +142,7 @@ class Resources:
         async with anyio.create_task_group() as tasks:
             for server in servers:
                 tasks.start_soon(ask, server)
-        resources = [present(**asdict(each)) for server in servers for each in found.get(server, ())]
+        resources = [_for_model(each) for server in servers for each in found.get(server, ())]
         listing = {"resources": resources} | ({"unavailable": unavailable} if unavailable else {})
         return ToolExecutionResult.of_text(json.dumps(listing, ensure_ascii=False, separators=(",", ":")))
 
@@ -227,6 +227,11 @@ def _resource(server: str, json: object) -> RemoteResource:
         size_bytes=optional(said, "size", int),
         is_template=template is not None,
     )
+
+
+def _for_model(resource: RemoteResource) -> Json:
+    said = present(**asdict(resource))
+    return said if resource.is_template else {key: value for key, value in said.items() if key != "is_template"}
 
 
 def _content(json: object) -> Content:
