@@ -9,7 +9,7 @@ import sys
 import tomllib
 from email.parser import Parser
 from fnmatch import fnmatch
-from importlib.metadata import packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -140,6 +140,13 @@ def normal(name: str) -> str:
     return re.split(r"[^\w.-]", name)[0].lower().replace("_", "-")
 
 
+def required_by(name: str) -> list[str]:
+    try:
+        return requires(name) or []
+    except PackageNotFoundError:  # an extra that is not for this platform
+        return []
+
+
 def imported(path: Path) -> set[str]:
     """The packages that a module imports, without Python's own and this project's."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
@@ -155,7 +162,7 @@ def test_what_is_imported_is_installed_by_the_project(folder: str) -> None:
     lists = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
     lists += [PROJECT["dependency-groups"]["test"]] if folder == "tests" else []
     named = {normal(requirement) for requirements in lists for requirement in requirements} - {"mcp-toolbridge"}
-    brought = {normal(each) for name in named for each in requires(name) or () if "extra ==" not in each}
+    brought = {normal(each) for name in named for each in required_by(name) if "extra ==" not in each}
     homes = packages_distributions()
     strangers = {
         f"{shown(path)} imports {package}"

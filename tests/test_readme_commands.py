@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -231,13 +231,32 @@ def test_the_table_names_all_ready_servers() -> None:
 
 # --- the command line ------------------------------------------------------------------------------------------------
 
-TARGETS = ("tools.py", "tools.py:add", "tools", "tools:add", "-- bridge serve tools.py")
+CONFIGURATION = {"mcpServers": {"sums": {"command": "bridge", "args": ["serve", "tools.py"]}}}
+TARGETS = {
+    "file.py[:object]": ["tools.py", "tools.py:add"],
+    "package.module[:object]": ["tools", "tools:add"],
+    "mcp.json[#server]": ["mcp.json", "'mcp.json#sums'"],
+    "http(s)://…": ["URL"],
+    "-- command args…": ["-- bridge serve tools.py"],
+}
 
 
-@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_of_each_kind_that_the_text_names_is_tried_here() -> None:
+    (sentence,) = re.findall(r"A TARGET is (.+?);", readme.SENTENCES)
+    assert readme.codes(sentence) == list(TARGETS)
+
+
+@pytest.mark.parametrize("target", [target for targets in TARGETS.values() for target in targets])
 def test_a_target_of_each_kind_is_listed(target: str, directory: Path, environment: dict[str, str]) -> None:
-    done = run(f"bridge list {target}", directory, environment)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "add")
+    (directory / "mcp.json").write_text(json.dumps(CONFIGURATION), encoding="utf-8")
+    with ExitStack() as stack:
+        if target == "URL":
+            line = "bridge serve tools.py --transport http --port 0"
+            server = stack.enter_context(started(line, directory, environment))
+            assert server.stderr is not None
+            target = server.stderr.readline().strip().rpartition(" at ")[2]
+        done = run(f"bridge list {target}", directory, environment)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "add"), done.stderr
 
 
 def test_the_exit_codes_are_those_that_the_text_gives(directory: Path, environment: dict[str, str]) -> None:
