@@ -1,0 +1,136 @@
+"""Monitors: ready-made listeners that show what tools do (LangChain4j's debugging examples, ready to use).
+
+Each is a listener of an AI service, and each of its methods is a callback of the execution path as well:
+
+    performance = ToolPerformance()
+    assistant = ai_service(Assistant, chat_model=model, tools=tools, listeners=[performance])
+    policy = ExecutionPolicy(after=(performance.after_tool,))
+    print(performance.report())
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pydantic_core import to_json
+
+from bridge.service.listener import InvocationListener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import ToolExecution, ToolExecutionRequest
+
+
+class ToolLogger(InvocationListener):
+    """Logs every execution of a tool in a line: its name, time, outcome and the size of its result.
+
+    Arguments and results are logged beside at level DEBUG, for they may hold what a log should not.
+
+    Args:
+        logger: Where to log.
+        level: The level of a tool that succeeded; one that failed is logged as a warning.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        self._logger = logger or logging.getLogger("bridge.tools.executions")
+        self._level = level
+
+    def after_tool(self, execution: ToolExecution, context: InvocationContext) -> None:  # noqa: ARG002 - the base's
+        """Log an execution."""
+        request, result = execution.request, execution.result
+        self._logger.log(
+            logging.WARNING if result.is_error else self._level,
+            "tool %s %s in %.1f ms, %d characters",
+            request.name,
+            "failed" if result.is_error else "succeeded",
+            execution.duration_seconds * 1000,
+            len(result.text),
+        )
+        self._logger.debug("tool %s: arguments %s, result %s", request.name, request.arguments, result.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStatistics:
+    """What is known of the executions of one tool."""
+
+    calls: int
+    failures: int
+    """How many of the calls ended in an error."""
+    total_seconds: float
+    min_seconds: float
+    max_seconds: float
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean time of a call."""
+        return self.total_seconds / self.calls
+
+
+class ToolPerformance(InvocationListener):
+    """Counts and times the executions of each tool; may be asked at any moment, from any thread."""
+
+    def __init__(self) -> None:
+        self._statistics: dict[str, ToolStatistics] = {}
+        self._lock = Lock()
+
+    def after_tool(self, execution: ToolExecution, context: InvocationContext) -> None:  # noqa: ARG002 - the base's
+        """Count an execution."""
+        name, seconds = execution.request.name, execution.duration_seconds
+        with self._lock:
+            known = self._statistics.get(name)
+            self._statistics[name] = ToolStatistics(
+                calls=1 + (known.calls if known else 0),
+                failures=execution.result.is_error + (known.failures if known else 0),
+                total_seconds=seconds + (known.total_seconds if known else 0.0),
+                min_seconds=min(seconds, known.min_seconds) if known else seconds,
+                max_seconds=max(seconds, known.max_seconds) if known else seconds,
+            )
+
+    @property
+    def statistics(self) -> Mapping[str, ToolStatistics]:
+        """What is known now, by the names of the tools in the order of their first calls."""
+        with self._lock:
+            return dict(self._statistics)
+
+    def report(self) -> str:
+        """The statistics as a table."""
+        rows = [("tool", "calls", "failures", "mean ms", "min ms", "max ms")]
+        for name, known in self.statistics.items():
+            times = (known.mean_seconds, known.min_seconds, known.max_seconds)
+            milliseconds = [f"{seconds * 1000:.1f}" for seconds in times]
+            rows.append(
+                (name, str(known.calls), str(known.failures), milliseconds[0], milliseconds[1], milliseconds[2])
+            )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(line))
+            for line in ([*zip(row, widths, strict=True)] for row in rows)
+        )
+
+
+class ToolRequestInspector(InvocationListener):
+    """Shows every request before its tool runs: the name, the memory id, and each argument with its type.
+
+    Args:
+        show: What shows a text; prints by default.
+    """
+
+    def __init__(self, show: Callable[[str], object] = print) -> None:
+        self._show = show
+
+    def before_tool(self, request: ToolExecutionRequest, context: InvocationContext) -> None:
+        """Show a request."""
+        lines = [f"{request.name} (memory id {context.memory_id!r})"]
+        if isinstance(request.arguments, str):
+            lines.append(f"  as text: {request.arguments}")
+        else:
+            lines += [
+                f"  {name}: {to_json(value, fallback=repr).decode()} ({type(value).__name__})"
+                for name, value in request.arguments.items()
+            ]
+        self._show("\n".join(lines))

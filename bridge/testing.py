@@ -1,0 +1,139 @@
+"""For tests of programs that use this package: doubles that behave, without a model, a network or a process.
+
+model = ScriptedChatModel([ToolExecutionRequest("add", {"a": 1, "b": 2}), "The sum is 3."])
+add, calls = recorded(add)
+assistant = ai_service(Assistant, chat_model=model, tools=[add])
+assert await assistant.chat("1 + 2?") == "The sum is 3."
+assert [call.request.arguments for call in calls] == [{"a": 1, "b": 2}]
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+from bridge.client.provider import McpToolProvider
+from bridge.client.server_config import MemoryTransport, ServerConfig
+from bridge.errors import DefinitionError, ToolError
+from bridge.models.scripted import ScriptedChatModel
+from bridge.server.publisher import Publisher
+from bridge.tools.function import tools_from
+from bridge.tools.toolbox import ToolBox
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from bridge.client.handlers import ClientHandlers
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
+
+__all__ = ["Call", "ScriptedChatModel", "connected", "failing", "recorded"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a recorded tool."""
+
+    request: ToolExecutionRequest
+    context: InvocationContext
+    result: ToolExecutionResult | None = None
+    """What the tool returned; None where it raised."""
+    error: BaseException | None = None
+    """What the tool raised; None where it returned."""
+
+
+def recorded(source: object) -> tuple[Tool, Sequence[Call]]:
+    """A tool that does what it did, and keeps every call of it.
+
+    Args:
+        source: A Tool or function, or anything else that holds one tool.
+
+    Returns:
+        The tool, and its calls so far, in the order in which they ended: the same sequence, which grows.
+
+    Raises:
+        DefinitionError: The source holds no tool, or several.
+    """
+    tool, calls = _one_tool(source), list[Call]()
+    return replace(tool, executor=_Recording(tool.executor, calls)), calls
+
+
+def failing(source: object, times: int, error: Exception | None = None) -> Tool:
+    """A tool that fails at first: for tests of error handlers and retries.
+
+    Args:
+        source: A Tool or function, or anything else that holds one tool.
+        times: How many calls fail before the tool does what it did.
+        error: What they raise; a `ToolError` that counts the attempts by default.
+
+    Raises:
+        DefinitionError: The source holds no tool, or several.
+    """
+    tool = _one_tool(source)
+    return replace(tool, executor=_Failing(tool.executor, times, error))
+
+
+@asynccontextmanager
+async def connected(
+    *sources: object,
+    protocol: Literal["auto", "legacy", "2026-07-28"] = "auto",
+    handlers: ClientHandlers | None = None,
+    name: str = "memory",
+) -> AsyncIterator[McpToolProvider]:
+    """Tools behind an MCP connection within this process: published, and imported again.
+
+    Args:
+        sources: What holds the tools; a ToolBox is published as it is, and its changes are seen.
+        protocol: Which era of the protocol to speak.
+        handlers: Who answers what the tools ask.
+        name: What the server is called.
+
+    Yields:
+        The provider of the imported tools: ``provider.tools`` is their ToolBox.
+
+    Raises:
+        DefinitionError: A source holds no tools.
+    """
+    box = sources[0] if len(sources) == 1 and isinstance(sources[0], ToolBox) else ToolBox(*sources)
+    server = Publisher(box, name=name).server
+    config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)
+    async with McpToolProvider(config, handlers=handlers) as provider:
+        yield provider
+
+
+class _Recording:
+    def __init__(self, executor: ToolExecutor, calls: list[Call]) -> None:
+        self._executor = executor
+        self._calls = calls
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        try:
+            result = await self._executor.execute(request, context)
+        except BaseException as error:
+            self._calls.append(Call(request=request, context=context, error=error))
+            raise
+        self._calls.append(Call(request=request, context=context, result=result))
+        return result
+
+
+class _Failing:
+    def __init__(self, executor: ToolExecutor, times: int, error: Exception | None) -> None:
+        self._executor = executor
+        self._times = times
+        self._error = error
+        self._attempts = count(1)
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        attempt = next(self._attempts)
+        if attempt <= self._times:
+            raise self._error or ToolError(f"attempt {attempt} of {self._times} that fail")
+        return await self._executor.execute(request, context)
+
+
+def _one_tool(source: object) -> Tool:
+    tools = tools_from(source)
+    if len(tools) != 1:
+        raise DefinitionError(f"one tool was wanted, and {source!r} holds {len(tools)}")
+    return tools[0]

@@ -1,0 +1,85 @@
+"""Doubles for the tests of programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge import DefinitionError, InvocationContext, ToolBox, ToolError, ToolExecutionRequest, execute, tool
+from bridge.testing import Call, connected, failing, recorded
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def refuse() -> None:
+    """Refuse."""
+    raise ToolError("no")
+
+
+class Several:
+    @tool
+    def one(self) -> None: ...
+
+    @tool
+    def two(self) -> None: ...
+
+
+REQUEST = ToolExecutionRequest("add", {"a": 1, "b": 2})
+
+
+@pytest.mark.anyio
+async def test_a_recorded_tool_does_what_it_did_and_keeps_its_calls() -> None:
+    watched, calls = recorded(add)
+    context = InvocationContext()
+    result = await execute(ToolBox(watched), REQUEST, context)
+    assert result.text == "3"
+    assert list(calls) == [Call(request=REQUEST, context=context, result=result)]
+
+
+@pytest.mark.anyio
+async def test_what_a_recorded_tool_raises_is_kept_too() -> None:
+    watched, calls = recorded(refuse)
+    assert (await execute(ToolBox(watched), ToolExecutionRequest("refuse"), InvocationContext())).is_error
+    (call,) = calls
+    assert call.result is None
+    assert str(call.error) == "no"
+
+
+@pytest.mark.anyio
+async def test_a_failing_tool_fails_as_often_as_it_was_told() -> None:
+    box = ToolBox(failing(add, 2))
+    outcomes = [await execute(box, REQUEST, InvocationContext()) for _ in range(4)]
+    assert [(outcome.is_error, outcome.text) for outcome in outcomes] == [
+        (True, "attempt 1 of 2 that fail"),
+        (True, "attempt 2 of 2 that fail"),
+        (False, "3"),
+        (False, "3"),
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_failing_tool_raises_the_error_that_it_was_given() -> None:
+    box = ToolBox(failing(add, 1, ToolError("the disk is full")))
+    assert (await execute(box, REQUEST, InvocationContext())).text == "the disk is full"
+
+
+@pytest.mark.parametrize("double", [recorded, lambda source: failing(source, 1)])
+def test_a_double_is_of_one_tool(double: object) -> None:
+    assert callable(double)
+    with pytest.raises(DefinitionError, match="holds 2"):
+        double(Several())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", ["auto", "legacy", "2026-07-28"])
+async def test_tools_are_imported_through_a_connection_in_memory(protocol: str) -> None:
+    box = ToolBox(add)
+    async with connected(box, protocol=protocol) as provider:  # type: ignore[arg-type]  # one of the three
+        assert [imported.name for imported in provider.tools] == ["add"]
+        result = await execute(provider.tools, REQUEST, InvocationContext())
+        assert result.text == "3"
+        assert result.structured_content == {"result": 3}
