@@ -64,6 +64,7 @@ class AnthropicChatModel:
 
     Raises:
         MissingExtraError: The package ``anthropic`` is not installed.
+        ChatModelError: There are no credentials.
     """
 
     def __init__(
@@ -137,11 +138,17 @@ class AnthropicChatModel:
 
 def _client(base_url: str | None, api_key: str | None, timeout_seconds: float, max_retries: int) -> AsyncAnthropic:
     try:
-        from anthropic import AsyncAnthropic, Timeout  # noqa: PLC0415 - an extra
+        from anthropic import AnthropicError, AsyncAnthropic, Timeout  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError("AnthropicChatModel", "anthropic", "anthropic") from error
     timeout = Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS))
-    return AsyncAnthropic(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries)
+    try:
+        client = AsyncAnthropic(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries)
+    except AnthropicError as error:
+        raise ChatModelError(str(error), provider=PROVIDER) from error
+    if client.api_key is None and client.auth_token is None and client.credentials is None:
+        raise ChatModelError("there is no key; set ANTHROPIC_API_KEY, or pass api_key=", provider=PROVIDER)
+    return client
 
 
 @contextmanager

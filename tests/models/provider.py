@@ -1,0 +1,145 @@
+"""A provider on this machine: an HTTP server that answers what a test tells it to, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+DEADLINE_SECONDS = 20
+
+JSON_TYPE = {"content-type": "application/json"}
+EVENT_STREAM = {"content-type": "text/event-stream"}
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request as it came."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What to answer with."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    chunks: tuple[bytes, ...] = ()
+    """The body, one HTTP chunk each: a client sees them one by one."""
+    ending: Literal["whole", "dropped", "stalled"] = "whole"
+    """What follows the chunks: the end, a cut connection, or nothing until the client hangs up."""
+
+
+def json_answer(body: Any, status: int = 200, **headers: str) -> Answer:
+    """A whole answer of JSON."""
+    return Answer(status=status, headers=JSON_TYPE | headers, chunks=(json.dumps(body).encode(),))
+
+
+class Provider:
+    """What a test sees of the server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.requests: list[Received] = []
+        self.answers: deque[Answer] = deque()
+        self.answered = Event()
+        """An answer that stalls is out as far as it goes."""
+        self.hung_up = Event()
+        """A client hung up on an answer that stalled."""
+
+    @property
+    def body(self) -> Any:
+        """The body of the only request."""
+        (request,) = self.requests
+        return request.body
+
+    def will_answer(self, *answers: Answer) -> None:
+        """The next answers, in their order."""
+        self.answers.extend(answers)
+
+
+@contextmanager
+def running_provider() -> Iterator[Provider]:
+    """Run a provider while the context lasts."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.provider = provider = Provider(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]  # ours
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield provider
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(DEADLINE_SECONDS)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        provider: Provider = self.server.provider  # type: ignore[attr-defined]  # ours
+        body = self.rfile.read(int(self.headers["content-length"]))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        provider.requests.append(Received(self.path, headers, json.loads(body)))
+        answer = provider.answers.popleft()
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for chunk in answer.chunks:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        if answer.ending == "whole":
+            self.wfile.write(b"0\r\n\r\n")
+            return
+        self.close_connection = True
+        if answer.ending == "dropped":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return
+        provider.answered.set()
+        self.connection.settimeout(DEADLINE_SECONDS)
+        try:
+            gone = self.connection.recv(1) == b""
+        except ConnectionResetError:
+            gone = True
+        if gone:
+            provider.hung_up.set()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def server_sent(events: Iterable[Any], *, named: bool = False, done: bool = False) -> bytes:
+    """Events as an event stream; `named` after their type."""
+    lines = [
+        (f"event: {event['type']}\n" if named else "") + f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+        for event in events
+    ]
+    return "".join([*lines, "data: [DONE]\n\n" if done else ""]).encode()
+
+
+def halves(stream: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """A stream cut in two, at every byte."""
+    return ((stream[:cut], stream[cut:]) for cut in range(1, len(stream)))
+
+
+def single_bytes(stream: bytes) -> tuple[bytes, ...]:
+    """A stream cut at every byte."""
+    return tuple(stream[at : at + 1] for at in range(len(stream)))
