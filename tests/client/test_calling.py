@@ -94,19 +94,18 @@ async def test_progress_begins_the_time_anew_and_the_cap_ends_the_call_all_the_s
             await connection.call_tool("meet", {"place": "nowhere", "people": 2})
 
 
-async def test_a_question_that_a_person_thinks_about_is_no_lack_of_progress() -> None:
+@ERAS
+async def test_a_question_that_a_person_thinks_about_is_no_lack_of_progress(pin: Any) -> None:
     async def think(question: Any, context: InvocationContext) -> ElicitationAnswer:
-        with anyio.CancelScope() as scope:  # longer than the call may go without progress, on its own clock
-            scope.deadline = anyio.current_time() + 0.6
-            await anyio.sleep_forever()
+        with pytest.raises(ServerTimeoutError):  # longer than a call may go without progress
+            await connection.call_tool("meet", {"place": f"thoughts {pin}", "people": 2})
         return ElicitationAnswer("accept", {"dish": "soup"})
 
     transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
-    for pin in ("auto", "legacy"):
-        config = ServerConfig(name="asks", transport=transport, timeout_seconds=0.3, protocol=pin)
-        async with opened(config, handlers=ClientHandlers(elicitation=think)) as connection:
-            result = await connection.call_tool("order", {})
-        assert result["structuredContent"]["action"] == "accept"
+    config = ServerConfig(name="asks", transport=transport, timeout_seconds=0.3, protocol=pin)
+    async with opened(config, handlers=ClientHandlers(elicitation=think)) as connection:
+        result = await connection.call_tool("order", {})
+    assert result["structuredContent"]["action"] == "accept"
 
 
 async def test_the_contexts_own_deadline_counts(reports: Reports, steady: RemoteServer) -> None:
