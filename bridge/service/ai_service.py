@@ -20,12 +20,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge import portal
-from bridge.errors import DefinitionError
+from bridge.errors import DefinitionError, ToolError
 from bridge.service.engine import Engine
 from bridge.service.interface import methods_of
 from bridge.service.listener import Listeners
 from bridge.service.loop import DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
 from bridge.service.parameters import ChatRequestParameters
+from bridge.service.suspension import InvocationSuspended
 from bridge.service.token_stream import TokenStream
 from bridge.service.toolset import Toolset
 from bridge.tools.execution import LOCAL
@@ -196,7 +197,12 @@ def _implementation(function: Callable[..., Any], method: ServiceMethod, engine:
         return await engine.run(engine.call(method, values), emit)
 
     async def answer(values: Mapping[str, Any]) -> Any:
-        return _returned(await run(values), method)
+        try:
+            return _returned(await run(values), method)
+        except InvocationSuspended as suspended:
+            if not method.is_tool:
+                raise
+            raise ToolError(f"{suspended}, which cannot be given here") from suspended
 
     def stream(*arguments: Any, **keywords: Any) -> TokenStream:
         return TokenStream(functools.partial(run, values_of(arguments, keywords)))

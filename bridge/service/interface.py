@@ -62,6 +62,8 @@ class ServiceMethod:
     source: str
     """The method, for messages."""
     is_async: bool
+    is_tool: bool
+    """It is called by other programs, or by other services, none of which can wait for an approval."""
     signature: inspect.Signature
     memory_id: str | None
     """The name of the parameter that says which conversation; likewise those that follow."""
@@ -164,6 +166,7 @@ def _method(
         name=source.rpartition(".")[2],
         source=source,
         is_async=inspect.iscoroutinefunction(function),
+        is_tool=settings_of(function) is not None,
         signature=signature,
         **roles,
         content=content,
@@ -174,7 +177,7 @@ def _method(
         returns_result=_is_result(returned),
         streams=returned is TokenStream,
     )
-    if settings_of(function) is not None and method.holds_immediate:
+    if method.is_tool and method.holds_immediate:
         raise DefinitionError(f"{source} is a tool and returns {returned!r}; let a tool return str or data")
     return method
 

@@ -10,8 +10,8 @@
     answer = await resume(desk, state, {index: Decision.yes() for index in state.pending})
 
 The conversation's memory is untouched until the invocation is over. Who stores a state goes on with it once: going on
-twice would run the tools twice. Where one service is a tool of another, it is the inner invocation that is suspended,
-and the outer one ends; let a service ask for approval whose tools are not services that do.
+twice would run the tools twice. A method that is itself a tool (``@tool``) is never suspended, since none of those who
+call tools could wait: there the call fails, and says what it waits for.
 """
 
 from __future__ import annotations

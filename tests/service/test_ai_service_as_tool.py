@@ -5,9 +5,13 @@ from typing import Annotated, Protocol
 
 import anyio
 import pytest
+from mcp import Client
+from mcp_types import TextContent
 
-from bridge import tool, tools_from
+from bridge import ToolBox, tool, tools_from
+from bridge.server.publisher import Publisher
 from bridge.service.ai_service import ai_service
+from bridge.service.approval import ApprovalPolicy, Decision
 from bridge.service.interface import MemoryId
 from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage, UserMessage
@@ -117,3 +121,27 @@ def test_the_tools_of_a_service_are_those_of_its_interface() -> None:
         "properties": {"request": {"type": "string"}},
         "required": ["request"],
     }
+
+
+async def test_a_service_is_published_over_mcp() -> None:
+    model = FakeModel("Rest.")
+    publisher = Publisher(ToolBox(ai_service(Expert, chat_model=model)), name="experts")
+    async with Client(publisher.server) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("medical_request", {"request": "my leg"})
+    assert (listed.name, listed.description) == ("medical_request", "A medical expert")
+    assert result.content == [TextContent(text="Rest.")]
+    assert len(model.requests) == 1
+
+
+async def test_a_tool_that_waits_for_approval_fails_and_says_so() -> None:
+    @tool
+    async def operate() -> None: ...
+
+    later = ApprovalPolicy(approve=lambda *_: Decision.later())
+    expert = ai_service(Expert, chat_model=FakeModel(calls(call("operate"))), tools=[operate], approval=later)
+    model = FakeModel(calls(call("medical_request", request="my leg")), "Ask your doctor.")
+    router = ai_service(Router, chat_model=model, tools=[expert])
+    assert await router.ask_to_expert("I broke my leg") == "Ask your doctor."
+    message = model.requests[1].messages[-1]
+    assert message.text == "'Expert.medical_request' waits for the approval of 'operate', which cannot be given here"
