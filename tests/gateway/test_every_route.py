@@ -25,31 +25,40 @@ _OWN = {
 globals().update({name: test for name, test in vars(direct).items() if name.startswith("test_") and name not in _OWN})
 
 
-async def test_a_change_of_the_servers_list_reaches_the_client(counterpart: Counterpart, route: Route) -> None:
-    async def change() -> bool:
-        result = await direct.call(counterpart, "change_the_list")
-        assert result.structured_content is not None
-        return bool(result.structured_content["result"])
+async def change(counterpart: Counterpart) -> bool:
+    """Let a tool come to the server, or go; gives whether it is there now."""
+    result = await direct.call(counterpart, "change_the_list")
+    assert result.structured_content is not None
+    return bool(result.structured_content["result"])
 
-    async def is_listed() -> bool:
-        listed = await counterpart.client.list_tools(cache_mode="refresh")
-        return "guest" in [tool.name for tool in listed.tools]
 
+async def is_listed(counterpart: Counterpart) -> bool:
+    listed = await counterpart.client.list_tools(cache_mode="refresh")
+    return "guest" in [tool.name for tool in listed.tools]
+
+
+async def change_and_hear_of_it(counterpart: Counterpart, route: Route) -> bool:
+    """The same, once the client has been told and the gateway lists what the server does."""
     with anyio.fail_after(DEADLINE_SECONDS):
         if route.is_modern:
             async with counterpart.client.listen(tools_list_changed=True) as changes:
-                is_here = await change()
-                while await is_listed() is not is_here:
+                is_here = await change(counterpart)
+                while await is_listed(counterpart) is not is_here:
                     await anext(changes)
-            return
-        is_here = await change()
-        while await is_listed() is not is_here:
+                return is_here
+        is_here = await change(counterpart)
+        while await is_listed(counterpart) is not is_here:
             await counterpart.list_changed.wait()
             counterpart.list_changed = anyio.Event()
+        return is_here
 
 
-async def test_a_tool_that_came_later_can_be_called(counterpart: Counterpart) -> None:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        while "guest" not in [each.name for each in (await counterpart.client.list_tools(cache_mode="refresh")).tools]:
-            await direct.call(counterpart, "change_the_list")
-        assert direct.text_of(await direct.call(counterpart, "guest")) == "here"
+async def test_a_change_of_the_servers_list_reaches_the_client(counterpart: Counterpart, route: Route) -> None:
+    before = await change_and_hear_of_it(counterpart, route)
+    assert await change_and_hear_of_it(counterpart, route) is not before
+
+
+async def test_a_tool_that_came_later_can_be_called(counterpart: Counterpart, route: Route) -> None:
+    while not await change_and_hear_of_it(counterpart, route):
+        pass
+    assert direct.text_of(await direct.call(counterpart, "guest")) == "here"
