@@ -12,6 +12,7 @@ from tests.benchmarks.load.section import Section, percentiles
 from tests.benchmarks.load.sessions import open_sessions
 from tests.benchmarks.load.tools import TOOL_SECONDS
 from tests.benchmarks.messages import Era, call, says_three
+from tests.benchmarks.processes import cpu_clock
 from tests.benchmarks.table import duration
 
 _SLOW_TOOLS = str(Path(__file__).with_name("tools.py"))
@@ -26,20 +27,34 @@ def measure(count: int) -> Section:
     """
     section = Section(
         f"{count:,} clients at once, {_BURSTS} times, call a tool that takes {duration(TOOL_SECONDS)}",
-        *("all, best", "all, median", "each, p50", "p90", "p99", "errors", "memory before", "at its peak"),
+        *(
+            "all, best",
+            "all, median",
+            "each, p50",
+            "p90",
+            "p99",
+            "server CPU",
+            "errors",
+            "memory before",
+            "at its peak",
+        ),
     )
     for era in Era:
         with serving(_SLOW_TOOLS) as server, Crowd(server.port, count) as crowd:
             requests = _requests(server, era, count)
-            before = resident_kib(server.process)
+            clock = cpu_clock(server.process)
+            before, worked = resident_kib(server.process), clock()
             bursts = [_burst(crowd, requests) for _ in range(_BURSTS)]
+            worked_later = clock()
             totals = sorted(seconds for seconds, _ in bursts)
             answers = [answer for _, burst in bursts for answer in burst]
+            cpu = None if worked is None or worked_later is None else (worked_later - worked) / len(answers)
             section.add(
                 era.name.lower(),
                 duration(totals[0]),
                 duration(totals[_BURSTS // 2]),
                 *map(duration, percentiles([answer.seconds for answer in answers])),
+                "" if cpu is None else duration(cpu),
                 f"{sum(not says_three(answer.text) for answer in answers):,}",
                 mib(before),
                 mib(peak_kib(server.process)),

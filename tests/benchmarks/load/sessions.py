@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _SERVER = "tests.benchmarks.load.idle_server"
 _CLIENTS = 16
-_SESSIONS_A_SECOND = 100
+_WARM_SESSIONS = 100
+_SESSIONS_A_SECOND = 50
 """How many can be opened and called at least, even where the machine is busy: none may expire before."""
 _GONE = b"HTTP/1.1 404"
 
@@ -46,7 +47,7 @@ def measure(count: int) -> Section:
     limit_seconds = LIMIT_SECONDS + 6 * idle_seconds
     with running("-m", _SERVER, str(idle_seconds), limit_seconds=limit_seconds, stderr=subprocess.PIPE) as process:
         server = HttpServer(process)
-        _call_in(server, open_sessions(server, min(count, _SESSIONS_A_SECOND)))  # all is loaded, and warm
+        _call_in(server, open_sessions(server, min(count, _WARM_SESSIONS)))  # all is loaded, and warm
         before = resident_kib(process)
         section.add("before, some were open already", "", mib(before))
         start = perf_counter()
@@ -58,7 +59,7 @@ def measure(count: int) -> Section:
         took, more = perf_counter() - start, resident_kib(process) - before
         section.add("called, each once", f"{good:,} of {count:,} answered", f"+{more / count:.1f} KiB each")
         # Time is what is tested here. Ending them takes less than opening them took.
-        time.sleep(idle_seconds + count / _SESSIONS_A_SECOND)
+        time.sleep(1.5 * idle_seconds)
         _, gone = _call_in(server, ids)
         section.add("unused for so long", f"{gone:,} of {count:,} are gone", mib(resident_kib(process)))
         _call_in(server, open_sessions(server, count))
