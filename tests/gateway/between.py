@@ -1,0 +1,110 @@
+"""A gateway in this process, a server behind it, and a caller before it that sees every round of a call."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.client import ClientHandlers, Connection, MemoryTransport, ServerConfig
+from bridge.gateway import Gateway
+from bridge.server import Publisher
+from bridge.tools.questions import ElicitationAnswer
+from bridge.tools.toolbox import ToolBox
+from tests.server.tools import NAME_FORM, made
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.json_reading import Json
+
+STATE_KEYS = [b"a key that two gateways share, with enough bytes"]
+DEADLINE_SECONDS = 20
+ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
+
+
+@dataclass
+class Journal:
+    """What the server's tool did, in its own words."""
+
+    entries: list[str] = field(default_factory=list)
+    cancelled: anyio.Event = field(default_factory=anyio.Event)
+
+    def greeter(self) -> Any:
+        """A tool that begins, asks, and ends."""
+
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
+            self.entries.append("began")
+            try:
+                answer = await context.elicit("Who are you?", NAME_FORM, key="who")
+            except anyio.get_cancelled_exc_class():
+                self.entries.append("cancelled")
+                self.cancelled.set()
+                raise
+            except Exception as error:
+                self.entries.append(f"refused: {error}")
+                raise
+            self.entries.append("ended")
+            return f"Hello {answer.content and answer.content['name']}"
+
+        return made("greet", body)
+
+
+def server_config(*tools: object, era: str = "legacy", name: str = "upstream", **settings: Any) -> ServerConfig:
+    """A server in this process, of that era."""
+    publisher = Publisher(ToolBox(*tools), name=name)
+    pin: Any = era
+    return ServerConfig(name=name, transport=MemoryTransport(publisher.server), protocol=pin, **settings)
+
+
+async def _accept(question: Any, context: InvocationContext) -> ElicitationAnswer:
+    return ElicitationAnswer("accept", ACCEPTED["content"])  # type: ignore[arg-type]  # it is a mapping
+
+
+@asynccontextmanager
+async def caller(gateway: Gateway, *, era: str = "2026-07-28", can_be_asked: bool = True) -> AsyncIterator[Connection]:
+    """A caller of a gateway, of that era."""
+    publisher = Publisher(gateway.tools, name="gateway", state_keys=STATE_KEYS)
+    pin: Any = era
+    config = ServerConfig(name="gateway", transport=MemoryTransport(publisher.server), protocol=pin)
+    handlers = ClientHandlers(elicitation=_accept) if can_be_asked else None
+    async with Connection(config, handlers=handlers) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def between(
+    *servers: ServerConfig, era: str = "2026-07-28", can_be_asked: bool = True, **options: Any
+) -> AsyncIterator[tuple[Gateway, Connection]]:
+    """A gateway to the servers, and a caller of it; nothing in here takes for ever."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(anyio.fail_after(DEADLINE_SECONDS))
+        gateway = await stack.enter_async_context(Gateway(servers, **options))
+        yield gateway, await stack.enter_async_context(caller(gateway, era=era, can_be_asked=can_be_asked))
+
+
+async def first_round(connection: Connection, name: str = "greet") -> Json:
+    """Call, up to the question."""
+    asked = await connection.call_tool(name, {}, hands_on_questions=True)
+    assert asked["resultType"] == "input_required", asked
+    return asked
+
+
+async def next_round(connection: Connection, asked: Json, answer: Any = ACCEPTED, name: str = "greet") -> Json:
+    """Answer every question with this."""
+    return await connection.call_tool(
+        name,
+        {},
+        hands_on_questions=True,
+        input_responses=dict.fromkeys(asked["inputRequests"], answer),
+        request_state=asked["requestState"],
+    )
+
+
+def text_of(result: Json) -> str:
+    """The text of a result."""
+    (block,) = result["content"]
+    return str(block["text"])
