@@ -1,0 +1,244 @@
+"""``bridge chat``: a conversation in the terminal with a chat model that uses the tools of targets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+import click
+from anyio import to_thread
+from pydantic_core import to_json
+
+from bridge.cli.failures import FAILED, end_now, one_line, say
+from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.targets import TargetCommand, command_target, parse_target, split_targets
+from bridge.errors import ChatModelError, InvocationError, ServerError
+from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.cli.targets import Target
+    from bridge.service.approval import ApprovalPolicy, Decision
+    from bridge.service.chat_model import StreamingChatModel
+    from bridge.service.events import ServiceEvent
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.model import Tool, ToolExecution, ToolExecutionRequest
+
+_SHOWN_CHARS = 300
+_PROMPT = "> "
+
+
+class _Conversation(Protocol):
+    def answer(self, message: str) -> TokenStream:
+        """The model's answer to what the person says."""
+        ...
+
+
+@click.command(cls=TargetCommand, short_help="Talk to a chat model that uses the tools of TARGETs.")
+@click.argument("targets", nargs=-1, metavar="[TARGET...]")
+@click.option(
+    "--model",
+    required=True,
+    envvar="BRIDGE_MODEL",
+    show_envvar=True,
+    metavar="PROVIDER:NAME",
+    help="openai:NAME, anthropic:NAME or bedrock:NAME.",
+)
+@click.option("--base-url", envvar="BRIDGE_BASE_URL", show_envvar=True, help="Another server that speaks the API.")
+@click.option("--system", help="How the model is to behave.")
+@click.option(
+    "--memory",
+    type=click.Path(dir_okay=False),
+    help="A SQLite file that keeps the conversation for the next time.",
+)
+@click.option(
+    "--approve",
+    type=click.Choice(["ask", "auto", "deny"]),
+    default="ask",
+    show_default=True,
+    help="What becomes of calls of tools that are not annotated as read-only.",
+)
+@click.option("--once", metavar="QUESTION", help="Ask this, write the answer to standard output, and end.")
+@log_level_option("warning")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    targets: tuple[str, ...],
+    model: str,
+    base_url: str | None,
+    system: str | None,
+    memory: str | None,
+    approve: str,
+    once: str | None,
+    log_level: str,
+) -> int:
+    """Talk to a chat model that uses the tools of any number of TARGETs.
+
+    The answer streams to standard output; each call of a tool, its result and its time are shown on standard error.
+    Ctrl-C stops an answer, and the end of the input (Ctrl-D) the conversation.
+    """
+    configure_logging(log_level)
+    chat_model = _model(ctx, model, base_url)
+    after_dashes = command_target(ctx)
+    meant: list[Target] = [*map(parse_target, targets), *([after_dashes] if after_dashes else [])]
+    # What tools print must not come between the words of the answer.
+    output = os.dup(1)
+    os.dup2(2, 1)
+    conversation = _Terminal(output)
+    return end_now(anyio.run(_converse, meant, chat_model, system, memory, approve, once, conversation))
+
+
+def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChatModel:
+    provider, colon, name = text.partition(":")
+    if not colon or not name or provider not in {"openai", "anthropic", "bedrock"}:
+        raise click.UsageError(f"--model is openai:NAME, anthropic:NAME or bedrock:NAME, not {text!r}", ctx)
+    # Each provider's SDK is an extra, and takes its time to import.
+    if provider == "openai":
+        from bridge.models.openai import OpenAiChatModel  # noqa: PLC0415
+
+        return OpenAiChatModel(name, base_url=base_url)
+    if provider == "anthropic":
+        from bridge.models.anthropic import AnthropicChatModel  # noqa: PLC0415
+
+        return AnthropicChatModel(name, base_url=base_url)
+    from bridge.models.bedrock import BedrockChatModel  # noqa: PLC0415
+
+    return BedrockChatModel(name, endpoint_url=base_url)
+
+
+class _Terminal:
+    """Where the answer goes, and what is shown beside it.
+
+    Args:
+        output: The file descriptor of the answer.
+    """
+
+    def __init__(self, output: int) -> None:
+        self._output = output
+        self._is_mid_line = False
+
+    def write(self, text: str) -> None:
+        """Write a piece of the answer."""
+        rest = text.encode("utf-8", "replace")
+        while rest:
+            rest = rest[os.write(self._output, rest) :]
+        self._is_mid_line = bool(text) and not text.endswith("\n")
+
+    def end_line(self) -> None:
+        """Let the next thing begin on a line of its own."""
+        if self._is_mid_line:
+            self.write("\n")
+
+    def note(self, text: str) -> None:
+        """Show a line beside the answer."""
+        self.end_line()
+        say(text)
+
+    def show(self, event: ServiceEvent) -> None:
+        """Show what happens."""
+        from bridge.service.chat_model import PartialResponse  # noqa: PLC0415 - loaded by then
+        from bridge.service.events import BeforeToolExecution, ToolExecuted  # noqa: PLC0415 - as above
+
+        match event:
+            case PartialResponse():
+                self.write(event.text)
+            case BeforeToolExecution():
+                self.note(f"-> {_called(event.request)}")
+            case ToolExecuted():
+                self.note(f"<- {_outcome(event.execution)}")
+            case _:
+                pass
+
+
+async def _converse(
+    targets: list[Target],
+    model: StreamingChatModel,
+    system: str | None,
+    memory: str | None,
+    approve: str,
+    once: str | None,
+    terminal: _Terminal,
+) -> int:
+    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - after the mistakes that cost no import
+    from bridge.cli.servers import servers_of  # noqa: PLC0415 - as above
+    from bridge.gateway import Gateway, merged_servers  # noqa: PLC0415 - as above
+    from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
+    from bridge.service.memory import ChatMemory  # noqa: PLC0415 - as above
+    from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - as above
+
+    local, remote = split_targets(targets)
+    servers = merged_servers((target.name, servers_of(target)) for target in remote)
+    async with Gateway(servers, local=load_toolbox(local) if local else ToolBox()) as gateway:
+        service = ai_service(
+            _Conversation,
+            streaming_chat_model=model,
+            tools=gateway.tools,
+            memory=ChatMemory(memory),
+            system_message=(lambda _: system) if system is not None else None,
+            approval=_approval(approve, can_ask=sys.stdin.isatty() and once is None, terminal=terminal),
+        )
+        if once is not None:
+            return await _answer(service, once, terminal)
+        say(f"{len(gateway.tools)} tools: {', '.join(tool.name for tool in gateway.tools)}")
+        code = 0
+        while (question := await to_thread.run_sync(_next_question, abandon_on_cancel=True)) is not None:
+            if question.strip():
+                code = await _answer(service, question, terminal)
+        return code
+
+
+def _next_question() -> str | None:
+    if sys.stdin.isatty():
+        click.echo(_PROMPT, nl=False, err=True)
+    line = sys.stdin.readline()
+    return line.rstrip("\n") if line else None
+
+
+async def _answer(service: _Conversation, question: str, terminal: _Terminal) -> int:
+    """Show one answer as it comes; returns the exit code that it deserves."""
+    try:
+        async for event in service.answer(question):
+            terminal.show(event)
+    except (ChatModelError, InvocationError, ServerError) as error:
+        terminal.note(f"bridge chat: {one_line(error)}")
+        return FAILED
+    terminal.end_line()
+    return 0
+
+
+def _approval(approve: str, *, can_ask: bool, terminal: _Terminal) -> ApprovalPolicy | None:
+    """What becomes of calls of tools that are not annotated as read-only."""
+    from bridge.service.approval import ApprovalPolicy, Decision  # noqa: PLC0415 - loaded by then
+
+    if approve == "auto":
+        return None
+
+    async def ask(request: ToolExecutionRequest, tool: Tool, context: InvocationContext) -> Decision:  # noqa: ARG001 - an Approver's
+        if approve == "deny":
+            return Decision.no("the person allows no tool that may change something")
+        if not can_ask:
+            return Decision.no("nobody is there to approve; --approve auto allows every tool")
+        terminal.end_line()
+        question: Callable[[], Any] = lambda: click.confirm(f"?? {_called(request)}", err=True)  # noqa: E731 - runs in a thread
+        allowed = await to_thread.run_sync(question)
+        return Decision.yes() if allowed else Decision.no("the person said no")
+
+    return ApprovalPolicy(approve=ask)
+
+
+def _called(request: ToolExecutionRequest) -> str:
+    given = request.arguments
+    return f"{request.name} {_cut(given if isinstance(given, str) else to_json(given, fallback=repr).decode())}"
+
+
+def _outcome(execution: ToolExecution) -> str:
+    failed = "failed: " if execution.result.is_error else ""
+    return f"{failed}{_cut(execution.result.model_text)} ({execution.duration_seconds * 1000:.0f} ms)"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 1] + "…"

@@ -1,0 +1,183 @@
+"""``bridge chat``, against a server of this test that speaks OpenAI's chat completions API."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DEADLINE_SECONDS = 60
+TOOLS = '''
+from bridge import ToolAnnotations, tool
+
+@tool(annotations=ToolAnnotations(read_only=True))
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    print("printed by the tool")
+    return a + b
+
+@tool
+def wipe() -> str:
+    """Delete everything."""
+    return "wiped"
+'''
+
+
+def text(*pieces: str) -> list[dict[str, Any]]:
+    return [{"content": piece} for piece in pieces]
+
+
+def call(name: str, arguments: str) -> list[dict[str, Any]]:
+    function = {"name": name, "arguments": arguments}
+    return [{"tool_calls": [{"index": 0, "id": "call-1", "type": "function", "function": function}]}]
+
+
+class Provider:
+    """Streams the replies that it was given, and keeps the requests."""
+
+    def __init__(self, *replies: list[dict[str, Any]]) -> None:
+        self.replies = deque(replies)
+        self.requests: list[dict[str, Any]] = []
+
+    def stream(self, request: dict[str, Any]) -> bytes:
+        self.requests.append(request)
+        deltas = self.replies.popleft()
+        reason = "tool_calls" if "tool_calls" in deltas[-1] else "stop"
+        chunks: list[tuple[dict[str, Any], str | None]] = [*((delta, None) for delta in deltas), ({}, reason)]
+        common = {"id": "chat-1", "object": "chat.completion.chunk", "created": 0, "model": "test"}
+        lines = [
+            json.dumps(common | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+            for delta, finish in chunks
+        ]
+        return "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
+
+
+@contextmanager
+def serving(provider: Provider) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = provider.stream(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    path = tmp_path / "tools.py"
+    path.write_text(TOOLS)
+    return path
+
+
+def chat(provider: Provider, *arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+    with serving(provider) as url:
+        return subprocess.run(
+            [sys.executable, "-m", "bridge", "chat", *arguments, "--model", "openai:test", "--base-url", url],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+            env=os.environ | {"OPENAI_API_KEY": "test"},
+            **({"input": said} if said is not None else {"stdin": subprocess.DEVNULL}),
+        )
+
+
+def test_a_question_is_answered_with_a_tool_and_only_the_answer_is_data(tools: Path) -> None:
+    provider = Provider(call("add", '{"a": 1, "b": 2}'), text("The sum", " is 3."))
+    done = chat(provider, str(tools), "--once", "1 + 2?", "--system", "Be brief.")
+    assert (done.returncode, done.stdout) == (0, "The sum is 3.\n"), done.stderr
+    lines = done.stderr.splitlines()
+    assert '-> add {"a": 1, "b": 2}' in lines
+    assert any(line.startswith("<- 3 (") and line.endswith(" ms)") for line in lines)
+    assert "printed by the tool" in lines
+    first, second = provider.requests
+    assert [message["role"] for message in first["messages"]] == ["system", "user"]
+    assert [each["function"]["name"] for each in first["tools"]] == ["add", "wipe"]
+    assert second["messages"][-1] == {"role": "tool", "tool_call_id": "call-1", "content": "3"}
+
+
+@pytest.mark.parametrize(
+    ("approve", "result"),
+    [
+        ("auto", "wiped"),
+        ("deny", "Error: the person allows no tool that may change something"),
+        ("ask", "Error: nobody is there to approve; --approve auto allows every tool"),
+    ],
+)
+def test_a_tool_that_may_change_something_needs_approval(tools: Path, approve: str, result: str) -> None:
+    provider = Provider(call("wipe", "{}"), text("Done."))
+    done = chat(provider, str(tools), "--once", "Wipe it.", "--approve", approve)
+    assert done.returncode == 0, done.stderr
+    assert provider.requests[1]["messages"][-1]["content"] == result
+
+
+def test_a_conversation_goes_on_and_is_kept_for_the_next_time(tools: Path, tmp_path: Path) -> None:
+    memory = str(tmp_path / "memory.db")
+    provider = Provider(text("Hello, Ada."), text("Ada."), text("Still Ada."))
+    done = chat(provider, str(tools), "--memory", memory, said="I am Ada.\n\nWho am I?\n")
+    assert (done.returncode, done.stdout) == (0, "Hello, Ada.\nAda.\n"), done.stderr
+    assert "2 tools: add, wipe" in done.stderr
+    again = chat(provider, str(tools), "--memory", memory, "--once", "And now?")
+    assert again.stdout == "Still Ada.\n"
+    said = [message["content"] for message in provider.requests[-1]["messages"]]
+    assert said == ["I am Ada.", "Hello, Ada.", "Who am I?", "Ada.", "And now?"]
+
+
+def test_a_provider_that_is_not_there_is_one_line(tools: Path) -> None:
+    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:x", "--once", "hi"]
+    done = subprocess.run(
+        [*command, "--base-url", "http://127.0.0.1:1/v1"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+        env=os.environ | {"OPENAI_API_KEY": "test"},
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith("bridge chat: openai: ")
+
+
+def test_a_missing_key_is_one_line_that_says_what_to_do(tools: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:x", "--once", "hi"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False, env=environment
+    )
+    assert done.returncode == 1
+    assert done.stderr == "bridge: openai: there is no key; set OPENAI_API_KEY, or pass api_key=\n"
+
+
+@pytest.mark.parametrize("model", ["gpt", "openai:", "nobody:gpt"])
+def test_a_model_is_named_with_its_provider(tools: Path, model: str) -> None:
+    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", model, "--once", "hi"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    assert done.returncode == 2
+    assert f"not {model!r}" in done.stderr
