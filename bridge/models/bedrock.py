@@ -224,7 +224,9 @@ def _keep_body(response_dict: Json, **_: Any) -> None:
 @contextmanager
 def _translated_errors() -> Iterator[None]:
     """What goes wrong with the provider as the one error that callers know."""
+    from botocore.eventstream import ParserError  # noqa: PLC0415 - an extra
     from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError  # noqa: PLC0415 - an extra
+    from botocore.exceptions import ConnectionError as AwsConnectionError  # noqa: PLC0415 - an extra
     from urllib3.exceptions import HTTPError  # noqa: PLC0415 - comes with the extra
 
     try:
@@ -242,11 +244,11 @@ def _translated_errors() -> Iterator[None]:
             request_id=metadata.get("RequestId"),
             retryable=is_retryable or code[:1].upper() + code[1:] in _RETRYABLE,
         ) from error
-    except (HTTPClientError, HTTPError) as error:
+    except (AwsConnectionError, HTTPClientError, HTTPError) as error:
         raise ChatModelError(f"the connection failed: {error}", provider=PROVIDER, retryable=True) from error
     except BotoCoreError as error:
         raise ChatModelError(str(error), provider=PROVIDER) from error
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, ParserError, TypeError, ValueError) as error:
         raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
 
 

@@ -20,9 +20,8 @@ USAGE = {
 
 def model(provider: Provider, **more: Any) -> AnthropicChatModel:
     """An adapter for a provider; it tries nothing twice."""
-    return AnthropicChatModel(
-        "test-model", base_url=provider.url, **{"api_key": "secret", "max_retries": 0, "timeout_seconds": 20} | more
-    )
+    usual: dict[str, Any] = {"base_url": provider.url, "api_key": "secret", "max_retries": 0, "timeout_seconds": 20}
+    return AnthropicChatModel("test-model", **usual | more)
 
 
 def message(*content: dict[str, Any], reason: str | None = "end_turn", **more: Any) -> dict[str, Any]:

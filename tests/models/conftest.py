@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.models import anthropic_wire, openai_wire
+from tests.models import anthropic_wire, bedrock_wire, openai_wire
 from tests.models.provider import Provider, running_provider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from bridge.models.anthropic import AnthropicChatModel
+    from bridge.models.bedrock import BedrockChatModel
     from bridge.models.openai import OpenAiChatModel
 
 CREDENTIALS = {
@@ -29,6 +30,8 @@ UNWANTED = (
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_CONFIG_DIR",
+    "ANTHROPIC_PROFILE",
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
     "AWS_PROFILE",
@@ -73,6 +76,19 @@ async def anthropic(provider: Provider) -> AsyncIterator[Callable[..., Anthropic
 
         def made(**more: Any) -> AnthropicChatModel:
             adapter = anthropic_wire.model(provider, **more)
+            stack.push_async_callback(adapter.aclose)
+            return adapter
+
+        yield made
+
+
+@pytest.fixture
+async def bedrock(provider: Provider) -> AsyncIterator[Callable[..., BedrockChatModel]]:
+    """Makes adapters for Bedrock, and closes them."""
+    async with AsyncExitStack() as stack:
+
+        def made(**more: Any) -> BedrockChatModel:
+            adapter = bedrock_wire.model(provider, **more)
             stack.push_async_callback(adapter.aclose)
             return adapter
 

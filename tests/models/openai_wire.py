@@ -20,12 +20,13 @@ USAGE = {
 
 def model(provider: Provider, **more: Any) -> OpenAiChatModel:
     """An adapter for a provider; it tries nothing twice."""
-    return OpenAiChatModel(
-        "test-model",
-        base_url=f"{provider.url}/v1",
-        api_key="secret",
-        **{"max_retries": 0, "timeout_seconds": 20} | more,
-    )
+    usual: dict[str, Any] = {
+        "base_url": f"{provider.url}/v1",
+        "api_key": "secret",
+        "max_retries": 0,
+        "timeout_seconds": 20,
+    }
+    return OpenAiChatModel("test-model", **usual | more)
 
 
 def completion(message: dict[str, Any], reason: str = "stop", **more: Any) -> Answer:

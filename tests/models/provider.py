@@ -38,13 +38,15 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: tuple[bytes, ...] = ()
     """The body, one HTTP chunk each: a client sees them one by one."""
+    is_held: bool = False
+    """The answer begins when the test releases it."""
     ending: Literal["whole", "dropped", "stalled"] = "whole"
     """What follows the chunks: the end, a cut connection, or nothing until the client hangs up."""
 
 
-def json_answer(body: Any, status: int = 200, **headers: str) -> Answer:
+def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """A whole answer of JSON."""
-    return Answer(status=status, headers=JSON_TYPE | headers, chunks=(json.dumps(body).encode(),))
+    return Answer(status=status, headers={**JSON_TYPE, **(headers or {})}, chunks=(json.dumps(body).encode(),))
 
 
 class Provider:
@@ -54,6 +56,10 @@ class Provider:
         self.url = url
         self.requests: list[Received] = []
         self.answers: deque[Answer] = deque()
+        self.asked = Event()
+        """A request has come whose answer is held."""
+        self.released = Event()
+        """What is held may begin."""
         self.answered = Event()
         """An answer that stalls is out as far as it goes."""
         self.hung_up = Event()
@@ -96,6 +102,16 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         provider.requests.append(Received(self.path, headers, json.loads(body)))
         answer = provider.answers.popleft()
+        if answer.is_held:
+            provider.asked.set()
+            provider.released.wait(DEADLINE_SECONDS)
+        try:
+            self._send(answer)
+        except (BrokenPipeError, ConnectionResetError):
+            provider.hung_up.set()
+            self.close_connection = True
+
+    def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -110,13 +126,10 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.ending == "dropped":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return
+        provider: Provider = self.server.provider  # type: ignore[attr-defined]  # ours
         provider.answered.set()
         self.connection.settimeout(DEADLINE_SECONDS)
-        try:
-            gone = self.connection.recv(1) == b""
-        except ConnectionResetError:
-            gone = True
-        if gone:
+        if self.connection.recv(1) == b"":
             provider.hung_up.set()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name

@@ -223,7 +223,7 @@ async def test_a_given_client_stays_open(provider: Provider) -> None:
 
 
 def test_without_a_key_anthropic_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ChatModelError, match="anthropic: there is no key; set ANTHROPIC_API_KEY, or pass api_key="):
         AnthropicChatModel("claude-sonnet-5-5")
 

@@ -12,7 +12,10 @@ from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
 from bridge.tools.model import ToolExecutionRequest
 from tests.models.requests import CONVERSATION, PDF_BASE64, PIXEL, PIXEL_BASE64, SEARCH, asking
 
-PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL_BASE64}}
+PICTURE: dict[str, Any] = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": PIXEL_BASE64},
+}
 
 
 def text(said: str) -> dict[str, Any]:

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, MessageWriter, kept, kept_layout, revived
+from bridge.models.conversation import conversation_of
+from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
+from bridge.tools.model import ToolExecutionRequest
+from tests.models.requests import CONVERSATION, PDF, PIXEL, SEARCH, asking
+
+PICTURE = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
+
+
+def writer(*messages: ChatMessage) -> MessageWriter:
+    """A writer of messages, with a tool offered."""
+    request = asking(*messages, tool_specifications=(SEARCH,))
+    return MessageWriter(conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID), with_tools=True)
+
+
+def written(*messages: ChatMessage) -> list[dict[str, Any]]:
+    """The messages as boto3 takes them."""
+    return writer(*messages).written()
+
+
+def used(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A block that calls a tool."""
+    return {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments}}
+
+
+def result(call_id: str, *content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A block that answers a call."""
+    return {"toolResult": {"toolUseId": call_id, "content": list(content), **more}}
+
+
+def test_a_whole_conversation_is_written_as_the_api_documents_it() -> None:
+    assert written(*CONVERSATION) == [
+        {
+            "role": "user",
+            "content": [
+                {"text": "Was ist größer, 🦊?"},
+                PICTURE,
+                {"document": {"format": "pdf", "name": "report pdf", "source": {"bytes": PDF}}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"text": "I look."},
+                used("one", "files_search", {"text": "größe"}),
+                used("two", "add", {"a": 1, "b": 2}),
+                used("three", "chart", {}),
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                result("one", {"text": "nothing found 🦊"}, status="error"),
+                result("two", {"json": {"sum": 3}}),
+                result("three", {"text": "A chart."}, PICTURE),
+            ],
+        },
+        {"role": "assistant", "content": [{"text": "It is 3."}]},
+        {"role": "user", "content": [{"text": "Thanks"}]},
+    ]
+
+
+def test_all_that_the_program_says_is_in_the_system_prompt() -> None:
+    assert writer(SystemMessage("A"), SystemMessage(" "), SystemMessage("B")).system() == [{"text": "A"}, {"text": "B"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ('{"a": [1.5, null, "ß"]}', {"json": {"a": [1.5, None, "ß"]}}),
+        ("[1, 2]", {"text": "[1, 2]"}),
+        ("3", {"text": "3"}),
+        ('{"a": NaN}', {"text": '{"a": NaN}'}),
+        ('{"a": 1} and more', {"text": '{"a": 1} and more'}),
+        ("Success", {"text": "Success"}),
+        ("", {"text": "(nothing)"}),
+    ],
+)
+def test_a_result_is_json_where_all_of_it_is_one_object(text: str, content: dict[str, Any]) -> None:
+    message = ToolExecutionResultMessage("x", "add", (Text(text),))
+    assert written(message) == [{"role": "user", "content": [result("x", content)]}]
+
+
+def test_an_error_is_text_even_where_it_is_an_object() -> None:
+    message = ToolExecutionResultMessage("x", "add", (Text('{"a": 1}'),), is_error=True)
+    assert written(message)[0]["content"] == [result("x", {"text": '{"a": 1}'}, status="error")]
+
+
+@pytest.mark.parametrize(
+    ("block", "wire"),
+    [
+        (Image(PIXEL, "image/jpg"), {"image": {"format": "jpeg", "source": {"bytes": PIXEL}}}),
+        (Image(PIXEL, "image/tiff"), {"text": "[image/tiff: 6 bytes, not shown]"}),
+        (Image(b""), {"text": "[image/png: 0 bytes, not shown]"}),
+        (Audio(b"abc", "audio/mp3"), {"audio": {"format": "mp3", "source": {"bytes": b"abc"}}}),
+        (Audio(b"abc", "audio/midi"), {"text": "[audio/midi: 3 bytes, not shown]"}),
+        (File("file:///a.txt", "größe", "text/plain"), {"text": "file:///a.txt:\ngröße"}),
+        (
+            File("file:///a.zip", b"PK", "application/zip"),
+            {"text": "[file:///a.zip: 2 bytes of application/zip, not shown]"},
+        ),
+        (ResourceLink("https://x.org/a", "a"), {"text": "Resource: a <https://x.org/a>"}),
+    ],
+)
+def test_every_kind_of_block_has_a_form(block: Content, wire: dict[str, Any]) -> None:
+    assert written(UserMessage((block,))) == [{"role": "user", "content": [wire]}]
+
+
+def test_documents_have_plain_names_that_differ_and_a_text_beside_them() -> None:
+    paper = File("file:///a/b/Größe_%20#1!.pdf", PDF, "application/pdf")
+    (message,) = written(UserMessage((paper, paper)))
+    names = [block["document"]["name"] for block in message["content"][:2]]
+    assert names == ["Gr e 20 1 pdf", "Gr e 20 1 pdf (2)"]
+    assert message["content"][2] == {"text": "See the document."}
+
+
+def test_a_result_holds_no_sound() -> None:
+    message = ToolExecutionResultMessage("x", "say", (Audio(b"abc"),))
+    assert written(message)[0]["content"] == [result("x", {"text": "[audio/wav: 3 bytes, not shown]"})]
+
+
+def test_what_is_blank_is_left_out() -> None:
+    call = AiMessage(" ", (ToolExecutionRequest("add", {}, "x"),))
+    assert written(UserMessage.of(" ", "Hello"), AiMessage(""), call) == [
+        {"role": "user", "content": [{"text": "Hello"}]},
+        {"role": "assistant", "content": [used("x", "add", {})]},
+    ]
+
+
+THOUGHT: dict[str, Any] = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s"}}}
+SECRET: dict[str, Any] = {"reasoningContent": {"redactedContent": b"\x00\xff"}}
+BLOCKS = [THOUGHT, {"text": "I add."}, SECRET, used("x", "add", {"a": 1})]
+KEPT = AiMessage(
+    "I add.", (ToolExecutionRequest("add", {"a": 1}, "x"),), "Hm.", {"bedrock": {"content": kept_layout(BLOCKS)}}
+)
+
+
+def test_a_message_that_was_changed_since_keeps_its_reasoning_and_loses_its_layout() -> None:
+    assert written(KEPT)[0]["content"] == BLOCKS
+    changed = written(replace(KEPT, text="I sum."))
+    assert changed[0]["content"] == [THOUGHT, SECRET, {"text": "I sum."}, used("x", "add", {"a": 1})]
+
+
+def test_what_is_kept_of_a_reply_is_json_and_comes_back_as_it_was() -> None:
+    assert kept(SECRET) == {"reasoningContent": {"redactedContent": {"base64": "AP8="}}}
+    assert revived(kept([SECRET, THOUGHT, 1])) == [SECRET, THOUGHT, 1]
+
+
+def test_half_a_character_does_not_stop_a_request() -> None:
+    half = "\ud83d"
+    messages = written(
+        UserMessage.of(half),
+        AiMessage(half, (ToolExecutionRequest("add", {half: half}, "x"), ToolExecutionRequest("add", half, "y"))),
+        ToolExecutionResultMessage("x", "add", (Text(half), File("a", half))),
+    )
+    assert repr(messages).count("�") == 7
+    repr(messages).encode()
