@@ -51,8 +51,8 @@ def serving_again(
     """
 
     def read() -> list[ServerConfig]:
-        groups = ((target.name, pinned(servers_of(target, is_alone=False), pins, pin_mode)) for target in remote)
-        return merged_servers(groups)
+        found = ((_label(target), servers_of(target, is_alone=False)) for target in remote)
+        return merged_servers((label, pinned(servers, pins, pin_mode)) for label, servers in found)
 
     tools = load_toolbox(local) if local else ToolBox()
     try:
@@ -77,3 +77,7 @@ def serving_again(
                     await following
 
     return Serving(gateway.tools, lifespan, end_all_children)
+
+
+def _label(target: RemoteTarget) -> str:
+    return target.path.stem if isinstance(target, ConfigTarget) else target.name

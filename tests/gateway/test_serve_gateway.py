@@ -1,0 +1,184 @@
+"""``bridge serve`` as a gateway: real processes from the caller to the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
+
+from tests.client.conftest import SERVED, reports
+from tests.gateway.conftest import write_config
+from tests.processes import ROOT, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.client.reports import Reports
+
+__all__ = ["reports"]
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_SECONDS = 40
+SERVE = ("-m", "bridge", "serve")
+HTTP = ("--transport", "http", "--port", "0")
+
+HEADERS = """
+    from bridge import InvocationContext, tool
+
+    @tool
+    async def headers(context: InvocationContext) -> dict[str, str]:
+        '''Tell the headers of the call.'''
+        return dict(context.headers)
+"""
+
+
+def served_entry(**settings: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [*SERVE, SERVED], "cwd": str(ROOT), **settings}
+
+
+async def call(client: Client, name: str, /, **arguments: Any) -> str:
+    result = await client.call_tool(name, arguments)
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    assert not result.is_error, block.text
+    return block.text
+
+
+async def names(client: Client) -> set[str]:
+    return {each.name for each in (await client.list_tools(cache_mode="refresh")).tools}
+
+
+async def test_files_configurations_and_urls_are_served_together(tmp_path: Path) -> None:
+    (tmp_path / "local.py").write_text(dedent(HEADERS))
+    first = write_config(tmp_path / "work.json", calc=served_entry(include=["add"]))
+    second = write_config(tmp_path / "home.json", calc=served_entry(include=["add", "pid"]))
+    with serving(*SERVE, SERVED, *HTTP) as remote:
+        url = f"{remote.origin}/mcp"
+        targets = (first, f"{second}#calc", url, str(tmp_path / "local.py"))
+        with anyio.fail_after(DEADLINE_SECONDS), serving(*SERVE, *targets, *HTTP) as gateway:
+            async with Client(f"{gateway.origin}/mcp") as client:
+                listed = await names(client)
+                assert {"headers", "calc_add", "home-calc_add", "127.0.0.1_add"} <= listed
+                for name in ("calc_add", "home-calc_add", "127.0.0.1_add"):
+                    assert await call(client, name, a=1, b=2) == "3"
+                assert await call(client, "127.0.0.1_pid") == str(remote.process.pid)
+
+
+async def test_a_command_is_served_again_over_stdio() -> None:
+    arguments = [*SERVE, "--name", "again", "--", sys.executable, *SERVE, SERVED]
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Client(StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT)) as client:
+            assert client.server_info is not None
+            assert client.server_info.name == "again"
+            assert await call(client, "add", a=1, b=2) == "3"
+
+
+async def test_a_callers_headers_reach_a_server_only_where_they_are_allowed_and_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "upstream.py").write_text(dedent(HEADERS))
+    seen: dict[str, dict[str, str]] = {}
+
+    async def ask(origin: str, tenant: str) -> None:
+        own = {"X-Tenant": tenant, "X-Other": tenant, "Authorization": f"Bearer secret-of-{tenant}"}
+        async with (
+            httpx2.AsyncClient(headers=own) as http,
+            Client(streamable_http_client(f"{origin}/mcp", http_client=http)) as client,
+        ):
+            for _ in range(5):
+                seen[tenant] = json.loads(await call(client, "headers"))
+                assert seen[tenant]["x-tenant"] == tenant
+
+    with serving(*SERVE, str(tmp_path / "upstream.py"), *HTTP) as upstream:
+        options = ("--forward-headers", "x-tenant", *HTTP)
+        with serving(*SERVE, f"{upstream.origin}/mcp", *options) as gateway, anyio.fail_after(DEADLINE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for tenant in ("acme", "globex", "initech"):
+                    tasks.start_soon(ask, gateway.origin, tenant)
+    assert not [headers for headers in seen.values() if "x-other" in headers or "authorization" in headers]
+
+
+def test_a_credential_cannot_be_allowed() -> None:
+    done = subprocess.run(
+        [sys.executable, *SERVE, "http://127.0.0.1:9/mcp", "--forward-headers", "x-a,Authorization"],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("bridge: the header 'Authorization' carries a secret")
+
+
+async def test_a_configuration_is_read_again_and_only_what_changed_is_started_again(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    config = write_config(path, kept=served_entry(prefix="kept_"), gone=served_entry(prefix="gone_"))
+    with serving(*SERVE, config, "--reload", *HTTP) as gateway, anyio.fail_after(DEADLINE_SECONDS):
+        async with Client(f"{gateway.origin}/mcp") as client:
+            before = await call(client, "kept_pid")
+            async with client.listen(tools_list_changed=True) as changes:
+                path.write_text("{ this is no configuration")
+                write_config(path, kept=served_entry(prefix="kept_"), new=served_entry(prefix="new_"))
+                while not {"kept_pid", "new_pid"} <= (listed := await names(client)) or "gone_pid" in listed:
+                    await anext(changes)
+            assert await call(client, "kept_pid") == before
+            assert await call(client, "new_add", a=1, b=1) == "2"
+
+
+async def test_a_gateway_that_is_asked_to_end_ends_its_servers_with_all_that_they_started(reports: Reports) -> None:
+    arguments = [sys.executable, *SERVE, "--", sys.executable, *SERVE, SERVED]
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with await anyio.open_process(arguments, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+            await speak(process, reports.port)
+            process.send_signal(signal.SIGTERM)
+            await reports.wait_for("grandchild ended")
+            assert await process.wait() == 0
+
+
+async def test_a_gateway_whose_input_closes_ends_its_servers_with_all_that_they_started(reports: Reports) -> None:
+    arguments = [sys.executable, *SERVE, "--", sys.executable, *SERVE, SERVED]
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with await anyio.open_process(arguments, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+            await speak(process, reports.port)
+            assert process.stdin is not None
+            await process.stdin.aclose()
+            await reports.wait_for("grandchild ended")
+            assert await process.wait() == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+async def test_over_http_a_signal_ends_the_servers_too(reports: Reports, number: int, code: int) -> None:
+    with serving(*SERVE, *HTTP, "--", sys.executable, *SERVE, SERVED) as gateway, anyio.fail_after(DEADLINE_SECONDS):
+        async with Client(f"{gateway.origin}/mcp") as client:
+            await call(client, "start_a_child", port=reports.port)
+        os.kill(gateway.process.pid, number)
+        await reports.wait_for("grandchild ended")
+        assert await anyio.to_thread.run_sync(gateway.process.wait) == code
+
+
+async def speak(process: anyio.abc.Process, port: int) -> None:
+    """Open a session, and have the server behind start a process that ignores everything but being killed."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    await process.stdin.send(line({"id": 1, "method": "initialize", "params": hello}))
+    await process.stdin.send(line({"method": "notifications/initialized"}))
+    start = {"name": "start_a_child", "arguments": {"port": port}}
+    await process.stdin.send(line({"id": 2, "method": "tools/call", "params": start}))
+    said = b""
+    while b'"id":2' not in said:
+        said += await process.stdout.receive()
+
+
+def line(message: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
