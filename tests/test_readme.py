@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from importlib import import_module
 from inspect import signature
@@ -24,6 +25,7 @@ import bridge
 from bridge import (
     Image,
     InvocationContext,
+    SystemMessage,
     Tool,
     ToolBox,
     ToolExecutionRequest,
@@ -33,6 +35,7 @@ from bridge import (
     tools_from,
 )
 from bridge.cli import COMMANDS
+from bridge.models.scripted import ScriptedChatModel
 from bridge.server import mount
 from bridge.tools.threads import DEFAULT_THREADS
 from tests import readme
@@ -40,6 +43,7 @@ from tests.server import http_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from mcp.client import ClientRequestContext
     from mcp_types import ElicitRequestParams
@@ -50,7 +54,10 @@ CANCEL = "def cancel("
 ACCOUNT = "class Account"
 BOOK = "def book("
 MOUNT = "mount(app"
-BLOCKS = [ADD, MOUNT, WEATHER, CANCEL, ACCOUNT, BOOK]
+CONNECT = "bridge.connect("
+ASSISTANT = "class Assistant"
+CLERK = "class Clerk"
+BLOCKS = [ADD, MOUNT, CONNECT, ASSISTANT, WEATHER, CANCEL, ACCOUNT, BOOK, CLERK]
 """A text of each Python block, in order."""
 
 
@@ -161,6 +168,38 @@ async def test_a_question_is_asked_in_both_eras_and_the_function_runs_again_in_t
 
 
 # --- promises in the text --------------------------------------------------------------------------------------------
+
+
+def test_the_tools_of_servers_are_called_without_an_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tools.py").write_text(readme.block(ADD), encoding="utf-8")
+    entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(tmp_path / "tools.py")]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"tools": entry}}), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names_after(CONNECT)
+    assert capsys.readouterr().out == "3\n"
+
+
+def test_a_model_implements_an_interface_with_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel([ToolExecutionRequest("add", {"a": 1, "b": 2}), "It is 3."])
+    monkeypatch.setattr("bridge.models.openai.OpenAiChatModel", lambda _: model)
+    names = names_after(ASSISTANT, add=names_after(ADD)["add"])
+    assert names["answer"] == "It is 3."
+    assert model.requests[-1].messages[-1].text == "3"
+
+
+@pytest.mark.anyio
+async def test_a_service_remembers_each_customer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedChatModel(["Hello, Ada.", "You are Ada.", "I do not know you."])
+    clerk = names_after(CLERK, add=names_after(ADD)["add"], model=model)["clerk"]
+    await clerk.ask("ada", "Hotel Sol", "I am Ada.")
+    result = await clerk.ask("ada", "Hotel Sol", "Who am I?")
+    assert (result.content, result.tool_executions) == ("You are Ada.", ())
+    await clerk.ask("bob", "Hotel Sol", "Who am I?")
+    assert [len(request.messages) for request in model.requests] == [2, 4, 2]
+    assert model.requests[0].messages[0] == SystemMessage("You are the clerk of Hotel Sol. Be brief.")
 
 
 def nothing() -> None: ...

@@ -31,13 +31,22 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 60
 ERAS = ("legacy", "2026-07-28")
 COMMANDS = readme.commands()
-ENDING = [command for command in COMMANDS if re.match(r"bridge (list|call|install) ", command.line)]
+ENDING = [command for command in COMMANDS if re.match(r"bridge (list|call|status|install) ", command.line)]
 OVER_HTTP = [command for command in COMMANDS if re.match(r"bridge serve .*--transport http", command.line)]
 OVER_STDIO = [command for command in COMMANDS if re.match(r"([A-Z_]+=\S+ )+bridge serve [^-]+$", command.line)]
+CHAT = [command for command in COMMANDS if command.line.startswith("bridge chat ")]
 MAKE = [command for command in COMMANDS if command.line.startswith("make ")]
 PIP = [command for command in COMMANDS if command.line.startswith("pip install ")]
 DOCKER = [command for command in COMMANDS if command.line.startswith("docker ")]
 SERVERS = readme.table("server")
+GREETER = """
+from bridge import tool
+
+@tool
+def greet(name: str) -> str:
+    return f"Hello, {name}."
+"""
+"""What the newcomer's ``mcp.json`` starts."""
 
 
 @pytest.fixture
@@ -61,6 +70,9 @@ def directory(tmp_path: Path) -> Path:
     made = tmp_path / "work"
     made.mkdir()
     (made / "tools.py").write_text(readme.blocks("python")[0].text, encoding="utf-8")
+    (made / "greeter.py").write_text(GREETER, encoding="utf-8")
+    entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(made / "greeter.py")]}
+    (made / "mcp.json").write_text(json.dumps({"mcpServers": {"greeter": entry}}), encoding="utf-8")
     return made
 
 
@@ -94,7 +106,9 @@ async def sum_by_official_client(server: str | StdioServerParameters, mode: str)
 
 
 def test_every_command_is_run_or_read_by_one_test() -> None:
-    assert sorted(map(str, COMMANDS)) == sorted(map(str, [*ENDING, *OVER_HTTP, *OVER_STDIO, *MAKE, *PIP, *DOCKER]))
+    assert sorted(map(str, COMMANDS)) == sorted(
+        map(str, [*ENDING, *OVER_HTTP, *OVER_STDIO, *CHAT, *MAKE, *PIP, *DOCKER])
+    )
 
 
 @pytest.mark.parametrize("command", ENDING, ids=str)
@@ -157,6 +171,15 @@ async def test_a_ready_server_is_started_as_shown(environment: dict[str, str], h
 def serve_default(name: str) -> Any:
     command = import_module("bridge.cli.serve").command
     return next(each.default for each in command.params if each.name == name)
+
+
+def test_a_conversation_is_begun_as_shown(directory: Path, environment: dict[str, str]) -> None:
+    (command,) = CHAT
+    done = run(command.line, directory, environment | {"OPENAI_API_KEY": ""})
+    assert (done.returncode, done.stderr) == (
+        1,
+        "bridge: openai: there is no key; set OPENAI_API_KEY, or pass api_key=\n",
+    )
 
 
 # --- what is read instead --------------------------------------------------------------------------------------------
