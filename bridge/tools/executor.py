@@ -11,6 +11,7 @@ from anyio import get_cancelled_exc_class
 
 from bridge.errors import DefinitionError
 from bridge.tools.signature import source_of, underlying
+from bridge.tools.thread_context import ThreadContext
 from bridge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class ContextThreadExecutor(ThreadExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.model.ToolExecutor`."""
-        context = context.fork()
+        context = ThreadContext.of(context)
         try:
             return await ThreadExecutor.execute(self, request, context)
         except get_cancelled_exc_class():

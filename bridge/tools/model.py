@@ -17,6 +17,7 @@ from bridge.tools.content import Content, Text, text_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+    from types import UnionType
 
     from bridge.tools.context import InvocationContext
 
@@ -178,6 +179,18 @@ class ToolPolicy:
     """How many characters of text a model reads: of a longer text it reads head and tail. None: all."""
     propagate: bool = False
     """An exception of the tool that is not a ToolCallError stops the invocation instead of becoming a result."""
+
+    def __post_init__(self) -> None:
+        seconds: Any = self.timeout_seconds  # a program without types gives anything
+        if seconds is not None and not (_is_number(seconds, int | float) and seconds > 0):
+            raise DefinitionError(f"timeout_seconds must be a number of seconds above 0, or None, not {seconds!r}")
+        chars: Any = self.max_output_chars
+        if chars is not None and not (_is_number(chars, int) and chars > 0):
+            raise DefinitionError(f"max_output_chars must be a whole number of at least 1, or None, not {chars!r}")
+
+
+def _is_number(value: object, kinds: type | UnionType) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

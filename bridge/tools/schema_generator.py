@@ -7,6 +7,7 @@ under `bridge.tools.coercion.MEMBERS`; the *published* one is what callers see.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict
@@ -36,6 +37,13 @@ TOP_LEVEL = ConfigDict(allow_inf_nan=False, ser_json_bytes="base64", val_json_by
 
 SCHEMA_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, TypeError)
 """What pydantic raises for a type that it cannot validate or describe."""
+
+
+_REFUSED = re.compile(
+    r"Unable to generate pydantic-core schema for (?P<type>.+?)\. Set `"
+    r"|Cannot generate a JsonSchema for core_schema\.(?P<kind>\w+?)Schema(?: \((?P<instances>.+)\))?$"
+)
+_REMEDY = "take what JSON can carry (text, a number, a list, a dataclass, a pydantic model) and make the object of it"
 
 
 class _Generator(GenerateJsonSchema):
@@ -181,8 +189,11 @@ def published(schema: Any) -> Any:
 
 
 def reason(error: Exception) -> str:
-    """What pydantic says is wrong with a type, on one line, without its link."""
-    return " ".join(str(error).partition("\nFor further information")[0].split())
+    """What is wrong with a type, on one line: pydantic's words without its link, and without advice on extending it."""
+    said = " ".join(str(error).partition("\nFor further information")[0].split())
+    if refused := _REFUSED.match(said):
+        return f"{refused['type'] or refused['instances'] or refused['kind'].lower()}; {_REMEDY}"
+    return said
 
 
 def schema_of_type(kind: Any) -> dict[str, Any]:

@@ -6,10 +6,12 @@ stays taken until the function returns, so that abandoned functions cannot pile 
 
 from __future__ import annotations
 
+import logging
 import math
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.from_thread
 import anyio.lowlevel
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _T = TypeVar("_T")
+
+_logger = logging.getLogger("bridge.tools")
 
 DEFAULT_THREADS = 40
 """How many functions run in threads at once unless `set_thread_limit` says otherwise."""
@@ -68,7 +72,8 @@ def thread_limiter() -> anyio.CapacityLimiter:
 async def run_in_thread(function: Callable[[], _T]) -> _T:
     """Run a function in a worker thread, with this task's context variables.
 
-    A cancelled caller leaves at once; the function runs on, holding its place under the limit until it returns.
+    A cancelled caller leaves at once; the function runs on, holding its place under the limit until it returns. What it
+    raises then is logged, since nobody else can hear of it.
     """
     limiters = _current()
     place = _Place(limiters.ours)
@@ -113,6 +118,10 @@ class _Place:
             raise RuntimeError("the caller left before the function began")  # seen by nobody
         try:
             return (function(),)
+        except Exception as error:
+            if self._left and not isinstance(error, CancelledError):  # which says only that its caller has left
+                _log_unheard(error, function)
+            raise
         finally:
             if self._runs(running=False):
                 with suppress(RuntimeError):  # the event loop has ended, and the limit with it
@@ -131,3 +140,9 @@ class _Place:
             running = self._running
         if not running:
             self._limiter.release_on_behalf_of(self)
+
+
+def _log_unheard(error: Exception, function: Callable[[], Any]) -> None:
+    from bridge.tools.signature import source_of  # noqa: PLC0415 - only where something went wrong
+
+    _logger.warning("%s raised after its caller had left", source_of(function), exc_info=error)

@@ -105,7 +105,8 @@ def _admitted(present: dict[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool
         if not _NAME.fullmatch(tool.name):
             raise DefinitionError(
                 f"the name {tool.name!r} of {tool.source} is not allowed: "
-                "1 to 128 letters, digits, underscores, dots or hyphens"
+                "1 to 128 ASCII letters, digits, underscores, dots or hyphens; give it such a name with @tool(name=…), "
+                "or with bridge.renamed"
             )
         if tool.name in present:
             raise NameClashError(tool.name, present[tool.name].source, tool.source)

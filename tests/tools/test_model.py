@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -76,6 +76,23 @@ def test_a_tool_by_hand_is_a_specification_and_an_executor() -> None:
 def test_where_a_tool_comes_from_does_not_make_it_another() -> None:
     tool = Tool(ToolSpecification(name="echo"), Echo())
     assert replace(tool, source="server 'github'") == tool
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 0.0, float("nan"), "5", True])
+def test_a_time_limit_that_is_no_time_is_refused(seconds: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"^timeout_seconds must be .* above 0, or None, not {seconds!r}$"):
+        ToolPolicy(timeout_seconds=seconds)
+
+
+@pytest.mark.parametrize("chars", [0, -1, 1.5, "5", True])
+def test_an_output_budget_that_leaves_nothing_to_read_is_refused(chars: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"^max_output_chars must be .* at least 1, or None, not {chars!r}$"):
+        ToolPolicy(max_output_chars=chars)
+
+
+def test_limits_are_taken_as_they_are_given() -> None:
+    policy = ToolPolicy(timeout_seconds=0.5, max_output_chars=1)
+    assert (policy.timeout_seconds, policy.max_output_chars) == (0.5, 1)
 
 
 def test_an_error_is_a_result_with_one_text() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import collections.abc  # noqa: TC003 - resolved at run time
 import functools
+from collections.abc import Callable  # noqa: TC003 - resolved at run time
+from dataclasses import dataclass
 from enum import Enum
+from socket import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -17,7 +20,6 @@ from bridge.tools.parameter import P, ToolMemoryId
 from bridge.tools.signature import docstring_of, signature_of, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from decimal import Decimal
 
 
@@ -258,6 +260,31 @@ def test_a_type_without_a_schema_is_refused_by_its_parameter() -> None:
         signature_of(namespace["shapeless"])
     with pytest.raises(DefinitionError, match=r"the parameter 'a' of function 'foreign' .* no JSON Schema"):
         signature_of(foreign)
+
+
+@pytest.mark.parametrize("annotation", [socket, list[socket], socket | int])
+def test_a_type_that_is_no_data_is_named_with_a_remedy_and_without_advice_on_pydantics_insides(annotation: Any) -> None:
+    def connect(a: Any) -> None: ...
+
+    connect.__annotations__["a"] = annotation
+    with pytest.raises(DefinitionError) as caught:
+        signature_of(connect)
+    assert str(caught.value) == (
+        f"the parameter 'a' of {source_of(connect)} has a type with no JSON Schema: <class 'socket.socket'>; "
+        "take what JSON can carry (text, a number, a list, a dataclass, a pydantic model) and make the object of it"
+    )
+
+
+@dataclass
+class Button:
+    on_press: Callable[[], None]
+
+
+def test_what_is_data_with_something_in_it_that_is_none_is_refused_in_the_same_words() -> None:
+    def press(button: Button) -> None: ...
+
+    with pytest.raises(DefinitionError, match=r"no JSON Schema: callable; take what JSON can carry"):
+        signature_of(press)
 
 
 def test_a_return_annotation_that_cannot_be_resolved_is_refused() -> None:

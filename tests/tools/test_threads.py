@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,37 @@ async def test_an_abandoned_function_keeps_its_place_from_others() -> None:
             abandoned.go_on.set()
             await other.started.wait()
         await all_places_are_free()
+
+
+async def test_what_an_abandoned_function_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    held = Work()
+
+    def fail_late(code: int) -> None:
+        held()
+        raise KeyError(code)
+
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, functools.partial(fail_late, 7))
+            await held.started.wait()
+            tasks.cancel_scope.cancel()
+        held.go_on.set()
+        await all_places_are_free()
+    (record,) = caplog.records
+    line = fail_late.__code__.co_firstlineno
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == f"function 'fail_late' (test_threads.py:{line}) raised after its caller had left"
+    assert record.exc_info is not None
+    assert repr(record.exc_info[1]) == "KeyError(7)"
+
+
+async def test_what_an_awaited_function_raises_is_its_callers_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        await run_in_thread(fail)
+    assert caplog.records == []
 
 
 async def test_who_leaves_while_waiting_for_a_place_takes_none() -> None:

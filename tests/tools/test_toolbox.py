@@ -107,3 +107,18 @@ def test_removing_is_all_or_nothing() -> None:
     assert len(box) == 2
     box.remove("add", "subtract")
     assert len(box) == 0
+
+
+def test_a_name_that_is_not_ascii_is_refused_with_the_ways_to_give_another() -> None:
+    def größe() -> int:  # noqa: PLC2401 - what is tested
+        return 1
+
+    with pytest.raises(DefinitionError) as caught:
+        ToolBox(größe)
+    assert str(caught.value).endswith(
+        " is not allowed: 1 to 128 ASCII letters, digits, underscores, dots or hyphens; "
+        "give it such a name with @tool(name=…), or with bridge.renamed"
+    )
+    assert str(caught.value).startswith(
+        f"the name 'größe' of function 'größe' (test_toolbox.py:{größe.__code__.co_firstlineno})"
+    )
