@@ -124,7 +124,7 @@ class AnthropicChatModel:
             "messages": written_messages(conversation),
         } | present(
             system=_system(request, conversation, rewriting),
-            tools=_tools(offers) or None,
+            tools=_tools(offers) or _earlier_tools(conversation) or None,
             tool_choice=_tool_choice(request, conversation),
             stop_sequences=[sendable(sequence) for sequence in request.stop_sequences] or None,
         )
@@ -184,6 +184,13 @@ def _tools(offers: Offers) -> list[Json]:
     return [_tool(offer, is_strict=offer.name in strict_tools) for offer in offers.offers.values()]
 
 
+def _earlier_tools(conversation: Conversation) -> list[Json]:
+    """Tools that were called and are offered no more: the API wants every tool defined that the messages mention."""
+    if not conversation.mentions_tools:
+        return []
+    return [{"name": name, "input_schema": {"type": "object"}} for name in conversation.names.values()]
+
+
 def _tool(offer: Offer, *, is_strict: bool) -> Json:
     tool: Json = {**offer.metadata, "name": offer.name, "input_schema": offer.rewriting.schema}
     if offer.description:
@@ -193,7 +200,9 @@ def _tool(offer: Offer, *, is_strict: bool) -> Json:
 
 def _tool_choice(request: ChatRequest, conversation: Conversation) -> Json | None:
     choice = request.tool_choice
-    if not request.tool_specifications or choice.mode is ToolChoiceMode.AUTO:
+    if not request.tool_specifications:
+        return {"type": "none"} if conversation.mentions_tools else None
+    if choice.mode is ToolChoiceMode.AUTO:
         return None
     if choice.mode is ToolChoiceMode.NAMED and choice.tool_name is not None:
         return {"type": "tool", "name": conversation.names[choice.tool_name]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import sys
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,8 +80,7 @@ class Provider:
 @contextmanager
 def running_provider() -> Iterator[Provider]:
     """Run a provider while the context lasts."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _Handler)
     server.provider = provider = Provider(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]  # ours
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -90,6 +90,14 @@ def running_provider() -> Iterator[Provider]:
         server.shutdown()
         server.server_close()
         thread.join(DEADLINE_SECONDS)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # clients may go when they like
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -85,6 +85,16 @@ async def test_each_tool_choice_is_said_in_the_provider_s_words(
     assert provider.body.get("tool_choice") == sent
 
 
+async def test_tools_that_are_offered_no_more_are_named_and_not_to_be_called(
+    provider: Provider, anthropic: Maker
+) -> None:
+    provider.will_answer(reply(text("Hi")))
+    call = AiMessage(None, (ToolExecutionRequest("files.search", {}, "x"),))
+    await anthropic().chat(asking("Hello", call, ToolExecutionResultMessage("x", "files.search", (Text("3"),))))
+    assert provider.body["tools"] == [{"name": "files_search", "input_schema": {"type": "object"}}]
+    assert provider.body["tool_choice"] == {"type": "none"}
+
+
 async def test_several_tool_calls_come_back_under_the_tools_own_names(provider: Provider, anthropic: Maker) -> None:
     blocks = (text("I look."), use("x", "files_search", {"text": "größe"}), use("y", "add", {"a": 1}))
     provider.will_answer(reply(*blocks, reason="tool_use"))
