@@ -42,6 +42,7 @@ def test_an_example_runs_from_anywhere_and_shows_something(name: str, tmp_path: 
         ("interactive.py", ["clean", "paint", "guard", "relieve"]),
         ("mounted.py", ["count_visits"]),
         ("by_hand.py", ["get_booking_details"]),
+        ("published_service.py", ["translate"]),
     ],
 )
 def test_an_example_is_a_target_of_the_command(name: str, offered: list[str], tmp_path: Path) -> None:
