@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import SocketStream, TaskGroup
 
-_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
+GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
+"""What it is to have the other end of a connection go away."""
 
 
 class Proxy:
@@ -21,6 +22,7 @@ class Proxy:
 
     Attributes:
         port: Where it listens.
+        target_port: Where the server listens.
         is_silent: Take bytes, and pass nothing on, in either direction.
         is_slow: Pass answers on one byte at a time.
         bytes_left: Break off after this many further bytes of answers; None for never.
@@ -33,7 +35,7 @@ class Proxy:
         self.is_slow = False
         self.bytes_left: int | None = None
         self.connections = 0
-        self._target_port = target_port
+        self.target_port = target_port
         self._open: set[SocketStream] = set()
         self._listener: SocketListener | None = None
         self._tasks: TaskGroup | None = None
@@ -66,23 +68,26 @@ class Proxy:
             self._tasks.cancel_scope.cancel()
 
     async def _listen(self, listener: SocketListener) -> None:
-        with suppress(*_GONE):
+        with suppress(*GONE):
             async with listener:
                 await listener.serve(self._pass_on)
 
     async def _pass_on(self, near: SocketStream) -> None:
         self.connections += 1
-        with suppress(*_GONE):
-            async with await anyio.connect_tcp("127.0.0.1", self._target_port) as far, near:
-                self._open |= {near, far}
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._pump, near, far, False)
-                    await self._pump(far, near, True)
-                    tasks.cancel_scope.cancel()
-                self._open -= {near, far}
+        with suppress(*GONE):
+            async with near, await anyio.connect_tcp("127.0.0.1", self.target_port) as far:
+                await self._join(near, far)
+
+    async def _join(self, near: SocketStream, far: SocketStream) -> None:
+        self._open |= {near, far}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pump, near, far, False)
+            await self._pump(far, near, True)
+            tasks.cancel_scope.cancel()
+        self._open -= {near, far}
 
     async def _pump(self, source: SocketStream, sink: SocketStream, answers: bool) -> None:
-        with suppress(*_GONE):
+        with suppress(*GONE):
             async for chunk in source:
                 if not self.is_silent:
                     await self._send(sink, chunk, answers)

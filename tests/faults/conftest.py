@@ -1,0 +1,42 @@
+"""What the faults share, and the table that ends their run; ``pytest tests/faults`` prints it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.table import Outcome, markdown
+from tests.faults.trial import Trials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_KEY = "fault"
+
+
+@pytest.fixture
+def trials(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trials]:
+    """Tries faults; their outcomes come into the table of the run."""
+    if sys.platform != "linux":
+        pytest.skip("what is leaked is read from /proc, which Linux has")
+    trials = Trials(tmp_path)
+    yield trials
+    request.node.user_properties.extend((_KEY, asdict(outcome)) for outcome in trials.outcomes)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table; reports carry the outcomes, so that it does not matter which process tried what."""
+    outcomes = [
+        Outcome(**value)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "teardown"
+        for name, value in report.user_properties
+        if name == _KEY
+    ]
+    for line in markdown(outcomes):
+        terminalreporter.write_line(line)

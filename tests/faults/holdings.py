@@ -1,0 +1,77 @@
+"""Holdings: the processes, tasks and sockets that are there, as the system tells, and those that should not be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+LET_GO_SECONDS = 10
+"""What has not been let go of after this long is leaked; nobody here waits so long for what is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What an event loop and its process hold."""
+
+    tasks: frozenset[asyncio.Task[object]]
+    sockets: frozenset[str]
+    """Sockets and pipes, by their inodes."""
+
+    @classmethod
+    def now(cls) -> Holdings:
+        """What is held now."""
+        return cls(frozenset(asyncio.all_tasks()), frozenset(_sockets()))
+
+    async def leaked_tasks(self) -> list[str]:
+        """The tasks that were begun since, and do not end."""
+        begun = asyncio.all_tasks() - self.tasks
+        _, left = await asyncio.wait(begun, timeout=LET_GO_SECONDS) if begun else ((), ())
+        return [task.get_name() for task in left]
+
+    async def leaked_sockets(self) -> list[str]:
+        """The sockets and pipes that were opened since, and are not closed."""
+        with anyio.move_on_after(LET_GO_SECONDS):
+            while _sockets() - self.sockets:  # noqa: ASYNC110 - the system tells nobody
+                await anyio.lowlevel.checkpoint()
+        return sorted(_sockets() - self.sockets)
+
+
+async def leaked_processes(marker: str) -> list[str]:
+    """The processes with this text in their environment that do not end."""
+    left = []
+    for pid in marked_processes(marker):
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            try:
+                with anyio.move_on_after(LET_GO_SECONDS):
+                    await anyio.wait_readable(handle)
+                    continue
+            finally:
+                os.close(handle)
+            left.append(str(pid))
+    return left
+
+
+def marked_processes(marker: str) -> list[int]:
+    """The processes with this text in their environment."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if marker.encode() in environment.read_bytes():
+                found.append(int(environment.parent.name))
+    return found
+
+
+def _sockets() -> set[str]:
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            target = os.readlink(descriptor)
+            if target.startswith(("socket:", "pipe:")):
+                found.add(target)
+    return found

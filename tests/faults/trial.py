@@ -1,0 +1,190 @@
+"""Trial: one fault over one route, with calls before, around and after it, and the reckoning."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import anyio
+
+from bridge.client import Healing, HttpTransport, McpToolProvider, ServerConfig, StdioTransport
+from tests.client import reports as reporting
+from tests.client.conftest import RemoteServer
+from tests.faults.holdings import Holdings, leaked_processes
+from tests.faults.network import Network
+from tests.faults.table import Outcome
+from tests.faults.traffic import Traffic
+from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bridge.client.server_config import ProtocolPin
+    from tests.client.reports import Reports
+
+SERVED = "tests/faults/served.py:TOOLS"
+CROOKED = ("-m", "tests.faults.crooked")
+RECOVERY_SECONDS = 60
+TRIAL_SECONDS = 240
+HEALING = Healing(first_delay_seconds=0.05, max_delay_seconds=0.5, health_check_seconds=1, health_timeout_seconds=3)
+
+
+class Route(Enum):
+    """How a server is reached, with the protocol that is spoken."""
+
+    STDIO = ("stdio", "2026-07-28")
+    STDIO_HANDSHAKE = ("stdio (handshake)", "legacy")
+    HTTP = ("HTTP", "2026-07-28")
+    HTTP_HANDSHAKE = ("HTTP (handshake)", "legacy")
+    SSE = ("SSE", "legacy")
+
+    def __str__(self) -> str:
+        return self.value[0]
+
+    @property
+    def pin(self) -> ProtocolPin:
+        """The protocol that is spoken."""
+        return self.value[1]  # type: ignore[return-value]  # an Enum's value has no closer type
+
+
+STDIO = (Route.STDIO, Route.STDIO_HANDSHAKE)
+NETWORK = (Route.HTTP, Route.HTTP_HANDSHAKE, Route.SSE)
+ROUTES = STDIO + NETWORK
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """What a fault has at hand."""
+
+    provider: McpToolProvider
+    traffic: Traffic
+    reports: Reports
+    route: Route
+    remote: RemoteServer | None = None
+    network: Network | None = None
+
+    async def ask(self, tool: str, **arguments: Any) -> Any:
+        """Call a tool that is no part of the traffic; it has to succeed."""
+        result = await self.provider.call(tool, arguments)
+        assert not result.is_error, result.text
+        return result.structured_content and result.structured_content["result"]
+
+    async def kill(self) -> None:
+        """End the server as by ``kill -9``; it has to be started again where it is no child."""
+        if self.remote is not None:
+            self.remote.kill()
+        else:
+            os.kill(await self.ask("pid"), signal.SIGKILL)
+
+    async def restart(self) -> None:
+        """Start a server that was ended again, at the same port; a child is started by whoever owns it."""
+        if self.remote is not None:
+            await self.remote.start()
+
+
+class Trials:
+    """Tries faults, and keeps their outcomes.
+
+    Args:
+        folder: Where journals may be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.outcomes: list[Outcome] = []
+        self._folder = folder
+
+    @asynccontextmanager
+    async def trying(self, fault: str, route: Route, **options: Any) -> AsyncIterator[Stage]:
+        """Inflict a fault, and lift it, in this block; calls go on meanwhile.
+
+        Args:
+            fault: What is done, for the table.
+            route: How the server is reached.
+            options: See `_staged`.
+        """
+        marker = f"faults-{uuid4()}"
+        before = Holdings.now()
+        with anyio.fail_after(TRIAL_SECONDS):
+            async with _staged(route, self._folder / f"{marker}.journal", marker, **options) as stage:
+                traffic = stage.traffic
+                assert await traffic.until_answered(RECOVERY_SECONDS), traffic.failed
+                assert not traffic.failed
+                async with traffic.going_on():
+                    await traffic.more()
+                    yield stage
+                survived = await traffic.until_answered(RECOVERY_SECONDS)
+            processes = await leaked_processes(marker)
+            tasks, sockets = await before.leaked_tasks(), await before.leaked_sockets()
+        twice = [call for call, runs in traffic.runs().items() if runs > 1]
+        self.outcomes.append(
+            Outcome(
+                fault=fault,
+                route=str(route),
+                survived=int(survived),
+                calls=len(traffic.endings),
+                answered=len(traffic.answered),
+                failed=len(traffic.failed),
+                lost=len(traffic.lost),
+                run_twice=len(twice),
+                untrue=len(traffic.untrue()),
+                leaked_processes=len(processes),
+                leaked_tasks=len(tasks),
+                leaked_sockets=len(sockets),
+            )
+        )
+        assert survived, f"no answer afterwards: {list(traffic.failed.values())[-3:]}"
+        assert (traffic.lost, twice, traffic.untrue()) == ([], [], []), traffic.failed
+        assert (processes, tasks, sockets) == ([], [], [])
+
+
+@asynccontextmanager
+async def _staged(
+    route: Route, journal: Path, marker: str, *, child: tuple[str, ...] = (), auth: Any = None, **settings: Any
+) -> AsyncIterator[Stage]:
+    """A server, a network before it where it is no child, a provider of its tools, and whoever calls them.
+
+    Args:
+        route: How the server is reached.
+        journal: Where it writes down what it runs.
+        marker: What stands in the environment of a child, and of all that it starts.
+        child: The arguments of Python for another child than our own server.
+        auth: What signs HTTP requests.
+        settings: Of the server's configuration.
+    """
+    remote = network = None
+    async with reporting.listening() as reports:
+        if route in STDIO:
+            words = child or ("-m", "bridge", "serve", SERVED)
+            transport = StdioTransport(sys.executable, args=words, cwd=str(ROOT), env={"FAULTS": marker})
+            config = ServerConfig(name="server", transport=transport, protocol=route.pin, **settings)
+            async with McpToolProvider(config, healing=HEALING) as provider:
+                traffic = Traffic(provider, journal)
+                yield Stage(provider=provider, traffic=traffic, reports=reports, route=route)
+            return
+        remote = RemoteServer(SERVED)
+        await remote.start()
+        try:
+            async with Network(remote.port).running() as network:
+                kind = "sse" if route is Route.SSE else "http"
+                path = "sse" if route is Route.SSE else "mcp"
+                address = HttpTransport(f"http://127.0.0.1:{network.port}/{path}", kind=kind)  # type: ignore[arg-type]  # one of the two
+                config = ServerConfig(name="server", transport=address, protocol=route.pin, **settings)
+                async with McpToolProvider(config, healing=HEALING, auth=auth and (lambda _: auth)) as provider:
+                    traffic = Traffic(provider, journal)
+                    yield Stage(
+                        provider=provider,
+                        traffic=traffic,
+                        reports=reports,
+                        route=route,
+                        remote=remote,
+                        network=network,
+                    )
+        finally:
+            remote.kill()
