@@ -11,6 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _MAX_REFERENCES = 32
+_MAX_SHOWN_CHARS = 200
+_EXAMPLES = {
+    "boolean": "true",
+    "integer": "5",
+    "number": "1.5",
+    "object": '{"name": 1}',
+    "array": "[1, 2]",
+    "null": "null",
+}
+"""A value of each type, as it is written; text needs no example."""
+_NEED_QUOTES = set('[]{}" ')
+"""What a shell may read as something else."""
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
@@ -58,10 +70,10 @@ def _array(name: str, texts: list[str], kind: Mapping[str, Any], root: Mapping[s
         return whole
     items: Any = next((s["items"] for s in _alternatives(kind, root) if isinstance(s.get("items"), dict)), {})
     types = _types(_resolved(items, root), root)
-    return [_value(name, text, types) for text in texts]
+    return [_value(name, text, types, is_item=True) for text in texts]
 
 
-def _value(name: str, text: str, types: set[str]) -> Any:
+def _value(name: str, text: str, types: set[str], *, is_item: bool = False) -> Any:
     if "string" in types:
         return text
     value = _json(text.lower() if "boolean" in types and text.lower() in {"true", "false"} else text)
@@ -70,7 +82,24 @@ def _value(name: str, text: str, types: set[str]) -> Any:
     if _type_of(value) in types or (_type_of(value) == "integer" and "number" in types) or _is_whole(value, types):
         return value
     wanted = " or ".join(sorted(types))
-    raise click.UsageError(f"the argument {name!r} takes {wanted}, not {text!r}")
+    raise click.UsageError(
+        f"the argument {name!r} takes {wanted}, not {_cut(text)!r}; write it as {_example(name, text, types, is_item)}"
+    )
+
+
+def _example(name: str, text: str, types: set[str], is_item: bool) -> str:
+    """How an argument can be written: in words of the text, where those are items separated by commas."""
+    value = next(shown for kind, shown in _EXAMPLES.items() if kind in types)
+    if is_item:
+        value = f"[{text}]" if "," in text and _json(f"[{text}]") is not _NOTHING else f"[{value}, {value}]"
+    if types == {"boolean"} and not is_item:
+        return f"{name}=true or {name}=false"
+    written = f"{name}={value}"
+    return f"'{written}'" if set(written) & _NEED_QUOTES else written
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
 
 
 class _Nothing:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -12,24 +14,57 @@ from bridge.cli.assignments import read_assignments, unknown_names
 from bridge.cli.failures import FAILED, end_now, say
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS, only_target
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.pins import pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target
-from bridge.errors import ToolTimeoutError
+from bridge.cli.tracebacks import users_traceback
+from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from bridge.cli.targets import LocalTarget
     from bridge.client.pinning import PinMode
+    from bridge.client.server_config import ServerConfig
     from bridge.tools.content import Content
-    from bridge.tools.model import ToolExecutionResult, ToolSpecification
+    from bridge.tools.model import ToolExecution, ToolExecutionResult, ToolSpecification
 
 
-@click.command(cls=TargetCommand, short_help="Call one tool of a TARGET.")
+class _CallCommand(TargetCommand):
+    """A command whose user may take a tool's arguments for options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say how an argument of the tool is written, where an option does not exist."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            written = _as_assignment(error.option_name, given)
+            message = f"{error.format_message()} An argument of the tool is written {written}"
+            raise click.UsageError(message, ctx) from None
+
+
+def _as_assignment(option: str, words: list[str]) -> str:
+    """What stands on a command line as an option and its value, as an argument of a tool."""
+    name = option.lstrip("-").replace("-", "_")
+    for word, following in pairwise([*words, ""]):
+        if word == option and following and not following.startswith("-"):
+            return f"{name}={following}"
+        if word.startswith(f"{option}="):
+            return f"{name}={word.removeprefix(f'{option}=')}"
+    return f"{name}=VALUE"
+
+
+@click.command(cls=_CallCommand, short_help="Call one tool of a TARGET.")
 @click.argument("words", nargs=-1, metavar="TARGET TOOL [NAME=VALUE...]")
-@click.option("--json", "json_text", metavar="OBJECT", help="All arguments as one JSON object, instead of name=value.")
+@click.option(
+    "--json",
+    "json_text",
+    metavar="OBJECT",
+    help="All arguments as one JSON object, instead of name=value; - reads it from standard input.",
+)
 @click.option(
     "--output",
     type=click.Choice(["text", "json"]),
@@ -39,7 +74,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help=f"How many seconds the call may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
 )
 @pins_options
@@ -60,7 +95,8 @@ def command(
     Values are read by the tool's schema: text as it is, numbers, booleans, arrays and objects as JSON; for an array a
     name may be repeated, one item each. With a command as the target: bridge call TOOL name=value -- command args…
 
-    Ends with code 1 where the tool failed; what it said of that goes to standard error.
+    Ends with code 1 where the tool failed; what it said of that goes to standard error. The text is written whole: a
+    tool's max_output_chars is for what a model reads.
     """
     configure_logging(log_level)
     waiting = list(words)
@@ -71,22 +107,35 @@ def command(
     if assignments and json_text is not None:
         raise click.UsageError("arguments come either as name=value or as --json", ctx)
 
+    if json_text == "-":
+        json_text = _standard_input()
+
     def arguments_for(tool: ToolSpecification) -> Mapping[str, Any]:
         return _json_object(json_text) if json_text is not None else _assigned(assignments, tool)
 
     with stdout_diverted():
         if isinstance(target, FileTarget | ModuleTarget):
             seconds = timeout or DEFAULT_TIMEOUT_SECONDS
-            result, has_run_out_of_time = _call_here(target, name, arguments_for, seconds)
+            execution = _call_here(target, name, arguments_for, seconds)
+            result, error = execution.result, execution.error
         else:
             from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
             found = [servers.hurried(server, timeout) for server in servers.servers_of(target)]
-            result = servers.call_tool(servers.pinned(found, pins, pin_mode), name, arguments_for)
-            has_run_out_of_time = False
-    _write(result, output)
+            result, error = _call_there(servers.pinned(found, pins, pin_mode), name, arguments_for), None
+    is_told = error is not None and not isinstance(error, ToolCallError)
+    if error is not None and is_told:
+        click.echo(users_traceback(error), err=True, nl=False)  # which ends with what the error says
+    _write(result, output, is_told=is_told)
     code = FAILED if result.is_error else 0
-    return end_now(code) if has_run_out_of_time else code
+    return end_now(code) if isinstance(error, ToolTimeoutError) else code
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"standard input is not UTF-8: {error.reason}") from error
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -95,7 +144,7 @@ def _json_object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--json is no JSON: {error}") from error
     if not isinstance(value, dict):
-        raise click.UsageError(f'--json must be an object, such as {{"name": 1}}, not {text!r}')
+        raise click.UsageError(f'--json must be an object, such as {{"name": 1}}, not {text[:200]!r}')
     return value
 
 
@@ -112,12 +161,8 @@ def _call_here(
     name: str,
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     timeout_seconds: float,
-) -> tuple[ToolExecutionResult, bool]:
-    """Run a tool of this process, without a server.
-
-    Returns:
-        The result, and whether the tool ran out of time, so that it may run on in a thread.
-    """
+) -> ToolExecution:
+    """Run a tool of this process, without a server; one that ran out of time may run on in a thread."""
     import anyio  # noqa: PLC0415 - a remote target does without these
 
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415
@@ -126,23 +171,54 @@ def _call_here(
     from bridge.tools.model import ToolExecutionRequest  # noqa: PLC0415
 
     tools = load_toolbox([target])
+    if name not in tools and _is_assignment(name):
+        raise _tool_missing(name, [tool.name for tool in tools])
     request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
-    policy = ExecutionPolicy(on_arguments_error=_raise, timeout_seconds=timeout_seconds)
-    execution = anyio.run(execute_timed, tools, request, InvocationContext(), policy)
-    return execution.result, isinstance(execution.error, ToolTimeoutError)
+    policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_as_result, timeout_seconds=timeout_seconds)
+    return anyio.run(execute_timed, tools, request, InvocationContext(), policy)
+
+
+def _call_there(
+    found: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
+) -> ToolExecutionResult:
+    """Run a tool of servers."""
+    from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
+
+    try:
+        return servers.call_tool(found, name, arguments_for)
+    except UnknownToolError as error:
+        raise (_tool_missing(name) if _is_assignment(name) else error) from None
+
+
+def _is_assignment(word: str) -> bool:
+    return "=" in word
+
+
+def _tool_missing(word: str, names: Sequence[str] = ()) -> click.UsageError:
+    only = f"; there is one: {names[0]}" if len(names) == 1 else ""
+    return click.UsageError(f"the name of a TOOL is missing before {word!r}{only}")
+
+
+def _as_result(error: Exception, *_: object) -> ToolExecutionResult:
+    """A failed result, without a record in the log: the command tells of the error itself."""
+    from bridge.tools.model import ToolExecutionResult  # noqa: PLC0415 - a remote target does without it
+
+    return ToolExecutionResult.error(str(error) or type(error).__name__)
 
 
 def _raise(error: Exception, *_: object) -> NoReturn:
     raise error
 
 
-def _write(result: ToolExecutionResult, output: str) -> None:
+def _write(result: ToolExecutionResult, output: str, *, is_told: bool) -> None:
+    """Write a result; what it says of a failure has been said where it ``is_told``."""
     if output == "json":
         from bridge.wire import result_to_wire  # noqa: PLC0415 - text does without it
 
         write_json(result_to_wire(replace(result, model_content=None)))
     elif result.is_error:
-        say(result.text)
+        if not is_told:
+            say(result.text)
     elif result.text or result.structured_content is None:
         write_data(result.text)
     else:

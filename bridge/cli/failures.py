@@ -75,7 +75,9 @@ def exit_code_of(command: Callable[[], object]) -> int:
     except click.ClickException as error:
         return _explained(error)
     except (BridgeError, OSError) as error:
-        return _reported(error)
+        code = _reported(error)
+        _give_up_on_unwritten()
+        return code
     except Exception as error:
         say(f"bridge: {type(error).__name__}: {error} (a mistake of bridge's; --log-level debug shows where)")
         _logger.debug("what happened:", exc_info=error)
@@ -107,6 +109,14 @@ def _explained(error: click.ClickException) -> int:
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bridge"
         say(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)")
     return error.exit_code
+
+
+def _give_up_on_unwritten() -> None:
+    """Discard what standard output did not take, which has been told, lest the interpreter tell it again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_stdout()
 
 
 def _discard_stdout() -> None:

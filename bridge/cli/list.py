@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.pins import pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, parse_target
@@ -30,7 +31,7 @@ _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "a
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects, with the schemas.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help=f"How many seconds a server may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
 )
 @pins_options

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from inspect import isfunction
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +50,10 @@ def _sources_of(target: LocalTarget) -> list[object]:
         module = _import_file(target.path) if isinstance(target, FileTarget) else _import_module(target.module)
     sources = _offered(module, target) if target.attribute is None else [_named(module, target)]
     if not sources or any(isinstance(source, Sized) and not len(source) for source in sources):
-        raise TargetError(f"{_shown(target)} has no tools{_remedy(module)}")
+        raise TargetError(f"{_shown(target)} has no tools: {_remedy(module, target)}")
+    for source in sources:
+        if isinstance(source, type) and _needs_instance(source):
+            raise TargetError(_instance_wanted(source, target))
     return sources
 
 
@@ -88,12 +92,37 @@ def _has_tools(kind: type) -> bool:
     return any(settings_of(attribute) for base in kind.__mro__ for attribute in vars(base).values())
 
 
-def _remedy(module: ModuleType) -> str:
+def _needs_instance(kind: type) -> bool:
+    """Whether a class has decorated methods that cannot be called on the class itself."""
+    from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
+
+    return any(
+        settings_of(attribute) and not isinstance(attribute, staticmethod | classmethod)
+        for base in kind.__mro__
+        for attribute in vars(base).values()
+    )
+
+
+def _instance_wanted(kind: type, target: LocalTarget) -> str:
+    name = kind.__name__.lower()
+    return (
+        f"{_shown(target)} is a class whose tools need an instance: "
+        f"write {name} = {kind.__name__}(…) at module level, and name {_file_of(target)}:{name}"
+    )
+
+
+def _remedy(module: ModuleType, target: LocalTarget) -> str:
     classes = [value for value in vars(module).values() if isinstance(value, type) and _has_tools(value)]
     if classes:
         name = classes[0].__name__
-        return f": its class {name!r} has, and needs an instance at module level, such as tools = {name}(…)"
-    return ": decorate a function with @bridge.tool"
+        return f"its class {name!r} has, and needs an instance at module level, such as tools = {name}(…)"
+    functions = [
+        name
+        for name, value in vars(module).items()
+        if isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    undecorated = f", or name one as it is: {_file_of(target)}:{functions[0]}" if functions else ""
+    return f"decorate a function with @bridge.tool{undecorated}"
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -142,11 +171,14 @@ def _import_module(name: str) -> ModuleType:
     if (working_directory := str(Path.cwd())) not in sys.path and "" not in sys.path:
         sys.path.insert(0, working_directory)
     try:
-        return import_module(name)
+        module = import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise TargetError(f"there is no module {error.name!r}") from None
+    if hasattr(module, "__path__") and getattr(module, "__file__", None) is None:  # to Python a package, if need be
+        raise TargetError(f"{name!r} is a directory; name a file in it")
+    return module
 
 
 @contextmanager

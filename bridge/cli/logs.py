@@ -27,7 +27,7 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
     """
     return click.option(
         "--log-level",
-        type=click.Choice(LEVELS),
+        type=click.Choice(LEVELS, case_sensitive=False),
         default=default,
         envvar="BRIDGE_LOG_LEVEL",
         show_envvar=True,

@@ -10,6 +10,7 @@ import click
 from bridge.cli.failures import FAILED, CommandError, say
 from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand
 
@@ -27,7 +28,7 @@ DEFAULT_NAME = "mcp.lock.json"
 @click.option("--lock", type=click.Path(dir_okay=False, path_type=Path), help="The lock file.")
 @click.option("--check", is_flag=True, help="Write nothing: show what is not as it was pinned, and end with code 1.")
 @click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), help="How many seconds a server may take to start and answer."
+    "--timeout", type=Number(0, min_open=True), help="How many seconds a server may take to start and answer."
 )
 @log_level_option("warning")
 @click.pass_context

@@ -13,6 +13,7 @@ from bridge.cli.entries import configuration, shown_entry, url_entry
 from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.numbers import WholeNumber
 from bridge.cli.output import stdout_diverted
 from bridge.cli.pins import pins_options
 from bridge.cli.serving import Serving
@@ -89,7 +90,7 @@ def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
 @_option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @_option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=WholeNumber(0, 65535),
     default=8000,
     show_default=True,
     help="The port; 0 for a free one, which is printed.",
@@ -115,10 +116,10 @@ def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
     is_flag=True,
     help="Let anyone who reaches the port call the tools; asked for where that is not only this machine.",
 )
-@_option("--page-size", type=click.IntRange(1), help="Tools in a page of the list; all in one page by default.")
+@_option("--page-size", type=WholeNumber(1), help="Tools in a page of the list; all in one page by default.")
 @_option(
     "--max-request-bytes",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     default=DEFAULT_MAX_REQUEST_BYTES,
     show_default=True,
     help="The longest body of a request.",

@@ -9,6 +9,7 @@ import click
 from bridge.cli.failures import FAILED, one_line
 from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand
 
@@ -25,7 +26,7 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects.")
 @click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), help="How many seconds a server may take to start and answer."
+    "--timeout", type=Number(0, min_open=True), help="How many seconds a server may take to start and answer."
 )
 @log_level_option("error")
 @click.pass_context

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,8 @@ def test_a_tool_that_raised_shows_the_users_traceback_alone(run: Run, directory:
     done = run("call", "calculator.py", "crash")
     assert (done.returncode, done.stdout) == (1, "")
     lines = done.stderr.splitlines()
-    assert lines[-1] == "name 'secret_variable' is not defined"
+    assert lines[-1] == "NameError: name 'secret_variable' is not defined"
+    assert done.stderr.count("secret_variable' is not defined") == done.stderr.count("Traceback") == 1
     frames = [line for line in lines if line.startswith("  File ")]
     assert len(frames) == 1
     assert f'File "{directory}/calculator.py"' in frames[0]
@@ -68,7 +70,10 @@ def test_a_tool_that_raised_shows_the_users_traceback_alone(run: Run, directory:
     [
         (["ad"], "bridge: there is no tool named 'ad'; did you mean 'add'?"),
         (["add"], "bridge: invalid arguments for 'add': a: "),
-        (["add", "a=x"], "bridge call: the argument 'a' takes integer, not 'x' (see bridge call --help)"),
+        (
+            ["add", "a=x"],
+            "bridge call: the argument 'a' takes integer, not 'x'; write it as a=5 (see bridge call --help)",
+        ),
         (["add", "a"], "bridge call: 'a' is no argument of the form name=value (see bridge call --help)"),
         (["add", "a=1", "--json", "{}"], "bridge call: arguments come either as name=value or as --json (see"),
         (["add", "--json", "[1]"], "bridge call: --json must be an object, such as {\"name\": 1}, not '[1]' (see"),
@@ -83,6 +88,75 @@ def test_an_unknown_tool_and_bad_arguments_are_wrong_usage(run: Run, arguments: 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith(message)
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_tool_raised_is_told_once_beside_the_result_as_data(run: Run) -> None:
+    done = run("call", "calculator.py", "crash", "--output", "json", "--log-level", "critical")
+    assert done.returncode == 1
+    text = "name 'secret_variable' is not defined"
+    assert json.loads(done.stdout) == {"content": [{"type": "text", "text": text}], "isError": True}
+    assert done.stderr.splitlines()[-1] == f"NameError: {text}"
+    assert done.stderr.count(text) == 1
+
+
+def test_a_tool_whose_exceptions_stop_an_invocation_fails_like_any_other(run: Run, directory: Path) -> None:
+    (directory / "stopping.py").write_text(
+        "from bridge import tool\n@tool(propagate=True)\ndef stop() -> str:\n    raise ValueError('enough')\n"
+    )
+    done = run("call", "stopping.py", "stop")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == "ValueError: enough"
+    assert "mistake of bridge's" not in done.stderr
+
+
+def test_an_argument_that_is_written_like_an_option_is_shown_as_one_of_the_tools(run: Run) -> None:
+    for words, written in (
+        (["--a", "1"], "a=1"),
+        (["--a=1"], "a=1"),
+        (["--first-name", "--b"], "first_name=VALUE"),
+        (["a=1", "--b"], "b=VALUE"),
+    ):
+        done = run("call", "calculator.py", "add", *words)
+        option = f"--{written.partition('=')[0].replace('_', '-')}"
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            f"bridge call: No such option '{option}'. An argument of the tool is written {written} "
+            "(see bridge call --help)\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("target", "only"),
+    [(["calculator.py:add"], "; there is one: add"), (["calculator.py"], "")],
+)
+def test_a_tool_whose_name_was_forgotten_is_asked_for(run: Run, target: list[str], only: str) -> None:
+    done = run("call", *target, "a=1", "b=2")
+    assert (done.returncode, done.stdout) == (2, "")
+    missing = f"bridge call: the name of a TOOL is missing before 'a=1'{only} (see bridge call --help)"
+    assert done.stderr.splitlines() == ["printed at import", missing]
+
+
+def test_a_tool_of_a_server_whose_name_was_forgotten_is_asked_for(run: Run) -> None:
+    done = run("call", "a=1", "--", sys.executable, "-m", "bridge", "serve", "calculator.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    missing = "bridge call: the name of a TOOL is missing before 'a=1' (see bridge call --help)"
+    assert done.stderr.splitlines()[-1] == missing
+
+
+def test_the_arguments_can_come_from_standard_input(run: Run) -> None:
+    done = run("call", "calculator.py", "shout", "--json", "-", stdin='{"text": "größe"}')
+    assert (done.returncode, done.stdout) == (0, "GRÖSSE!\n")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]"])
+def test_standard_input_that_is_no_object_is_wrong_usage(run: Run, text: str) -> None:
+    done = run("call", "calculator.py", "shout", "--json", "-", stdin=text)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("bridge call: --json ")
+
+
+def test_the_help_says_that_an_output_budget_cuts_nothing_here(run: Run) -> None:
+    assert "max_output_chars is for what a model reads" in " ".join(run("call", "--help").stdout.split())
 
 
 def test_an_unknown_argument_is_noted(run: Run) -> None:

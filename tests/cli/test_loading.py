@@ -151,6 +151,10 @@ def test_an_object_of_a_file_can_be_named(run: Run, directory: Path, target: str
             "from bridge import tool\nclass Shop:\n    @tool\n    def buy(self) -> int: ...\n",
             "{file} has no tools: its class 'Shop' has, and needs an instance at module level, such as tools = Shop(…)",
         ),
+        (
+            "from json import dumps\ndef _own() -> int: ...\ndef add(a: int) -> int: ...\n",
+            "{file} has no tools: decorate a function with @bridge.tool, or name one as it is: {file}:add",
+        ),
         ("from bridge import ToolBox\nbox = ToolBox()\n", "{file} has no tools: decorate a function with @bridge.tool"),
         (
             "from bridge import ToolBox\na = ToolBox()\nb = ToolBox()\n",
@@ -184,12 +188,25 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
         ("calculater", "there is no module 'calculater'"),
         ("calculator.tools", "there is no module 'calculator.tools'"),
         ("json.nothing", "there is no module 'json.nothing'"),
+        ("folder", "'folder' is a directory; name a file in it"),
+        ("folder.inner", "'folder.inner' is a directory; name a file in it"),
+        (
+            "shop.py:Shop",
+            (
+                "{directory}/shop.py:Shop is a class whose tools need an instance: "
+                "write shop = Shop(…) at module level, and name {directory}/shop.py:shop"
+            ),
+        ),
         ("missing.py", "there is no file 'missing.py' (looked for {directory}/missing.py)"),
     ],
 )
-def test_a_target_that_is_not_there_is_one_line_and_code_2(
+def test_a_target_that_cannot_be_used_is_one_line_and_code_2(
     run: Run, directory: Path, target: str, message: str
 ) -> None:
+    (directory / "folder" / "inner").mkdir(parents=True)
+    (directory / "shop.py").write_text(
+        "from bridge import tool\nclass Shop:\n    @tool\n    def buy(self) -> int: ...\n"
+    )
     done = run("list", target)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.removeprefix("printed at import\n") == f"bridge: {message.format(directory=directory)}\n"

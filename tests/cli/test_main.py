@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -50,7 +51,8 @@ def test_without_a_command_the_help_is_shown_as_wrong_usage(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["sevre"], "bridge: No such command 'sevre'. (see bridge --help)"),
+        (["banana"], "bridge: No such command 'banana'. (see bridge --help)"),
+        (["lst"], "bridge: No such command 'lst'. Did you mean 'list'? (see bridge --help)"),
         (["list"], "bridge list: a TARGET is missing, such as tools.py (see bridge list --help)"),
         (["list", "--"], "bridge list: a command is missing after -- (see bridge list --help)"),
         (
@@ -65,6 +67,45 @@ def test_without_a_command_the_help_is_shown_as_wrong_usage(run: Run) -> None:
 def test_wrong_usage_is_one_line_and_code_2(run: Run, arguments: list[str], line: str) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "calculator.py", "--port", "abc"], "'abc' is not a valid integer."),
+        (["serve", "calculator.py", "--port", "65536"], "65536 is not in the range 0<=x<=65535."),
+        (["list", "calculator.py", "--timeout", "soon"], "'soon' is not a valid number."),
+    ],
+)
+def test_an_option_that_takes_a_number_says_so(run: Run, arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f": {message} (see bridge {arguments[0]} --help)" in done.stderr
+
+
+def test_the_level_of_the_log_is_read_in_capitals_too(run: Run) -> None:
+    done = run("list", "calculator.py:add", env={"BRIDGE_LOG_LEVEL": "ERROR"})
+    assert (done.returncode, done.stderr) == (0, "printed at import\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("arguments", [("list", "calculator.py"), ("--version",)])
+def test_a_disk_that_is_full_is_one_line_and_code_1(
+    environment: dict[str, str], directory: Path, arguments: tuple[str, ...]
+) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bridge", *arguments],
+            env=environment,
+            cwd=directory,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=40,
+            check=False,
+        )
+    said = done.stderr.removeprefix("printed at import\n")
+    assert (done.returncode, said) == (1, f"bridge: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}\n")
 
 
 def test_a_mistake_of_ours_is_one_line_unless_debugging(run: Run, directory: Path) -> None:
