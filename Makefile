@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format conformance bench load clean
+.PHONY: help demo test test-llm check format conformance bench load clean
 
 help: ## Say what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,10 @@ demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing 
 
 test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n auto
+
+test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)
+	$(BIN)/python -m pip install --quiet --group llm
+	$(BIN)/python -m pytest tests/llm -m llm
 
 check: $(READY) ## Format, lint, types, layers
 	$(BIN)/ruff format --check
