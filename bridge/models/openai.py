@@ -196,7 +196,9 @@ def _translated_errors() -> Iterator[None]:
 
 
 def _tool(offer: Offer) -> Json:
-    function: Json = {"name": offer.name, "description": offer.description, "parameters": offer.rewriting.schema}
+    function: Json = {"name": offer.name, "parameters": offer.rewriting.schema}
+    if offer.description:
+        function["description"] = offer.description
     if offer.rewriting.is_strict:
         function["strict"] = True
     return {**offer.metadata, "type": "function", "function": function}

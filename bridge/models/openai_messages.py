@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PROVIDER = "openai"
 """The name under which messages keep what this API wants back."""
 
+KEPT_OF_A_CALL = "extra_content"
+"""What Gemini's endpoint tells with a call and wants back with it."""
+
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 _NOT_IN_A_NAME = re.compile(r"[\s<|\\/>]+")
 _MAX_NAME_CHARS = 64
@@ -72,6 +75,7 @@ class MessageWriter:
         if message.has_tool_execution_requests:
             written["tool_calls"] = [
                 {
+                    **kept.get("calls", {}).get(request.id, {}),
                     "id": self._conversation.ids[str(request.id)],
                     "type": "function",
                     "function": {
@@ -90,6 +94,7 @@ class MessageWriter:
         parts = [_part(block) for block in message.content]
         shown = [part for part in parts if part["type"] != "text"]
         texts = [part["text"] for part in parts if part["type"] == "text"]
+        # the API has no other way to say that a tool failed
         text = ("Error: " if message.is_error else "") + "\n".join(texts)
         content: str | list[Json] = text
         if shown and self._images_in_tool_results:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import ChatModelError
 from bridge.models.calls import CallAssembler
 from bridge.models.conversation import made_id
-from bridge.models.openai_messages import PROVIDER
+from bridge.models.openai_messages import KEPT_OF_A_CALL, PROVIDER
 from bridge.models.response_format import restored_text
 from bridge.service.chat_model import (
     ChatResponse,
@@ -23,12 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from openai.types import CompletionUsage
-    from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage
+    from openai.types.chat import (
+        ChatCompletion,
+        ChatCompletionChunk,
+        ChatCompletionMessage,
+        ChatCompletionMessageToolCallUnion,
+    )
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
 
     from bridge.models.offers import Offers
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ChatEvent
+    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest
 
 _FINISH_REASONS = {
@@ -64,12 +70,14 @@ class ReplyReader:
         message = choice.message
         field, thinking = _thinking_in(message)
         calls = tuple(self._requests(completion.id, message))
+        more = {call.id: _more_of(call) for call in message.tool_calls or ()}
         return self.response(
             text=message.content,
             refusal=message.refusal,
             thinking=thinking,
             thinking_field=field,
             calls=calls,
+            more=more,
             reason=choice.finish_reason,
             usage=completion.usage,
             model_name=completion.model,
@@ -89,6 +97,7 @@ class ReplyReader:
         thinking: str | None,
         thinking_field: str | None,
         calls: tuple[ToolExecutionRequest, ...],
+        more: Mapping[str, Json],
         reason: str | None,
         usage: CompletionUsage | None,
         model_name: str | None,
@@ -96,7 +105,9 @@ class ReplyReader:
         raw: Any,
     ) -> ChatResponse:
         """A response of its parts."""
-        kept: dict[str, str] = {}
+        kept: Json = {}
+        if more := {call_id: told for call_id, told in more.items() if told}:
+            kept["calls"] = more
         if thinking is not None and thinking_field is not None:
             kept["thinking_field"] = thinking_field
         if refusal:
@@ -146,6 +157,7 @@ class StreamReader:
         self._refusal: list[str] = []
         self._thinking: list[str] = []
         self._thinking_field: str | None = None
+        self._more: dict[str, Json] = {}
         self._reason: str | None = None
         self._usage: CompletionUsage | None = None
 
@@ -175,6 +187,7 @@ class StreamReader:
                 thinking="".join(self._thinking) or None,
                 thinking_field=self._thinking_field,
                 calls=self._calls.requests,
+                more=self._more,
                 reason=self._reason,
                 usage=self._usage,
                 model_name=first.model,
@@ -207,6 +220,8 @@ class StreamReader:
             call_id = self._reader.call_id(delta.id, self._chunks[0].id, len(self._calls))
             known = self._indexes[key] = (self._calls.begin(call_id), delta.id)
             self._latest = known[0]
+        if delta.id and (more := _more_of(delta)):
+            self._more[delta.id] = more
         if function is not None and (function.arguments or function.name):
             yield self._calls.add(known[0], function.arguments or "", function.name)
 
@@ -216,6 +231,12 @@ def _thinking_in(message: ChatCompletionMessage | ChoiceDelta) -> tuple[str | No
     more: Mapping[str, Any] = message.model_extra or {}
     found = ((field, more.get(field)) for field in _THINKING_FIELDS)
     return next(((field, told) for field, told in found if isinstance(told, str) and told), (None, None))
+
+
+def _more_of(call: ChatCompletionMessageToolCallUnion | ChoiceDeltaToolCall) -> Json:
+    """What of a call the provider wants back: Gemini's signature of the thoughts that led to it."""
+    more: Mapping[str, Any] = call.model_extra or {}
+    return {KEPT_OF_A_CALL: more[KEPT_OF_A_CALL]} if KEPT_OF_A_CALL in more else {}
 
 
 def _usage(usage: CompletionUsage | None) -> TokenUsage:

@@ -10,7 +10,13 @@ from anthropic import AsyncAnthropic
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.anthropic import AnthropicChatModel
 from bridge.service.chat_model import FinishReason, ResponseFormat, TokenUsage, ToolChoice, ToolChoiceMode
-from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage
+from bridge.service.messages import (
+    AiMessage,
+    SystemMessage,
+    ToolExecutionResultMessage,
+    message_from_json,
+    message_to_json,
+)
 from bridge.tools.content import Text
 from bridge.tools.model import ToolExecutionRequest, ToolSpecification
 from tests.models.anthropic_wire import reply, text, use
@@ -152,6 +158,7 @@ async def test_thinking_goes_back_as_it_came_signature_and_place_included(provid
     adapter = anthropic()
     first = await adapter.chat(asking("Hello", tool_specifications=(ADD,)))
     assert first.message.thinking == "Hm. So."
+    assert message_from_json(message_to_json(first.message)) == first.message
     results = [ToolExecutionResultMessage(name, "add", (Text(name),)) for name in ("x", "y")]
     await adapter.chat(asking("Hello", first.message, *results, tool_specifications=(ADD,)))
     assert provider.requests[1].body["messages"][1] == {"role": "assistant", "content": blocks}

@@ -13,7 +13,13 @@ from botocore.stub import Stubber
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.bedrock import BedrockChatModel
 from bridge.service.chat_model import FinishReason, ResponseFormat, TokenUsage, ToolChoice, ToolChoiceMode
-from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage
+from bridge.service.messages import (
+    AiMessage,
+    SystemMessage,
+    ToolExecutionResultMessage,
+    message_from_json,
+    message_to_json,
+)
 from bridge.tools.content import Text
 from bridge.tools.model import ToolExecutionRequest, ToolSpecification
 from tests.models.bedrock_wire import reply
@@ -161,6 +167,7 @@ async def test_reasoning_goes_back_as_it_came_signature_and_place_included(provi
     adapter = bedrock()
     first = await adapter.chat(asking("Hello", tool_specifications=(ADD,)))
     assert first.message.thinking == "Hm."
+    assert message_from_json(message_to_json(first.message)) == first.message
     result = ToolExecutionResultMessage("x", "add", (Text("3"),))
     await adapter.chat(asking("Hello", first.message, result, tool_specifications=(ADD,)))
     assert provider.requests[1].body["messages"][1] == {"role": "assistant", "content": blocks}

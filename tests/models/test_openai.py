@@ -17,10 +17,10 @@ from bridge.service.chat_model import (
     ToolChoice,
     ToolChoiceMode,
 )
-from bridge.service.messages import AiMessage
+from bridge.service.messages import AiMessage, message_from_json, message_to_json
 from bridge.tools.model import ToolExecutionRequest, ToolSpecification
-from tests.models.openai_wire import completion
-from tests.models.requests import ADD, OPEN, SEARCH, asking
+from tests.models.openai_wire import chunk, completion, streamed
+from tests.models.requests import ADD, OPEN, SEARCH, asking, events_of, final
 
 if TYPE_CHECKING:
     from tests.models.provider import Provider
@@ -130,6 +130,24 @@ async def test_calls_without_ids_get_ids_that_differ_within_a_conversation_and_s
     assert len({request.id for request in requests}) == 4
 
 
+async def test_what_gemini_signs_a_call_with_goes_back_with_it(provider: Provider, openai: Maker) -> None:
+    signature = {"extra_content": {"google": {"thought_signature": "s=="}}}
+    call = {"id": "x", "type": "function", "function": {"name": "add", "arguments": "{}"}, "other": 1}
+    provider.will_answer(
+        completion({"tool_calls": [call | signature]}, "tool_calls"),
+        streamed(chunk({"tool_calls": [{"index": 0, **call, **signature}]}), chunk(reason="tool_calls")),
+        *[completion({"content": "Hi"})] * 2,
+    )
+    request = asking("Hello", tool_specifications=(ADD,))
+    whole = (await openai().chat(request)).message
+    pieces = final(await events_of(openai(), request)).message
+    assert whole == pieces
+    assert message_from_json(message_to_json(whole)) == whole
+    await openai().chat(asking("Hello", whole))
+    (sent,) = provider.requests[2].body["messages"][1]["tool_calls"]
+    assert sent == {"id": "x", "type": "function", "function": {"name": "add", "arguments": "{}"}} | signature
+
+
 async def test_arguments_that_came_as_an_object_are_taken(provider: Provider, openai: Maker) -> None:
     call = {"id": "x", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
     provider.will_answer(completion({"tool_calls": [call]}, "tool_calls"))
@@ -188,7 +206,6 @@ async def test_a_strict_tool_is_held_to_its_schema_and_its_nulls_are_taken_back(
     response = await openai().chat(asking("Hello", tool_specifications=(strict,)))
     assert provider.body["tools"][0]["function"] == {
         "name": "search",
-        "description": "",
         "parameters": {
             "type": "object",
             "properties": {
