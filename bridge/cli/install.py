@@ -17,7 +17,7 @@ from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_json
 from bridge.cli.safe_write import replace_file
-from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand
+from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,12 +79,16 @@ def command(
 
 
 def _check(target: Target) -> None:
-    """Find out now, and not when the client starts it, that a target has no tools."""
+    """Find out now, and not when the client starts it, that a target has no tools, or cannot be read."""
     if isinstance(target, FileTarget | ModuleTarget):
         from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - other targets do without it
 
         with stdout_diverted():
             load_toolbox([target])
+    elif isinstance(target, ConfigTarget):
+        from bridge.cli.servers import servers_of  # noqa: PLC0415 - likewise
+
+        servers_of(target, is_alone=False)
 
 
 def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:

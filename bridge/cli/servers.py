@@ -16,7 +16,7 @@ from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
 from bridge.client.config import load_config
 from bridge.client.provider import McpToolProvider
 from bridge.client.server_config import HttpTransport, ServerConfig, StdioTransport
-from bridge.errors import ServerError, TargetError
+from bridge.errors import ServerError, TargetError, UnknownToolError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
 from bridge.tools.model import ToolExecutionRequest
@@ -159,6 +159,8 @@ def call_tool(
 
     async def work() -> ToolExecutionResult:
         async with provided(servers) as provider:
+            if name not in provider.tools and (elsewhere := _names_of(name, provider)):
+                raise UnknownToolError(name, elsewhere)
             request = ToolExecutionRequest(name, arguments_for(provider.tools.get(name).specification))
             with TerminalProgress() as channel:
                 context = InvocationContext(channel=channel)
@@ -168,3 +170,8 @@ def call_tool(
         return execution.result
 
     return anyio.run(work)
+
+
+def _names_of(tool: str, provider: McpToolProvider) -> list[str]:
+    """What tools that have this name on their servers are called together."""
+    return [name for name, origin in provider.origins.items() if origin.tool == tool]

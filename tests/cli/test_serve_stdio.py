@@ -116,13 +116,6 @@ def test_an_option_that_stdio_has_no_use_for_is_noted_where_it_was_typed(run: Ru
     )
 
 
-@pytest.mark.parametrize("target", [["http://localhost:1/mcp"], ["--", "server"], ["calculator.py", "--", "server"]])
-def test_what_runs_elsewhere_cannot_be_served_yet(run: Run, target: list[str]) -> None:
-    done = run("serve", *target)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == ("bridge: the tools of a URL or a command cannot be served again yet; name Python targets\n")
-
-
 def test_a_file_that_fails_to_import_is_told_as_everywhere(run: Run, directory: Path) -> None:
     (directory / "broken.py").write_text("print('before')\n1 / 0\n")
     done = run("serve", "broken.py")

@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.targets import CommandTarget, FileTarget, ModuleTarget, UrlTarget, parse_target
+from bridge.cli.targets import (
+    CommandTarget,
+    ConfigTarget,
+    FileTarget,
+    ModuleTarget,
+    UrlTarget,
+    parse_target,
+    split_targets,
+)
 from bridge.errors import TargetError
 
 if TYPE_CHECKING:
@@ -42,6 +50,20 @@ def test_modules_and_urls_are_told_apart(text: str, target: object, name: str) -
     assert parsed.name == name
 
 
+@pytest.mark.parametrize("name", ["mcp.json", "servers.jsonc", "a b.json"])
+def test_a_configuration_is_a_target_with_and_without_a_server(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.touch()
+    assert parse_target(str(file)) == ConfigTarget(file)
+    assert parse_target(f"{file}#my server") == ConfigTarget(file, "my server")
+    assert (parse_target(str(file)).name, parse_target(f"{file}#one").name) == (file.stem, "one")
+
+
+def test_targets_are_told_apart_by_where_their_tools_run() -> None:
+    module, url, command = ModuleTarget("tools"), UrlTarget("http://localhost/mcp"), CommandTarget(("server",))
+    assert split_targets([url, module, command]) == ([module], [url, command])
+
+
 def test_a_command_is_named_after_its_program() -> None:
     assert CommandTarget(("/usr/bin/npx", "-y", "server")).name == "npx"
 
@@ -57,8 +79,9 @@ def test_a_command_is_named_after_its_program() -> None:
         ("tools:1", "'tools:1' is no target; name "),
         ("http://", "'http://' is no URL of a server: it names no host"),
         ("http://[", "'http://[' is no URL of a server: it names no host"),
-        ("mcp.json", "'mcp.json' is a configuration file, which cannot be a target yet; name "),
-        ("mcp.json#github", "'mcp.json#github' is a configuration file, which cannot be a target yet; name "),
+        ("nothing.json", "there is no file 'nothing.json' (looked for "),
+        ("nothing.jsonc#github", "there is no file 'nothing.jsonc' (looked for "),
+        ("nothing.json#", "the name of a server is missing after 'nothing.json#'"),
     ],
 )
 def test_what_is_no_target_is_said_with_the_kinds_that_there_are(text: str, message: str) -> None:
