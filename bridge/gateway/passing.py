@@ -14,9 +14,15 @@ from uuid import uuid4
 import anyio
 
 from bridge.client.handlers import ClientHandlers
-from bridge.errors import ServerError, ToolError, WireError
+from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.server.channel import missing_capability
-from bridge.server.protocol import INVALID_PARAMS, SERVER_INFO_KEY, CallRefused, ProtocolError
+from bridge.server.protocol import (
+    INVALID_PARAMS,
+    SERVER_INFO_KEY,
+    URL_ELICITATION_REQUIRED,
+    CallRefused,
+    ProtocolError,
+)
 from bridge.tools.questions import ElicitationAnswer, InputRequired, Roots, SamplingAnswer
 from bridge.wire import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
 
@@ -56,12 +62,18 @@ class PassingExecutor:
         Raises:
             ToolError: The server is not there, refused, or answered what is no result; it names server and tool.
             InputRequired: The server asked, and only the caller's next request can answer.
-            CallRefused: An answer is not what its question asks for.
+            CallRefused: An answer is not what its question asks for, or the server wants pages visited first.
         """
         assert not isinstance(request.arguments, str)
         try:
             wire = await self._call(request.arguments, context)
             result = result_from_wire(wire)
+        except ServerRefusedError as error:
+            if error.code != URL_ELICITATION_REQUIRED:
+                raise ToolError(error.brief) from error
+            # It is an error of the protocol that a client acts upon: pages to visit before the call can be made.
+            message = self.connection.config.transport.scrub(error.message)
+            raise CallRefused(ProtocolError(error.code, message, error.data)) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
         except WireError as error:

@@ -78,7 +78,7 @@ def build_server(publisher: Publisher) -> PublishedServer:
         else RequestStateSecurity(keys=list(publisher.state_keys), ttl=STATE_TTL_SECONDS)
     )
     boundary = RequestStateBoundary(security, default_audience=publisher.name)
-    server.middleware[:] = [_guard, Announcer(publisher.changes), *server.middleware, boundary]
+    server.middleware[:] = [_guard, Announcer(publisher.changes), *server.middleware, _explain_state, boundary]
     return server
 
 
@@ -198,6 +198,17 @@ async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
     except Exception:
         _logger.exception("a request for %r failed", ctx.method)
         raise MCPError(INTERNAL_ERROR, "internal error; the server's log says why") from None
+
+
+async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:
+    """Say what a state that cannot be opened means to whoever waits for the call that it belongs to."""
+    try:
+        return await call_next(ctx)
+    except MCPError as error:
+        if not isinstance(error.data, dict) or error.data.get("reason") != "invalid_request_state":
+            raise
+        told = "the call began in another process, or too long ago: its outcome is unknown, and it was not run again"
+        raise MCPError(error.code, f"{error.message}: {told}", error.data) from None
 
 
 def _translated(function: Callable[..., Json], *arguments: Any) -> Json:

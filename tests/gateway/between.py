@@ -16,7 +16,7 @@ from bridge.tools.toolbox import ToolBox
 from tests.server.tools import NAME_FORM, made
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.json_reading import Json
@@ -65,9 +65,11 @@ async def _accept(question: Any, context: InvocationContext) -> ElicitationAnswe
 
 
 @asynccontextmanager
-async def caller(gateway: Gateway, *, era: str = "2026-07-28", can_be_asked: bool = True) -> AsyncIterator[Connection]:
+async def caller(
+    gateway: Gateway, *, era: str = "2026-07-28", can_be_asked: bool = True, state_keys: Sequence[bytes] = STATE_KEYS
+) -> AsyncIterator[Connection]:
     """A caller of a gateway, of that era."""
-    publisher = Publisher(gateway.tools, name="gateway", state_keys=STATE_KEYS)
+    publisher = Publisher(gateway.tools, name="gateway", state_keys=state_keys)
     pin: Any = era
     config = ServerConfig(name="gateway", transport=MemoryTransport(publisher.server), protocol=pin)
     handlers = ClientHandlers(elicitation=_accept) if can_be_asked else None
@@ -77,13 +79,18 @@ async def caller(gateway: Gateway, *, era: str = "2026-07-28", can_be_asked: boo
 
 @asynccontextmanager
 async def between(
-    *servers: ServerConfig, era: str = "2026-07-28", can_be_asked: bool = True, **options: Any
+    *servers: ServerConfig,
+    era: str = "2026-07-28",
+    can_be_asked: bool = True,
+    state_keys: Sequence[bytes] = STATE_KEYS,
+    **options: Any,
 ) -> AsyncIterator[tuple[Gateway, Connection]]:
     """A gateway to the servers, and a caller of it; nothing in here takes for ever."""
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(DEADLINE_SECONDS))
         gateway = await stack.enter_async_context(Gateway(servers, **options))
-        yield gateway, await stack.enter_async_context(caller(gateway, era=era, can_be_asked=can_be_asked))
+        connected = caller(gateway, era=era, can_be_asked=can_be_asked, state_keys=state_keys)
+        yield gateway, await stack.enter_async_context(connected)
 
 
 async def first_round(connection: Connection, name: str = "greet") -> Json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.errors import ServerRefusedError
+from bridge.server.protocol import URL_ELICITATION_REQUIRED, CallRefused, ProtocolError
 from bridge.tools.content import Text
 from bridge.tools.model import ToolExecutionResult
 from bridge.tools.questions import Elicitation, InputRequired
@@ -144,3 +145,33 @@ async def test_a_person_may_decline(era: str) -> None:
         asked = await first_round(connection)
         declined = await next_round(connection, asked, {"action": "decline"})
     assert text_of(declined) == "Hello None"
+
+
+@ERAS
+async def test_pages_to_visit_before_a_call_are_told_as_the_server_tells_them(era: str) -> None:
+    pages = {"elicitations": [{"mode": "url", "elicitationId": "1", "url": "https://example.org", "message": "Log in"}]}
+
+    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
+        raise CallRefused(ProtocolError(URL_ELICITATION_REQUIRED, "log in first", pages))
+
+    async with between(server_config(made("login", body), era=era)) as (_, connection):
+        with pytest.raises(ServerRefusedError) as caught:
+            await connection.call_tool("login", {})
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32042, "log in first", pages)
+
+
+async def test_a_state_that_another_process_sealed_is_told_that_the_outcome_is_unknown() -> None:
+    journal = Journal()
+    config = server_config(journal.greeter())
+    async with (
+        between(config) as (_, here),
+        between(config, state_keys=[b"the key of another process altogether"]) as (
+            _,
+            there,
+        ),
+    ):
+        asked = await first_round(here)
+        with pytest.raises(ServerRefusedError, match="its outcome is unknown, and it was not run again"):
+            await next_round(there, asked)
+    assert "ended" not in journal.entries
+    assert journal.entries.count("began") == 1

@@ -1,0 +1,88 @@
+"""Progress on the terminal of whoever waits, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+
+DEADLINE_SECONDS = 40
+STEPS = """
+    from bridge import InvocationContext, tool
+
+    @tool
+    async def steps(context: InvocationContext) -> str:
+        '''Report progress.'''
+        await context.progress(1, 4, "first\\x1b[2Jstep")
+        await context.progress(3, 4)
+        return "done"
+
+    @tool
+    async def open_end(context: InvocationContext) -> str:
+        '''Report progress without an end.'''
+        await context.progress(10)
+        await context.progress(20, None, "reading")
+        return "done"
+"""
+
+
+@pytest.fixture
+def server(directory: Path) -> list[str]:
+    (directory / "steps.py").write_text(dedent(STEPS))
+    return [sys.executable, "-m", "bridge", "serve", "steps.py"]
+
+
+def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str) -> tuple[str, str]:
+    """What a command writes to standard output, and to a terminal."""
+    terminal, end = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "bridge", *arguments],
+        cwd=directory,
+        env=environment | {"TERM": "xterm", "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=end,
+    ) as process:
+        os.close(end)
+        output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+    shown = b""
+    try:
+        while chunk := os.read(terminal, 4096):
+            shown += chunk
+    except OSError:  # how Linux says that nobody holds the other end any more
+        pass
+    finally:
+        os.close(terminal)
+    return output.decode(), shown.decode()
+
+
+def test_a_bar_shows_how_far_the_call_is(directory: Path, environment: dict[str, str], server: list[str]) -> None:
+    output, shown = on_a_terminal(directory, environment, "call", "steps", "--", *server)
+    assert output == "done\n"
+    assert re.findall(r"\d+%", shown)[-1] == "75%"
+    assert "first [2Jstep" in shown  # a server's words do not steer the terminal
+
+
+def test_without_an_end_a_line_says_how_much_is_done(
+    directory: Path, environment: dict[str, str], server: list[str]
+) -> None:
+    output, shown = on_a_terminal(directory, environment, "call", "open_end", "--", *server)
+    assert output == "done\n"
+    assert shown.splitlines() == ["done so far: 10", "reading: 20"]
+
+
+def test_where_nobody_watches_nothing_is_shown(run: Run, server: list[str]) -> None:
+    done = run("call", "steps", "--", *server)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
