@@ -182,3 +182,47 @@ async def speak(process: anyio.abc.Process, port: int) -> None:
 
 def line(message: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("transport", [(), HTTP])
+def test_without_a_required_server_nothing_is_served(tmp_path: Path, transport: tuple[str, ...]) -> None:
+    config = write_config(tmp_path / "mcp.json", dead={"url": "http://127.0.0.1:9/mcp", "required": True})
+    done = subprocess.run(
+        [sys.executable, *SERVE, config, *transport],
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        "bridge: server 'dead', connecting: connection refused "
+        "(at: http://127.0.0.1:9/mcp; hint: is the server running, and on that port?)"
+    )
+    assert "Traceback" not in done.stderr
+
+
+SLOW = """
+import socket, sys
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+connection.sendall(b"started")
+connection.close()
+last = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+last.sendall(b"ended")  # the word is heard when the connection ends
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(("transport", "number", "code"), [((), signal.SIGTERM, 0), (HTTP, signal.SIGINT, 130)])
+async def test_a_gateway_that_waits_for_its_servers_to_start_can_be_ended(
+    reports: Reports, transport: tuple[str, ...], number: signal.Signals, code: int
+) -> None:
+    child = [sys.executable, "-c", SLOW, str(reports.port)]
+    arguments = [sys.executable, *SERVE, *transport, "--", *child]
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with await anyio.open_process(arguments, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+            await reports.wait_for("started")
+            process.send_signal(number)
+            await reports.wait_for("ended")
+            assert await process.wait() == code
