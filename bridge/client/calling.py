@@ -197,6 +197,8 @@ class _Sending:
     def timed_out(self, call: Call) -> Exception:
         """The error for a call whose time is over."""
         is_idle = call.is_idle_too_long
+        if is_idle and self._link is not None:
+            self._link.suspect()  # while calls are under way, nothing else has a silent server looked at
         return self._owner.failures.timed_out(
             self._phase,
             call.idle_seconds if is_idle else call.max_seconds,

@@ -36,7 +36,7 @@ class Holdings:
     async def leaked_sockets(self) -> list[str]:
         """The sockets and pipes that were opened since, and are not closed."""
         with anyio.move_on_after(LET_GO_SECONDS):
-            while _sockets() - self.sockets:  # noqa: ASYNC110 - the system tells nobody
+            while _sockets() - self.sockets:
                 await anyio.lowlevel.checkpoint()
         return sorted(_sockets() - self.sockets)
 
@@ -71,7 +71,7 @@ def _sockets() -> set[str]:
     found = set()
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            target = os.readlink(descriptor)
+            target = str(descriptor.readlink())
             if target.startswith(("socket:", "pipe:")):
                 found.add(target)
     return found

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.anyio
 FAILURE = b"HTTP/1.1 %d Oops\r\ncontent-type: text/html\r\ncontent-length: 13\r\nconnection: close\r\n\r\n<h1>Oops</h1>"
 GARBAGE = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 13\r\nconnection: close\r\n\r\n<h1>Oops</h1>",
-    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\nconnection: close\r\n\r\n{\"jsonrpc",
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: {\"json\n\ndata: 5\n\n",
+    b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\nconnection: close\r\n\r\n{"jsonrpc',
+    b'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: {"json\n\ndata: 5\n\n',
     b"220 mail.example.com ESMTP\r\n",
 )
 
@@ -81,7 +81,7 @@ async def test_a_proxy_that_answers_with_server_errors(route: Route, trials: Tri
 
 @pytest.mark.parametrize("route", NETWORK, ids=str)
 async def test_a_proxy_that_answers_with_garbage(route: Route, trials: Trials) -> None:
-    async with trials.trying("garbage instead of answers", route) as stage:
+    async with trials.trying("garbage instead of answers", route, timeout_seconds=3) as stage:
         assert stage.network is not None
         for garbage in GARBAGE:
             stage.network.answer = garbage

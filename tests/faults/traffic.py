@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bridge.client import McpToolProvider
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 90
 """A call that has come to neither a result nor an error after this long is lost."""
 CALLERS = 4
 _NEVER_RAN = re.compile(r"it is not available|did not become ready|the connection is not open")

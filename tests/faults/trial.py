@@ -51,7 +51,7 @@ class Route(Enum):
     @property
     def pin(self) -> ProtocolPin:
         """The protocol that is spoken."""
-        return self.value[1]  # type: ignore[return-value]  # an Enum's value has no closer type
+        return self.value[1]
 
 
 STDIO = (Route.STDIO, Route.STDIO_HANDSHAKE)
@@ -158,7 +158,6 @@ async def _staged(
         auth: What signs HTTP requests.
         settings: Of the server's configuration.
     """
-    remote = network = None
     async with reporting.listening() as reports:
         if route in STDIO:
             words = child or ("-m", "bridge", "serve", SERVED)
@@ -171,7 +170,8 @@ async def _staged(
         remote = RemoteServer(SERVED)
         await remote.start()
         try:
-            async with Network(remote.port).running() as network:
+            network = Network(remote.port)
+            async with network.running():
                 kind = "sse" if route is Route.SSE else "http"
                 path = "sse" if route is Route.SSE else "mcp"
                 address = HttpTransport(f"http://127.0.0.1:{network.port}/{path}", kind=kind)  # type: ignore[arg-type]  # one of the two
