@@ -48,6 +48,20 @@ async def test_the_message_of_an_exception_is_what_the_model_reads() -> None:
     assert isinstance(result.tool_executions[0].error, ValueError)
 
 
+async def test_what_is_wrong_with_arguments_is_what_the_model_reads() -> None:
+    broken = ToolExecutionRequest("query_database", '{"sql": ')
+    unfit = call("query_database", limit="many")
+    service, model = assistant(broken, unfit, call("query_database", sql="SELECT 1"), "Ten.", tools=[DatabaseTools()])
+    await service.chat("How many?")
+    first, second, third = told(model)
+    assert first is not None
+    assert first.startswith("invalid arguments for 'query_database': ")
+    assert second is not None
+    assert "sql: is required" in second
+    assert 'limit: should be a valid integer, got "many"' in second
+    assert third == "10 rows"
+
+
 async def test_an_exception_may_stop_the_invocation() -> None:
     service, model = assistant(
         call("query_database", sql="DROP"), tools=[DatabaseTools()], policy=ExecutionPolicy(propagate=True)
@@ -103,6 +117,18 @@ async def test_a_handler_may_try_again_with_a_corrected_request() -> None:
     )
     await service.chat("How many?")
     assert told(model) == ["1 rows"]
+
+
+async def test_a_handler_may_stop_the_invocation() -> None:
+    def stop(error: Exception, request: ToolExecutionRequest, context: InvocationContext, attempt: int) -> str:
+        raise InvocationError("that was too much") from error
+
+    service, model = assistant(
+        call("query_database", sql="DROP"), tools=[DatabaseTools()], policy=ExecutionPolicy(on_execution_error=stop)
+    )
+    with pytest.raises(InvocationError, match="too much"):
+        await service.chat("How many?")
+    assert len(model.requests) == 1
 
 
 class RetryingErrorHandler:

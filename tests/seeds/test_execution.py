@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from bridge import ExecutionPolicy, InvocationContext, ToolExecution, ToolExecutionRequest, ai_service, tool
+from bridge.service.chat_model import CompleteToolCall
 from bridge.testing import ScriptedChatModel
 from tests.seeds.services import DEADLINE_SECONDS, Assistant, assistant, call
 
@@ -138,7 +139,7 @@ async def test_a_streamed_call_runs_before_the_response_is_whole() -> None:
         async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
             async for event in super().stream(request):
                 yield event
-                if type(event).__name__ == "CompleteToolCall":
+                if isinstance(event, CompleteToolCall):
                     await ran.wait()
 
     class Streaming(Protocol):

@@ -119,6 +119,10 @@ GUIDE = {
     "DefaultToolExecutor Builder: propagateToolExecutionExceptions": (
         "seeds/test_errors.py::test_an_exception_may_stop_the_invocation"
     ),
+    "DefaultToolExecutor Builder: wrapToolArgumentsExceptions": (
+        "seeds/test_errors.py::test_what_is_wrong_with_arguments_is_what_the_model_reads"
+    ),
+    "Error Handling: ToolErrorHandlerResult.stop": "seeds/test_errors.py::test_a_handler_may_stop_the_invocation",
     "Tool Execution Context: exceptions in beforeToolExecution": (
         "seeds/test_execution.py::test_what_a_callback_raises_before_a_tool_stops_the_invocation"
     ),
