@@ -116,6 +116,15 @@ class McpToolProvider:
         self._is_open = True
         await self._start(list(self._upstreams.values()), wait=wait)
 
+    async def settled(self, *names: str) -> None:
+        """Wait until servers' tools are listed for the first time, or it is known that they cannot be now.
+
+        Args:
+            names: Which servers; none for all.
+        """
+        wanted = [upstream for name, upstream in self._upstreams.items() if not names or name in names]
+        await _all_at_once(upstream.settled for upstream in wanted)
+
     async def aclose(self) -> None:
         """End all connections. The tools stay listed, and say that they cannot be called. From any task."""
         self._is_open = False

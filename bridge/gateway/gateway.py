@@ -6,8 +6,11 @@ Gateway ── .tools ── local tools under their names; remote ones, passed 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
+
+import anyio
 
 from bridge.client.naming import RemoteName, local_names
 from bridge.client.provider import McpToolProvider
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
     from bridge.client.server_config import ServerConfig
     from bridge.tools.model import Tool
 
+_logger = logging.getLogger("bridge.gateway")
+
+START_SECONDS = 10.0
+"""How long the start waits for servers: a client that is told of changes gets the tools of later ones too."""
+
 
 class Gateway:
     """Remote servers, to be served again as one. It belongs to the event loop in which it is opened.
@@ -43,6 +51,7 @@ class Gateway:
         held_seconds: How long a call of a server of the handshake era waits for the answer of a caller of the modern
             one.
         max_held_calls: How many may wait at once.
+        start_seconds: How long opening waits for servers that are not required; the tools of later ones come later.
         auth: Gives what signs a server's HTTP requests; None for the configured headers alone.
         healing: How soon a lost server is tried again.
 
@@ -58,6 +67,7 @@ class Gateway:
         forward_headers: Iterable[str] = (),
         held_seconds: float = HELD_SECONDS,
         max_held_calls: int = MAX_HELD_CALLS,
+        start_seconds: float = START_SECONDS,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         healing: Healing | None = None,
     ) -> None:
@@ -72,22 +82,31 @@ class Gateway:
             validates_results=False,
         )
         """The servers."""
+        self._start_seconds = start_seconds
         self._holding = Holding(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._local = ToolBox() if local is None else local
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
 
-    async def open(self, *, wait: bool = True) -> None:
-        """Open all servers at once; see `bridge.client.provider.McpToolProvider.open`.
-
-        Args:
-            wait: Return when each server's tools are listed, or it is known that they cannot be now.
+    async def open(self) -> None:
+        """Open all servers at once, and wait until those that are there are listed.
 
         Raises:
             ServerError: A required server cannot be reached or listed; everything is closed again.
         """
-        await self.provider.open(wait=wait)
+        try:
+            await self.provider.open(wait=False)
+            with anyio.move_on_after(self._start_seconds):
+                await self.provider.settled()
+            if required := [each.name for each in self.status() if each.required]:
+                await self.provider.settled(*required)
+            for status in self.status():
+                _check(status)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+            raise
 
     async def aclose(self) -> None:
         """End all connections, and every call that waits for an answer."""
@@ -109,7 +128,7 @@ class Gateway:
 
         Args:
             servers: As for the constructor.
-            wait: As for `open`.
+            wait: Return when each new server's tools are listed, or it is known that they cannot be now.
 
         Raises:
             ServerError: A required server cannot be reached or listed.
@@ -134,6 +153,20 @@ class Gateway:
             {origin: tool.name for origin, tool in remote.items()}, taken=[tool.name for tool in self._local]
         )
         self.tools.replace([*self._local, *(_named(tool, names, origin) for origin, tool in remote.items())])
+
+
+def _check(status: ServerStatus) -> None:
+    """Say that a server is not there.
+
+    Raises:
+        ServerError: It is required.
+    """
+    if status.is_listed:
+        return
+    if status.required and status.problem is not None:
+        raise status.problem
+    reason = status.problem or "it is still starting"
+    _logger.warning("going on without the server %r until it is there: %s", status.name, reason)
 
 
 def _named(tool: Tool, names: Mapping[RemoteName, str], origin: RemoteName) -> Tool:

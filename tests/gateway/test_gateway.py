@@ -6,10 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.abc
 import pytest
 
 from bridge import ToolBox, tool
-from bridge.client import Healing, HttpTransport, ServerConfig, StdioTransport
+from bridge.client import ConnectionState, Healing, HttpTransport, ServerConfig, StdioTransport
 from bridge.errors import DefinitionError, ServerUnavailableError
 from bridge.gateway import Gateway
 from tests.client.conftest import RemoteServer, reports, stdio_config
@@ -114,6 +115,16 @@ async def test_a_server_that_never_was_there_costs_only_its_own_tools() -> None:
         assert [each.name for each in gateway.tools] == ["add"]
         assert await answer(connection, "add") == "there"
         assert {each.name: each.is_listed for each in gateway.status()} == {"dead": False, "upstream": True}
+
+
+async def test_a_server_that_never_answers_does_not_hold_up_the_others() -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        silent = ServerConfig(name="silent", transport=HttpTransport(f"http://127.0.0.1:{port}/mcp"))
+        async with between(silent, server_config(named("add", "there")), start_seconds=1) as (gateway, connection):
+            assert await answer(connection, "add") == "there"
+            states = {each.name: each.connection.state for each in gateway.status()}
+            assert states == {"silent": ConnectionState.CONNECTING, "upstream": ConnectionState.READY}
 
 
 async def test_without_a_required_server_a_gateway_does_not_open() -> None:
