@@ -23,7 +23,7 @@ import os
 import stat
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +33,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Literal
 from urllib.parse import quote
+
+from pydantic import Field
 
 from bridge import Audio, File, Image, InvocationContext, P, TargetError, Text, ToolAnnotations, ToolError, tool
 
@@ -55,8 +57,11 @@ CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # which never begin a character o
 Kind = Literal["file", "folder", "link", "other"]
 KINDS: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 SHOWN_IMAGES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
-
-# --- configuration ---------------------------------------------------------------------------------------------------
+REASONS = {
+    errno.ENOENT: " does not exist; list_directory shows what does",
+    errno.EEXIST: " exists already, and is left as it is",
+    **dict.fromkeys((errno.ELOOP, errno.ENOTDIR), " is no folder, or leads through a file or a symbolic link"),
+}
 
 
 def _open_root() -> int:
@@ -70,18 +75,16 @@ def _open_root() -> int:
 
 
 ROOT = _open_root()
-WRITABLE = {"": False, "0": False, "1": True}.get(os.environ.get("FILES_WRITABLE", ""))
-if WRITABLE is None:
+if (WRITABLE := os.environ.get("FILES_WRITABLE", "")) not in {"", "0", "1"}:
     raise TargetError("FILES_WRITABLE must be 0 or 1")
 if not (SEARCH_SECONDS := os.environ.get("FILES_SEARCH_SECONDS", "10")).isdecimal():
     raise TargetError("FILES_SEARCH_SECONDS must be a whole number")
 
 reading = tool(annotations=ToolAnnotations(read_only=True, idempotent=True, destructive=False, open_world=False))
-
+NamePattern = Annotated[
+    str, P("Which names: * is any text, ? any character, as in '*.md'"), Field(max_length=LINE_CHARS)
+]
 FilePath = Annotated[str, P("The file, relative to the root, such as 'notes/today.txt'")]
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -113,19 +116,21 @@ def list_directory(
     with _explained(path), _opened(_parts(path)) as folder, os.scandir(folder) as found:
         names = ((_printable(entry.name), entry.name) for entry in found)
         page = heapq.nsmallest(LISTED_ENTRIES + 1, (pair for pair in names if pair[0] > after))
-        entries = [_entry(folder, name) for _, name in page[:LISTED_ENTRIES]]
-    more_after = page[LISTED_ENTRIES - 1][0] if len(page) > LISTED_ENTRIES else None
-    return Listing([entry for entry in entries if entry is not None], more_after)
+        entries: list[Entry] = []
+        for shown_name, name in page[:LISTED_ENTRIES]:
+            with suppress(FileNotFoundError):  # gone since it was listed
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                kind, modified_at = KINDS.get(stat.S_IFMT(status.st_mode), "other"), status.st_mtime
+                entries.append(Entry(shown_name, kind, status.st_size, datetime.fromtimestamp(modified_at, UTC)))
+    return Listing(entries, more_after=page[LISTED_ENTRIES - 1][0] if len(page) > LISTED_ENTRIES else None)
 
 
 @reading
 def read_file(
     path: FilePath,
-    offset_bytes: Annotated[int, P("Where to start, in bytes; for a long text, where the read before ended")] = 0,
+    offset_bytes: Annotated[int, P("Where to start; in a long text, where the read before ended"), Field(ge=0)] = 0,
 ) -> list[Text | Image | Audio | File]:
     """Reads a file: a text page by page, a small picture, sound or other binary file whole."""
-    if offset_bytes < 0:
-        raise ToolError(f"offset_bytes must not be negative, and is {offset_bytes}")
     with _explained(path), _opened_parent(path) as (folder, name), _opened_plain(folder, name, path) as file:
         size = os.fstat(file).st_size
         if offset_bytes > size:
@@ -168,36 +173,29 @@ class Found:
 def search_files(
     context: InvocationContext,
     text: Annotated[str, P("The text to find, literally, within one line; empty finds files by name alone")] = "",
-    name_pattern: Annotated[str, P("Which names to look at: * is any text, ? any character, as in '*.md'")] = "*",
+    name_pattern: NamePattern = "*",
     path: Annotated[str, P("The folder to search, with everything below it, relative to the root")] = ".",
     match_case: Annotated[bool, P("Whether capitals matter")] = False,
 ) -> Found:
     """Finds files by their names, and lines by a text in them."""
-    if len(name_pattern) > LINE_CHARS:
-        raise ToolError(f"the pattern has more than {LINE_CHARS} characters")
     deadline = time.monotonic() + int(SEARCH_SECONDS)
-    matches: list[Match] = []
-    searched = skipped = 0
-    prefix = "".join(f"{part}/" for part in _parts(path))
+    matches, searched, skipped = list[Match](), 0, 0
     with _explained(path), _opened(_parts(path)) as top:
-        for folder, where, name in _walk(top, prefix, FOLDER_DEPTH):
+        for folder, where, name in _walk(top, "".join(f"{part}/" for part in _parts(path)), FOLDER_DEPTH):
             if context.cancelled or time.monotonic() > deadline:
                 return Found(matches, searched, skipped, f"it took more than {SEARCH_SECONDS} seconds; narrow it down")
             if name is None or not fnmatch.fnmatchcase(name, name_pattern):
                 continue
             if not text:
                 matches.append(Match(_printable(where), None, None))
-            elif (lines := _lines(folder, name)) is None:
+            elif (in_file := _matches(folder, name, where, text, match_case=match_case)) is None:
                 skipped += 1
             else:
                 searched += 1
-                matches += islice(_matches(where, lines, text, match_case=match_case), FOUND_MATCHES + 1)
+                matches += in_file
             if len(matches) > FOUND_MATCHES:
                 return Found(matches[:FOUND_MATCHES], searched, skipped, f"there are more than {FOUND_MATCHES} matches")
     return Found(matches, searched, skipped, None)
-
-
-# --- changing, where FILES_WRITABLE=1 --------------------------------------------------------------------------------
 
 
 def write_file(
@@ -206,14 +204,14 @@ def write_file(
     overwrite: Annotated[bool, P("Whether to replace a file that exists")] = False,
 ) -> str:
     """Writes a text file, and the folders that it needs. The file changes as a whole or not at all."""
-    try:
-        data = text.encode()
-    except UnicodeEncodeError as error:
-        raise ToolError(f"the text cannot be written as UTF-8: {error.reason}") from error
+    data = text.encode()
     if len(data) > WHOLE_BYTES:
         raise ToolError(f"the text has {len(data)} bytes, more than the {WHOLE_BYTES} that can be written at once")
     with _explained(path), _opened_parent(path, create=True) as (folder, name):
-        permissions = _permissions(folder, name, path) if overwrite else None
+        permissions = None
+        if overwrite:
+            with suppress(FileNotFoundError):
+                permissions = stat.S_IMODE(_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path).st_mode)
         temporary = f".{token_hex(8)}.partial"
         try:
             with os.fdopen(os.open(temporary, CREATE, 0o666, dir_fd=folder), "wb") as file:
@@ -241,9 +239,8 @@ def move_file(
         raise ToolError(f"{_shown(source)} cannot be moved to {_shown(destination)}, which is itself or inside it")
     with _explained(source), _opened_parent(source) as (folder, name):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        is_folder = stat.S_ISDIR(status.st_mode)
-        if not is_folder:
-            _refuse_unless_plain(status, source)
+        if not (is_folder := stat.S_ISDIR(status.st_mode)):
+            _plain(status, source)
         with (
             _explained(destination),
             _opened_parent(destination, create=True) as (new_folder, new_name),
@@ -253,7 +250,7 @@ def move_file(
     return f"Moved {_shown(source)} to {_shown(destination)}."
 
 
-if WRITABLE:
+if WRITABLE == "1":
     write_file = tool(annotations=ToolAnnotations(read_only=False, destructive=True, open_world=False))(write_file)
     move_file = tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))(move_file)
 
@@ -272,9 +269,9 @@ def _parts(path: str) -> list[str]:
 
 
 @contextmanager
-def _opened(parts: list[str], *, create: bool = False) -> Iterator[int]:
-    """A folder, opened name by name from the root, each without following a link."""
-    folder = os.open(".", FOLDER, dir_fd=ROOT)
+def _opened(parts: list[str], *, within: int = ROOT, create: bool = False) -> Iterator[int]:
+    """A folder, opened name by name from the root or a folder within it, each without following a link."""
+    folder = os.open(".", FOLDER, dir_fd=within)
     try:
         for part in parts:
             if create:
@@ -300,16 +297,17 @@ def _opened_parent(path: str, *, create: bool = False) -> Iterator[tuple[int, st
 @contextmanager
 def _opened_plain(folder: int, name: str, path: str) -> Iterator[int]:
     """A file to be read. It is looked at before it is opened, which could wake a device, and after, to be sure."""
-    _refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+    _plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
     file = os.open(name, READ, dir_fd=folder)
     try:
-        _refuse_unless_plain(os.fstat(file), path)
+        _plain(os.fstat(file), path)
         yield file
     finally:
         os.close(file)
 
 
-def _refuse_unless_plain(status: os.stat_result, path: str) -> None:
+def _plain(status: os.stat_result, path: str) -> os.stat_result:
+    """The status of a file that may be touched; refuses any other."""
     if stat.S_ISLNK(status.st_mode):
         raise ToolError(f"{_shown(path)} is a symbolic link, and those are not followed")
     if stat.S_ISDIR(status.st_mode):
@@ -318,6 +316,7 @@ def _refuse_unless_plain(status: os.stat_result, path: str) -> None:
         raise ToolError(f"{_shown(path)} is a pipe, a device or a socket, and only files are opened")
     if status.st_nlink > 1:
         raise ToolError(f"{_shown(path)} has another hard link, which may be outside the root, and is not touched")
+    return status
 
 
 @contextmanager
@@ -341,12 +340,8 @@ def _walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[int, str, str 
     for entry in entries:
         yield folder, prefix + entry.name, entry.name if entry.is_file(follow_symlinks=False) else None
         if depth and entry.is_dir(follow_symlinks=False):
-            with suppress(OSError):
-                inner = os.open(entry.name, FOLDER, dir_fd=folder)
-                try:
-                    yield from _walk(inner, f"{prefix}{entry.name}/", depth - 1)
-                finally:
-                    os.close(inner)
+            with suppress(OSError), _opened([entry.name], within=folder) as inner:
+                yield from _walk(inner, f"{prefix}{entry.name}/", depth - 1)
 
 
 @contextmanager
@@ -354,26 +349,8 @@ def _explained(path: str) -> Iterator[None]:
     """Tell a model what the operating system has against a path."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise ToolError(f"there is no {_shown(path)}; list_directory shows what there is") from error
-    except FileExistsError as error:
-        raise ToolError(f"{_shown(path)} exists already, and is left as it is") from error
     except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
-            raise ToolError(f"{_shown(path)} is no folder, or leads through a file or a symbolic link") from error
-        raise ToolError(f"{_shown(path)}: {error.strerror}") from error
-
-
-# --- what is in a file -----------------------------------------------------------------------------------------------
-
-
-def _entry(folder: int, name: str) -> Entry | None:
-    try:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:  # gone since it was listed
-        return None
-    kind = KINDS.get(stat.S_IFMT(status.st_mode), "other")
-    return Entry(_printable(name), kind, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+        raise ToolError(_shown(path) + REASONS.get(error.errno or 0, f": {error.strerror}")) from error
 
 
 def _text_of(data: bytes, *, is_first: bool, is_last: bool) -> tuple[str, int] | None:
@@ -381,10 +358,9 @@ def _text_of(data: bytes, *, is_first: bool, is_last: bool) -> tuple[str, int] |
     if not is_first:  # a page that does not begin where another ended may begin inside a character
         data = data[:3].lstrip(CONTINUATION_BYTES) + data[3:]
     decoder = getincrementaldecoder("utf-8")()
-    try:
+    text = "\0"
+    with suppress(UnicodeDecodeError):
         text = decoder.decode(data, is_last)
-    except UnicodeDecodeError:
-        return None
     return None if "\0" in text else (text, len(decoder.getstate()[0]))
 
 
@@ -392,47 +368,26 @@ def _binary(path: str, file: int, size: int) -> Image | Audio | File:
     """A file that is no text, whole."""
     kind = guess_type(path)[0] or "application/octet-stream"
     if size > WHOLE_BYTES:
-        raise ToolError(
-            f"{_shown(path)} ({kind}) is not UTF-8 text, and with {size} bytes it is larger than the {WHOLE_BYTES} "
-            "up to which a file is returned whole"
-        )
+        raise ToolError(f"{_shown(path)} ({kind}, {size} bytes) is not UTF-8 text, and larger than {WHOLE_BYTES} bytes")
     data = os.pread(file, WHOLE_BYTES, 0)
-    if kind in SHOWN_IMAGES:
-        return Image(data, kind)
-    if kind.startswith("audio/"):
-        return Audio(data, kind)
-    return File("file:///" + quote("/".join(_parts(path))), data, kind)
+    media = Image if kind in SHOWN_IMAGES else Audio if kind.startswith("audio/") else None
+    return media(data, kind) if media else File("file:///" + quote("/".join(_parts(path))), data, kind)
 
 
-def _lines(folder: int, name: str) -> list[str] | None:
-    """The lines of a text that can be searched; None for any other file."""
-    try:
-        with _opened_plain(folder, name, name) as file:
-            data = os.pread(file, WHOLE_BYTES + 1, 0)
-    except (OSError, ToolError):
-        return None
+def _matches(folder: int, name: str, where: str, text: str, *, match_case: bool) -> list[Match] | None:
+    """Where a text is in a file, up to one place more than is told; None for a file that cannot be searched."""
+    data = b"\0"
+    with suppress(OSError, ToolError), _opened_plain(folder, name, name) as file:
+        data = os.pread(file, WHOLE_BYTES + 1, 0)
     if len(data) > WHOLE_BYTES or b"\0" in data:
         return None
-    return data.decode(errors="replace").splitlines()
-
-
-def _matches(path: str, lines: list[str], text: str, *, match_case: bool) -> Iterator[Match]:
-    wanted = text if match_case else text.casefold()
-    for number, line in enumerate(lines, 1):
-        position = (line if match_case else line.casefold()).find(wanted)
-        if position >= 0:
+    compared: Callable[[str], str] = str if match_case else str.casefold
+    wanted, found = compared(text), list[Match]()
+    for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
+        if (position := compared(line).find(wanted)) >= 0 and len(found) <= FOUND_MATCHES:
             start = max(0, position - LINE_CHARS // 2)
-            yield Match(_printable(path), number, line[start : start + LINE_CHARS])
-
-
-def _permissions(folder: int, name: str, path: str) -> int | None:
-    """The permission bits of the file that is to be replaced; None where there is none."""
-    try:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    _refuse_unless_plain(status, path)
-    return stat.S_IMODE(status.st_mode)
+            found.append(Match(_printable(where), number, line[start : start + LINE_CHARS]))
+    return found
 
 
 def _printable(name: str) -> str:

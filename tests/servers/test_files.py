@@ -159,11 +159,18 @@ async def test_a_binary_file_comes_whole_as_what_it_is(
     assert (await files.call("read_file", path=name)).content == (expected(data),)
 
 
+async def test_a_place_before_the_beginning_is_refused(files: Loaded, root: Path) -> None:
+    (root / "a").write_text("text")
+    result = await files.call("read_file", path="a", offset_bytes=-1)
+    assert result.is_error
+    assert "offset_bytes: " in result.text
+
+
 async def test_a_large_binary_file_is_refused_with_its_size(files: Loaded, root: Path) -> None:
     (root / "big.bin").write_bytes(b"\0" * 1_048_577)
     result = await files.call("read_file", path="big.bin")
     assert result.is_error
-    assert "1048577 bytes it is larger than the 1048576" in result.text
+    assert "1048577 bytes) is not UTF-8 text, and larger than 1048576 bytes" in result.text
 
 
 async def test_a_search_finds_lines_and_their_numbers(files: Loaded, root: Path) -> None:

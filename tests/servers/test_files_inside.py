@@ -112,7 +112,7 @@ async def test_no_path_leads_out(files: Loaded, root: Path, outside: Path, path:
     ],
 )
 async def test_what_means_more_elsewhere_is_only_a_name_here(files: Loaded, root: Path, path: str) -> None:
-    assert (await files.call("read_file", path=path)).text.startswith("there is no ")
+    assert (await files.call("read_file", path=path)).text.endswith("does not exist; list_directory shows what does")
     assert not (await files.call("write_file", path=path, text="inside")).is_error
     assert root.joinpath(*path.split("/")).read_text() == "inside"
 
