@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-llm check format conformance bench load clean
+.PHONY: help demo test test-llm check format conformance faults bench load clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ format: $(READY) ## Put the code into shape
 
 conformance: $(READY) ## Run the official MCP conformance suite against the bridge (needs npm)
 	$(BIN)/python tests/conformance/run.py
+
+faults: $(READY) ## Try every fault with real processes and print the table of the README
+	$(BIN)/python -m pytest tests/faults --quiet $(FAULTS)
 
 bench: $(READY) ## Run the benchmarks and print the figures of the README
 	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet $(BENCH)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.faults.served import note
 
 INFO = {"name": "crooked", "version": "1"}
-CAPABILITIES: dict[str, Any] = {"tools": {}}
+CAPABILITIES = {"tools": {"listChanged": True}}
+CHANGED = b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n'
 SCHEMA = {"type": "object"}
 GARBAGE = (
     b"Listening on port 8080...\n",
@@ -24,6 +26,7 @@ GARBAGE = (
 writes_garbage = False
 drips = False
 is_deaf = False
+lists = 0
 
 
 def write(data: bytes) -> None:
@@ -41,6 +44,10 @@ def called(name: str, arguments: dict[str, Any]) -> str:
             drips = arguments["on"]
         case "fall_silent":
             is_deaf = True
+        case "announce":
+            write(CHANGED * arguments["times"])
+        case "count_lists":
+            return str(lists)
         case _:
             note(arguments["journal"], arguments["call"])
     return str(arguments.get("call", "done"))
@@ -53,7 +60,9 @@ def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         modern = {"supportedVersions": ["2026-07-28"], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         return {**modern, "capabilities": CAPABILITIES, "serverInfo": INFO}
     if method == "tools/list":
-        names = ("work", "write_garbage", "drip", "fall_silent", "die_within_a_frame")
+        global lists  # noqa: PLW0603 - as above
+        lists += 1
+        names = ("work", "announce", "count_lists", "write_garbage", "drip", "fall_silent", "die_within_a_frame")
         tools = [{"name": name, "description": name, "inputSchema": SCHEMA} for name in names]
         return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools}
     if method == "tools/call":
@@ -74,7 +83,20 @@ def answer(message: dict[str, Any]) -> None:
         write(b"".join(GARBAGE) + line + GARBAGE[0] if writes_garbage else line)
 
 
+def start() -> None:
+    """Start as the first line of a file says, if one was given; each line is for one start."""
+    global is_deaf  # noqa: PLW0603 - as above
+    starts = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    if starts is None or not starts.exists() or not (lines := starts.read_text(encoding="utf-8").splitlines()):
+        return
+    starts.write_text("\n".join(lines[1:]), encoding="utf-8")
+    if lines[0] == "die":
+        sys.exit(1)
+    is_deaf = True
+
+
 if __name__ == "__main__":
+    start()
     for text in sys.stdin:
         received = json.loads(text)
         if "id" in received and "method" in received:

@@ -27,28 +27,28 @@ class Holdings:
         """What is held now."""
         return cls(frozenset(asyncio.all_tasks()), frozenset(_sockets()))
 
-    async def leaked_tasks(self) -> list[str]:
-        """The tasks that were begun since, and do not end."""
+    async def leaked_tasks(self, seconds: float = LET_GO_SECONDS) -> list[str]:
+        """The tasks that were begun since, and do not end within this time."""
         begun = asyncio.all_tasks() - self.tasks
-        _, left = await asyncio.wait(begun, timeout=LET_GO_SECONDS) if begun else ((), ())
+        _, left = await asyncio.wait(begun, timeout=seconds) if begun else ((), ())
         return [task.get_name() for task in left]
 
-    async def leaked_sockets(self) -> list[str]:
-        """The sockets and pipes that were opened since, and are not closed."""
-        with anyio.move_on_after(LET_GO_SECONDS):
+    async def leaked_sockets(self, seconds: float = LET_GO_SECONDS) -> list[str]:
+        """The sockets and pipes that were opened since, and are not closed within this time."""
+        with anyio.move_on_after(seconds):
             while _sockets() - self.sockets:
                 await anyio.lowlevel.checkpoint()
         return sorted(_sockets() - self.sockets)
 
 
-async def leaked_processes(marker: str) -> list[str]:
-    """The processes with this text in their environment that do not end."""
+async def leaked_processes(marker: str, seconds: float = LET_GO_SECONDS) -> list[str]:
+    """The processes with this text in their environment that do not end within this time."""
     left = []
     for pid in marked_processes(marker):
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(pid)
             try:
-                with anyio.move_on_after(LET_GO_SECONDS):
+                with anyio.move_on_after(seconds):
                     await anyio.wait_readable(handle)
                     continue
             finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from tests.faults.trial import ROUTES, Route
+from tests.faults.trial import CROOKED, ROUTES, Route
 
 if TYPE_CHECKING:
     from bridge import McpToolProvider
@@ -32,6 +32,16 @@ async def test_a_thousand_changes_of_the_list(route: Route, trials: Trials) -> N
     async with trials.trying("a thousand changes of the list", route) as stage:
         await stage.ask("change_the_list", times=CHANGES // 2)
         await offered(stage.provider, "extra")
+
+
+async def test_a_thousand_announcements_at_once_are_not_answered_by_a_thousand_lists(trials: Trials) -> None:
+    fault = "a thousand announcements of a change at once"
+    async with trials.trying(fault, Route.STDIO_HANDSHAKE, child=CROOKED) as stage:
+        await stage.provider.call("announce", {"times": CHANGES})
+        await stage.traffic.more(40)
+        await stage.provider.refresh()
+        lists = int((await stage.provider.call("count_lists", {})).text)
+    assert 2 <= lists < CHANGES // 2
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)

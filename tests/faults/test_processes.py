@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -12,6 +12,8 @@ import pytest
 from tests.faults.trial import CROOKED, NETWORK, ROUTES, STDIO, Route, Stage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.faults.trial import Trials
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +68,18 @@ async def test_a_child_that_reads_and_never_answers(route: Route, trials: Trials
     async with trials.trying(fault, route, child=CROOKED, timeout_seconds=3) as stage:
         await stage.provider.call("fall_silent", {})
         await stage.traffic.more()
+
+
+@pytest.mark.parametrize("route", STDIO, ids=str)
+async def test_a_child_whose_next_starts_fail_or_never_end(route: Route, trials: Trials, tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    fault = "a child that dies as it starts, then never greets"
+    options: dict[str, Any] = {"connect_timeout_seconds": 5, "timeout_seconds": 3}
+    async with trials.trying(fault, route, child=(*CROOKED, str(starts)), **options) as stage:
+        starts.write_text("die\ndie\ndeaf\n", encoding="utf-8")
+        assert not await stage.traffic.call("die_within_a_frame")
+        await stage.traffic.more()
+    assert starts.read_text(encoding="utf-8") == ""
 
 
 @pytest.mark.parametrize("route", STDIO, ids=str)

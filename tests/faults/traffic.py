@@ -33,16 +33,22 @@ class Ending:
 class Traffic:
     """Calls through a provider.
 
+    Args:
+        provider: Whose tools are called.
+        journal: Where the server writes down each run.
+        patience_seconds: How long a call may take to come to a result or an error.
+
     Attributes:
         endings: How each call ended, by its id; None for those that did not.
         tool: What the callers call.
     """
 
-    def __init__(self, provider: McpToolProvider, journal: Path) -> None:
+    def __init__(self, provider: McpToolProvider, journal: Path, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self.endings: dict[str, Ending | None] = {}
         self.tool = "work"
         self._provider = provider
         self._journal = journal
+        self._patience_seconds = patience_seconds
         self._ended = anyio.Event()
         journal.touch()
 
@@ -51,7 +57,7 @@ class Traffic:
         call = f"call-{len(self.endings)}"
         self.endings[call] = None
         arguments |= {"call": call, "journal": str(self._journal)}
-        with anyio.move_on_after(PATIENCE_SECONDS):
+        with anyio.move_on_after(self._patience_seconds):
             result = await self._provider.call(tool or self.tool, arguments)
             self.endings[call] = Ending(result.is_error, result.text)
             self._ended.set()
@@ -107,6 +113,11 @@ class Traffic:
     def runs(self) -> Counter[str]:
         """How often each call ran, as the server itself wrote down."""
         return Counter(self._journal.read_text(encoding="utf-8").split())
+
+    @property
+    def run_twice(self) -> list[str]:
+        """The calls that ran more than once."""
+        return [call for call, runs in self.runs().items() if runs > 1]
 
     def untrue(self) -> list[str]:
         """The calls whose ending is not what happened: another call's result, one without a run, or a run denied."""

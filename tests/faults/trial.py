@@ -122,7 +122,6 @@ class Trials:
                 survived = await traffic.until_answered(RECOVERY_SECONDS)
             processes = await leaked_processes(marker)
             tasks, sockets = await before.leaked_tasks(), await before.leaked_sockets()
-        twice = [call for call, runs in traffic.runs().items() if runs > 1]
         self.outcomes.append(
             Outcome(
                 fault=fault,
@@ -132,7 +131,7 @@ class Trials:
                 answered=len(traffic.answered),
                 failed=len(traffic.failed),
                 lost=len(traffic.lost),
-                run_twice=len(twice),
+                run_twice=len(traffic.run_twice),
                 untrue=len(traffic.untrue()),
                 leaked_processes=len(processes),
                 leaked_tasks=len(tasks),
@@ -140,7 +139,7 @@ class Trials:
             )
         )
         assert survived, f"no answer afterwards: {list(traffic.failed.values())[-3:]}"
-        assert (traffic.lost, twice, traffic.untrue()) == ([], [], []), traffic.failed
+        assert (traffic.lost, traffic.run_twice, traffic.untrue()) == ([], [], []), traffic.failed
         assert (processes, tasks, sockets) == ([], [], [])
 
 
