@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,18 @@ import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import TextContent
+from mcp_types import ElicitResult, TextContent
 
 from tests.client.conftest import SERVED, reports
 from tests.gateway.conftest import write_config
+from tests.interop.counterpart import MODERN
 from tests.processes import ROOT, serving
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from mcp.client import ClientRequestContext
+    from mcp_types import ElicitRequestParams
 
     from tests.client.reports import Reports
 
@@ -41,6 +46,24 @@ HEADERS = """
     async def headers(context: InvocationContext) -> dict[str, str]:
         '''Tell the headers of the call.'''
         return dict(context.headers)
+"""
+
+
+ASKS = """
+    import socket
+    from bridge import InvocationContext, tool
+
+    def say(port: int, word: str) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(word.encode())
+
+    @tool("Ask, and say what is done before and after it.")
+    async def greet(port: int, context: InvocationContext) -> str:
+        say(port, "began")
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        answer = await context.elicit("Who are you?", form, key="who")
+        say(port, "ended")
+        return f"Hello {answer.content['name']}"
 """
 
 
@@ -106,6 +129,28 @@ async def test_a_callers_headers_reach_a_server_only_where_they_are_allowed_and_
                 for tenant in ("acme", "globex", "initech"):
                     tasks.start_soon(ask, gateway.origin, tenant)
     assert not [headers for headers in seen.values() if "x-other" in headers or "authorization" in headers]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_what_asks_in_the_middle_has_run_once_by_its_servers_own_journal(
+    reports: Reports, tmp_path: Path, transport: str
+) -> None:
+    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    (tmp_path / "asks.py").write_text(dedent(ASKS))
+    entry: dict[str, Any] = {"command": sys.executable, "args": [*SERVE, str(tmp_path / "asks.py")]}
+    with ExitStack() as stack:
+        if transport == "http":
+            upstream = stack.enter_context(serving(*SERVE, str(tmp_path / "asks.py"), *HTTP))
+            entry = {"url": f"{upstream.origin}/mcp"}
+        config = write_config(tmp_path / "mcp.json", old={**entry, "protocol": "legacy"})
+        gateway = stack.enter_context(serving(*SERVE, config, *HTTP))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with Client(f"{gateway.origin}/mcp", mode=MODERN, elicitation_callback=elicit) as client:
+                assert await call(client, "greet", port=reports.port) == "Hello Ada"
+                await reports.wait_for("ended")
+    assert reports.words == ["began", "ended"]
 
 
 def test_a_credential_cannot_be_allowed() -> None:
