@@ -24,7 +24,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def table(request: pytest.FixtureRequest) -> Table:
     """The table that ends the run."""
     return request.config.stash[_TABLE]

@@ -1,0 +1,62 @@
+"""The processes that measure agents: one for each, asked setting by setting, so that they take turns."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.benchmarks.agents.conversation import Setting
+
+_ROOT = Path(__file__).parents[3]
+_LIMIT_SECONDS = 300.0
+"""How long a process may run; then it is killed, and what was asked of it fails."""
+
+
+class AgentProcess:
+    """A process that measures one agent; see `measuring`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def measure(self, setting: Setting, seconds: float) -> dict[str, list[float]]:
+        """The best and the median seconds of each figure.
+
+        Args:
+            setting: What surrounds a turn of the conversation.
+            seconds: How long to go on; some rounds are always done.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{json.dumps(asdict(setting) | {'seconds': seconds})}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the agent's process ended; what it said stands above"
+        figures: dict[str, list[float]] = json.loads(line)
+        return figures
+
+
+@contextmanager
+def measuring(python: str, agent: str) -> Iterator[AgentProcess]:
+    """Run the process of an agent.
+
+    Args:
+        python: A Python that has the agent.
+        agent: Which one: ``bridge``, ``bridge_together``, ``pydantic_ai`` or ``langchain``.
+    """
+    command = [python, "-m", "tests.benchmarks.agents", agent]
+    with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        watchdog = Timer(_LIMIT_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            yield AgentProcess(process)
+        finally:
+            watchdog.cancel()
+            process.kill()

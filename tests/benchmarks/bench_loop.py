@@ -1,0 +1,102 @@
+"""The loop of an AI service beside those of other agents: what it takes beyond its model and its tools
+
+The same scripted conversation for all, with coroutine functions as tools. Each agent has a process of its own, and they
+take turns, setting by setting. Memory is in memory: the bridge reads and writes its own, the others are handed theirs.
+The others run the tools of one response together, the bridge where it is told to.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.benchmarks.agents.conversation import Setting
+from tests.benchmarks.agents.peers import NotInstalledError, python_with_agents
+from tests.benchmarks.agents.process import AgentProcess, measuring
+from tests.benchmarks.table import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.benchmarks.table import Table
+
+OURS = "bridge"
+OURS_TOGETHER = "bridge, tools together"
+PEERS = {"pydantic_ai": "pydantic-ai", "langchain": "LangChain"}
+SETTINGS = [
+    Setting(tools=1, memory=10),
+    Setting(tools=100, memory=10),
+    Setting(tools=1000, memory=10),
+    Setting(tools=1, memory=100),
+    Setting(tools=1, memory=1000),
+]
+SECONDS = 1.0
+"""How long each agent is measured in each setting."""
+FIGURES = {
+    "round trip": "A round trip of a loop, without what its model and its tool take",
+    "tool call": "A further tool call in a response, without what the tool takes",
+    "turn": "A turn of one round trip, without what its model and its tool take",
+}
+MAX_MEMORY_FOR_TOOL_CALLS = 10
+"""Beside what a long memory takes, a tool call is lost in the noise; and memory is not read for it."""
+
+Figures = dict[Setting, dict[str, dict[str, list[float]]]]
+"""By setting and agent: what `AgentProcess.measure` told."""
+
+
+@pytest.fixture(scope="module")
+def agents(request: pytest.FixtureRequest) -> Iterator[Mapping[str, AgentProcess]]:
+    """The agents that can be had, by name; when nothing is measured, ours alone."""
+    with ExitStack() as ended_later:
+        found = {
+            OURS: ended_later.enter_context(measuring(sys.executable, "bridge")),
+            OURS_TOGETHER: ended_later.enter_context(measuring(sys.executable, "bridge_together")),
+        }
+        if not request.config.getoption("--benchmark-disable"):
+            try:
+                python = python_with_agents()
+            except NotInstalledError as error:
+                request.config.get_terminal_writer().line(f"\nwithout pydantic-ai and LangChain: {error}")
+            else:
+                for agent, name in PEERS.items():
+                    found[name] = ended_later.enter_context(measuring(python, agent))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def figures(request: pytest.FixtureRequest, table: Table) -> Iterator[Figures]:
+    """What was measured; in the end it goes into the table, figure by figure."""
+    measured: Figures = {}
+    yield measured
+    if request.config.getoption("--benchmark-disable"):
+        return
+    for figure, heading in FIGURES.items():
+        for setting, by_agent in measured.items():
+            if figure != "tool call" or setting.memory <= MAX_MEMORY_FOR_TOOL_CALLS:
+                for row in rows(heading, figure, setting, by_agent):
+                    table.add(row)
+
+
+def rows(heading: str, figure: str, setting: Setting, by_agent: dict[str, dict[str, list[float]]]) -> Iterator[Row]:
+    """One figure of all agents in one setting."""
+    surroundings = f"{setting.tools:,} {'tool' if setting.tools == 1 else 'tools'}, {setting.memory:,} messages"
+    for name, measured in by_agent.items():
+        best, median = measured[figure]
+        yield Row(
+            group=heading,
+            name=f"{surroundings}: {name}",
+            best_seconds=best,
+            median_seconds=median,
+            beside=f"{surroundings}: {OURS}",
+        )
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: f"{setting.tools}-tools-{setting.memory}-messages")
+def bench_loop(
+    agents: Mapping[str, AgentProcess], figures: Figures, setting: Setting, request: pytest.FixtureRequest
+) -> None:
+    seconds = 0 if request.config.getoption("--benchmark-disable") else SECONDS
+    figures[setting] = {name: agent.measure(setting, seconds) for name, agent in agents.items()}
