@@ -82,8 +82,12 @@ class Announcer:
 
 
 def session_id(request: ServerRequestContext[Any, Any]) -> str | None:
-    """What identifies the session of an HTTP request, over streamable HTTP or SSE; None elsewhere."""
-    if request.request is None:
+    """What identifies the session of an HTTP request, over streamable HTTP or SSE; None elsewhere.
+
+    In the handshake era the transport has found that session. The modern era has none, and nobody looks at what a
+    client says there: it could be anyone's.
+    """
+    if request.request is None or request.protocol_version in MODERN_VERSIONS:
         return None
     session: str | None = request.request.headers.get("mcp-session-id")
     return session or request.request.query_params.get("session_id")

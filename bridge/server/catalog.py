@@ -97,7 +97,10 @@ class _Edition:
     def page(self, start: int, *, modern: bool) -> Json:
         page = self._pages.get((start, modern))
         if page is None:
-            page = self._pages[start, modern] = self._write(start, modern=modern)
+            page = self._write(start, modern=modern)
+            # Clients write cursors that say anything: kept are the pages of those who follow ours.
+            if start % self._page_size == 0:
+                self._pages[start, modern] = page
         return page
 
     def position(self, cursor: object) -> int:

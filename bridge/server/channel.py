@@ -20,6 +20,7 @@ from mcp_types import (
     LoggingMessageNotificationParams,
 )
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import to_json
 
 from bridge.errors import ToolError, WireError
 from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
@@ -45,6 +46,9 @@ _REQUESTS: dict[str, type[ElicitRequest | CreateMessageRequest | ListRootsReques
 
 class RemoteChannel:
     """What both eras have in common: progress and log messages, which ride on the call's own stream.
+
+    What is no JSON, such as a lone surrogate out of the name of a file, fails here, in the call: beyond, the SDK would
+    end the answer, or the whole session, because of it.
 
     Args:
         request: The SDK's context of the call.
@@ -75,11 +79,13 @@ class RemoteChannel:
         if self._is_open and isfinite(progress) and progress > self._progress:
             self._progress = progress
             total = total if total is None or isfinite(total) else None
+            to_json(message)
             await self._request.session.report_progress(progress, total, message)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         """Send a log message; dropped where the client wants none of that severity."""
         if self._is_open and LOG_LEVELS.index(level) >= self._log_from:
+            to_json([data, logger])
             params = LoggingMessageNotificationParams(level=level, data=data, logger=logger)
             await self._request.session.send_notification(
                 LoggingMessageNotification(params=params), related_request_id=self._request.request_id
@@ -112,6 +118,7 @@ class HandshakeChannel(RemoteChannel):
         if not self._is_open:
             raise ToolError("the call has ended, and its caller cannot be asked any more")
         wire = question_to_wire(question)
+        to_json(wire)
         request = _REQUESTS[wire["method"]].model_validate(wire, by_name=False)
         metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
         try:

@@ -96,9 +96,13 @@ class Edge:
         await self._app(_stripped(scope), replaying(body, receive), send)
 
     def _name_problem(self, headers: dict[bytes, bytes], scope: Scope) -> tuple[int, str] | None:
-        lines = scope["headers"]
-        if b"host" not in headers or (len(headers) < len(lines) and [name for name, _ in lines].count(b"host") > 1):
+        if b"host" not in headers:
             return 400, "a request has one Host header"
+        if len(headers) < len(scope["headers"]):
+            names = [name for name, _ in scope["headers"]]
+            for single in (b"host", b"origin"):  # which of two is meant, everyone behind the edge would judge anew
+                if names.count(single) > 1:
+                    return 400, f"a request has one {single.decode().title()} header"
         host = headers[b"host"].decode("latin-1")
         if not self._names.admits_host(host):
             name = _abridged(host_name(host))

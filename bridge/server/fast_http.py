@@ -45,7 +45,6 @@ class FastHttp:
     """
 
     def __init__(self, publisher: Publisher, sessions: Sessions, paths: Iterable[str]) -> None:
-        self._publisher = publisher
         self._paths = frozenset(paths)
         self._sessions = sessions
         self._plans = FastPath(publisher)
@@ -142,15 +141,12 @@ class FastHttp:
         self, headers: Mapping[bytes, bytes], capabilities: Mapping[str, Any], *, session_id: str | None
     ) -> InvocationContext:
         caller = caller_of_request()
-        context = InvocationContext(
+        return InvocationContext(
             memory_id=session_id if caller is None else caller.name,
             caller=caller,
             headers=_DecodedHeaders(headers),
             client_capabilities=capabilities,
         )
-        if self._publisher.memory_id_of is not None:
-            context.memory_id = self._publisher.memory_id_of(context)
-        return context
 
 
 class _DecodedHeaders(Mapping[str, str]):

@@ -130,8 +130,6 @@ class FastStdio:
 
     async def _call(self, call: PlainCall) -> None:
         context = InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
-        if self._publisher.memory_id_of is not None:
-            context.memory_id = self._publisher.memory_id_of(context)
         try:
             answer, _ = await self._plans.run(call, context)
             self._write(answer + b"\n")

@@ -157,7 +157,7 @@ class _Handlers:
 
     def _context(self, request: Request, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
         caller, session = caller_of_request(), session_id(request)
-        context = InvocationContext(
+        return InvocationContext(
             memory_id=session if caller is None else caller.name,
             caller=caller,
             headers=_NOTHING if request.request is None else request.request.headers,
@@ -166,9 +166,6 @@ class _Handlers:
             round=channel.round,
             resumption=channel.resumption,
         )
-        if self._publisher.memory_id_of is not None:
-            context.memory_id = self._publisher.memory_id_of(context)
-        return context
 
 
 def _checked(result: Json) -> Json:

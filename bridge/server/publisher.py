@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.tools.toolbox import ToolBox
 
 _logger = logging.getLogger("bridge.server")
+_Raised = TypeVar("_Raised", bound=BaseException)
 _Written = TypeVar("_Written")
 
 DISCOVERY_TTL_MS = 60_000
@@ -126,7 +127,7 @@ class Publisher:
         Args:
             name: The tool's name.
             arguments: Its arguments, as they came.
-            context: What surrounds the call.
+            context: What surrounds the call; to which memory the call belongs is settled here.
             write: Makes of the result, as JSON, what is sent. Where it raises, the tool gave what cannot be sent.
             modern: Whether the client speaks the 2026-07-28 revision. Older ones know structured content only as an
                 object, and go without where it is none.
@@ -136,6 +137,8 @@ class Publisher:
             InputRequired: The tool asked something that only a later round can answer.
         """
         try:
+            if self.memory_id_of is not None:
+                context.memory_id = self.memory_id_of(context)
             result = await execute(self.tools, ToolExecutionRequest(name, arguments), context, self.policy)
             return _written(name, result, write, modern=modern)
         except InputRequired:
@@ -183,6 +186,9 @@ def _failed(name: str, error: BaseException) -> ProtocolError:
 
 
 def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseException:
+    refused, _ = group.split(CallRefused)
+    if refused is not None:
+        return _leaves(refused)[0].error
     asked, others = group.split(InputRequired)
     if asked is None:
         fatal, _ = group.split((KeyboardInterrupt, GeneratorExit))
@@ -193,7 +199,7 @@ def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseExcep
     return InputRequired(questions)
 
 
-def _leaves(group: BaseExceptionGroup[InputRequired]) -> list[InputRequired]:
+def _leaves(group: BaseExceptionGroup[_Raised]) -> list[_Raised]:
     return [
         leaf
         for error in group.exceptions

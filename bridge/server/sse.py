@@ -73,6 +73,8 @@ class SseMessages:
             return
         if await refuse_other_than_json(scope, send):
             return
+        # The session is the one in the query: nobody here would look whether that of the header exists.
+        scope = {**scope, "headers": [header for header in scope["headers"] if header[0] != b"mcp-session-id"]}
         body = await read_body(receive, self._max_request_bytes)
         if (problem := message_problem(body)) is not None:
             code, message = problem

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,3 +136,15 @@ def test_a_closed_catalog_no_longer_follows_its_toolbox() -> None:
     catalog.close()
     tools.add(made("b", nothing))
     assert names(catalog.page(modern=True)) == ["a"]
+
+
+def test_only_the_pages_that_our_cursors_lead_to_are_kept() -> None:
+    catalog = Catalog(box(*"abcdef"), page_size=2)
+    ours = catalog.page(catalog.page(modern=True)["nextCursor"], modern=True)
+    assert names(ours) == ["c", "d"]
+    assert catalog.page(catalog.page(modern=True)["nextCursor"], modern=True) is ours
+    made_up = urlsafe_b64encode(json.dumps([0, "c"]).encode()).decode()
+    first, second = catalog.page(made_up, modern=True), catalog.page(made_up, modern=True)
+    assert names(first) == ["d", "e"]
+    assert first == second
+    assert first is not second

@@ -92,8 +92,18 @@ def test_a_request_without_a_host_is_refused(origin: str, errors: Callable[[], l
     assert errors() == []
 
 
-def test_a_request_with_two_hosts_is_refused(origin: str, errors: Callable[[], list[str]]) -> None:
-    head = exchange(origin, "GET /sse HTTP/1.1", "Host: localhost", "Host: evil.example").split(b"\r\n")[0]
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Host: localhost", "Host: evil.example"],
+        ["Host: localhost", "Origin: http://evil.example", "Origin: http://localhost"],
+        ["Host: localhost", "Origin: http://localhost", "Origin: http://evil.example"],
+    ],
+)
+def test_a_request_with_two_hosts_or_origins_is_refused(
+    origin: str, lines: list[str], errors: Callable[[], list[str]]
+) -> None:
+    head = exchange(origin, "GET /sse HTTP/1.1", *lines).split(b"\r\n")[0]
     assert head.endswith(b"400 Bad Request")
     assert errors() == []
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -11,7 +12,10 @@ from bridge.server.fast_stdio import FastStdio
 from bridge.server.publisher import Publisher
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import call, initialize, notification
-from tests.server.tools import Waiting
+from tests.server.tools import ADD, Waiting
+
+if TYPE_CHECKING:
+    from bridge.tools.context import InvocationContext
 
 DEADLINE_SECONDS = 10
 
@@ -37,3 +41,23 @@ async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str
         await fast.ended()
         await checkpoint()
     assert (lines, answered) == ([], [1, running])
+
+
+async def test_a_memory_that_cannot_be_told_is_an_error_of_its_call_and_the_next_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def memory_id_of(context: InvocationContext) -> Any:
+        raise ValueError("the secret")
+
+    lines, answered = list[bytes](), list[int | str]()
+    publisher = Publisher(ToolBox(replace(ADD, interactive=False)), name="tests", memory_id_of=memory_id_of)
+    fast = FastStdio(publisher, lines.append, answered.append)
+    assert fast.took(initialize())
+    with anyio.fail_after(DEADLINE_SECONDS):
+        for request_id in (7, 7):
+            assert fast.took(call("add", {"a": 1, "b": 2}) | {"id": request_id})
+            await fast.ended()
+    told = [json.loads(line)["error"] for line in lines[1:]]
+    assert told == [{"code": -32603, "message": "the call of 'add' failed; the server's log says why"}] * 2
+    assert answered == [1, 7, 7]
+    assert "the secret" in caplog.text

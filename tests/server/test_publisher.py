@@ -10,7 +10,9 @@ from mcp import Client, MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, TextContent
 
 from bridge.errors import ToolError
+from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
+from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.model import ToolAnnotations, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from mcp_types import CallToolResult
 
-    from bridge.tools.context import InvocationContext
     from bridge.tools.model import Tool
 
 MODES = ["legacy", "auto"]
@@ -238,3 +239,11 @@ def test_making_a_publisher_does_not_import_the_sdk() -> None:
 def test_keys_that_are_too_short_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 32 bytes"):
         _ = published(ADD, state_keys=[b"short"]).server
+
+
+async def test_an_answer_refused_inside_a_task_group_is_the_clients_fault(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = [CallRefused(ProtocolError(-32602, f"a malformed answer {number}")) for number in (1, 2)]
+    group = BaseExceptionGroup("tasks", [refusals[0], BaseExceptionGroup("more", [refusals[1]])])
+    with pytest.raises(ProtocolError, match="a malformed answer 1"):
+        await published(raising(group)).call("fail", {}, InvocationContext(), dict, modern=True)
+    assert caplog.records == []

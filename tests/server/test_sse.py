@@ -147,6 +147,35 @@ def test_a_tool_sees_its_session(serving: Callable[..., str]) -> None:
         assert opened.path == f"/messages/?session_id={said}"
 
 
+def test_a_session_is_not_another_because_a_header_says_so(serving: Callable[..., str]) -> None:
+    async def look(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        return context.memory_id
+
+    with session(serving(http_app(ToolBox(made("look", look))))) as opened:
+        opened.open()
+        opened.post(json.dumps(call("look")).encode(), HEADERS | {"mcp-session-id": "another"})
+        said = next(opened.messages)["result"]["content"][0]["text"]
+        assert opened.path == f"/messages/?session_id={said}"
+
+
+def test_a_tool_that_says_what_is_no_json_fails_alone(serving: Callable[..., str]) -> None:
+    async def talk(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        match arguments["way"]:
+            case "log":
+                await context.log("info", {"file": "\udcff"})
+            case "progress":
+                await context.progress(1, None, "\udcff")
+            case _:
+                await context.elicit("\udcff", {"type": "object", "properties": {}})
+
+    with session(serving(http_app(ToolBox(made("talk", talk), ADD)))) as opened:
+        opened.ask(initialize({"elicitation": {}}))
+        opened.send(notification("notifications/initialized"))
+        for way in ("log", "progress", "ask"):
+            assert opened.ask(call("talk", {"way": way}))["result"]["isError"] is True
+        assert opened.ask(call("add", {"a": 1, "b": 2}))["result"]["isError"] is False
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_official_client_lists_calls_and_answers(origin: str, mode: Any) -> None:
