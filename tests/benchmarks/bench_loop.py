@@ -48,21 +48,27 @@ Figures = dict[Setting, dict[str, dict[str, list[float]]]]
 
 
 @pytest.fixture(scope="module")
-def agents(request: pytest.FixtureRequest) -> Iterator[Mapping[str, AgentProcess]]:
-    """The agents that can be had, by name; when nothing is measured, ours alone."""
+def others(request: pytest.FixtureRequest) -> str | NotInstalledError:
+    """A Python that has the agents of others, or why there is none."""
+    if request.config.getoption("--benchmark-disable"):
+        return NotInstalledError("nothing is measured")
+    try:
+        return python_with_agents()
+    except NotInstalledError as error:
+        return error
+
+
+@pytest.fixture(scope="module")
+def agents(others: str | NotInstalledError) -> Iterator[Mapping[str, AgentProcess]]:
+    """The agents that can be had, by name."""
     with ExitStack() as ended_later:
         found = {
             OURS: ended_later.enter_context(measuring(sys.executable, "bridge")),
             OURS_TOGETHER: ended_later.enter_context(measuring(sys.executable, "bridge_together")),
         }
-        if not request.config.getoption("--benchmark-disable"):
-            try:
-                python = python_with_agents()
-            except NotInstalledError as error:
-                request.config.get_terminal_writer().line(f"\nwithout pydantic-ai and LangChain: {error}")
-            else:
-                for agent, name in PEERS.items():
-                    found[name] = ended_later.enter_context(measuring(python, agent))
+        if isinstance(others, str):
+            for agent, name in PEERS.items():
+                found[name] = ended_later.enter_context(measuring(others, agent))
         yield found
 
 
@@ -100,3 +106,9 @@ def bench_loop(
 ) -> None:
     seconds = 0 if request.config.getoption("--benchmark-disable") else SECONDS
     figures[setting] = {name: agent.measure(setting, seconds) for name, agent in agents.items()}
+
+
+def bench_others_are_there(others: str | NotInstalledError) -> None:
+    """Not a benchmark: it is skipped with the reason where the table lacks the others."""
+    if isinstance(others, NotInstalledError):
+        pytest.skip(str(others))
