@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
+
 from bridge.errors import UnknownToolError
 from bridge.server.catalog import CACHE_SCOPE, Catalog
 from bridge.server.changes import ToolChanges
@@ -152,9 +154,11 @@ class Publisher:
         except BaseExceptionGroup as group:
             # A tool that asks from inside a task group: its questions come wrapped.
             raise _unwrapped(name, group) from None
-        except BaseException:
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
             context.cancel()
             raise
+        except BaseException as error:  # noqa: BLE001 - as above: a library's panic, say, ends no session but its call
+            raise _failed(name, error) from None
 
 
 def _refuse_unknown(error: UnknownToolError, *_: object) -> str:

@@ -247,3 +247,17 @@ async def test_an_answer_refused_inside_a_task_group_is_the_clients_fault(caplog
     with pytest.raises(ProtocolError, match="a malformed answer 1"):
         await published(raising(group)).call("fail", {}, InvocationContext(), dict, modern=True)
     assert caplog.records == []
+
+
+class Panic(BaseException):
+    """What libraries raise that want nobody to catch it."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_panic_of_a_tool_ends_its_call_and_nothing_else(mode: Any, caplog: pytest.LogCaptureFixture) -> None:
+    publisher = published(raising(Panic(SECRET)), ADD)
+    async with Client(publisher.server, mode=mode) as client:
+        with pytest.raises(MCPError, match=r"^the call of 'fail' failed; the server's log says why$"):
+            await client.call_tool("fail", {})
+        assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+    assert SECRET in caplog.text
