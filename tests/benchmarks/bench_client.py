@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 OFFICIAL = "mcp.Client"
 ARGUMENTS = {"a": 1, "b": 2}
-CALLS_IN_A_ROUND = {1: 50, 16: 64, 256: 256}
-ROUNDS = 40
-CONNECTING_ROUNDS = {1: 20, 10: 10, 100: 5}
+CALLS_IN_A_ROUND = {1: 25, 16: 64, 256: 256}
+ROUNDS = {1: 60, 16: 30, 256: 10}
+CONNECTING_ROUNDS = {1: 20, 10: 8, 100: 3}
 MANY = 10_000
 LISTING_ROUNDS = 5
+LIMIT_SECONDS = 600
 PINS: dict[Era, ProtocolPin] = {Era.HANDSHAKE: "legacy", Era.MODERN: "2026-07-28"}
 CHILD = ("-m", "bridge", "serve", TOOLS)
 WHOSE = ("official", "ours")
@@ -38,7 +39,7 @@ WHOSE = ("official", "ours")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[HttpServer]:
-    with serving(TOOLS) as server:
+    with serving(TOOLS, limit_seconds=LIMIT_SECONDS) as server:
         yield server
 
 
@@ -139,7 +140,7 @@ def bench_call(meter: Meter, server: HttpServer, loop: Loop, kind: str, era: Era
         meter.measure(
             named(whose, figure),
             lambda: loop.run(round_of_calls()),
-            rounds=ROUNDS,
+            rounds=ROUNDS[at_once],
             warmup_rounds=3,
             units=calls,
             beside=named("official", figure),
