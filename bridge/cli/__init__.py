@@ -11,6 +11,8 @@ standard error. A command ends with one of these codes:
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -82,4 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    _open_what_is_closed()
     return exit_code_of(lambda: _bridge.main(arguments, prog_name="bridge", standalone_mode=False))
+
+
+def _open_what_is_closed() -> None:
+    """Point standard streams that the caller closed to nowhere, before a socket or file of ours gets their numbers."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))

@@ -83,6 +83,8 @@ def http_app(
         raise ValueError("nothing to serve: sse=True or streamable=True")
     if not path.startswith("/") or "{" in path:
         raise ValueError(f"a path begins with a slash and has no parameters: not {path!r}")
+    if sse and streamable and path.rstrip("/") in {STREAM_PATH, MESSAGES_PATH.rstrip("/")}:
+        raise ValueError(f"the path {path!r} is that of SSE; choose another, or serve without SSE")
     if max_request_bytes < 1:
         raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
     service = _Service(

@@ -53,6 +53,10 @@ class Lifeline:
         self._bell, self._rope = os.pipe()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
+        if hasattr(select, "poll"):
+            # Python's handlers wait for the main thread, which a tool may hold in native code; this rings at once.
+            os.set_blocking(self._rope, False)
+            signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
         watch = self._watch if hasattr(select, "poll") else self._wait_for_bell
         Thread(target=watch, name="bridge-lifeline", daemon=True).start()
 

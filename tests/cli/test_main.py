@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -148,3 +149,11 @@ def test_a_reader_that_goes_away_causes_no_noise(environment: dict[str, str], di
     )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (1, "printed at import\n")
+
+
+@pytest.mark.parametrize(("closed", "printed"), [("<&-", "1\n"), (">&-", ""), ("2>&-", "1\n"), ("<&- >&- 2>&-", "")])
+def test_a_closed_standard_stream_is_none_of_our_trouble(directory: Path, closed: str, printed: str) -> None:
+    (directory / "one.py").write_text("from bridge import tool\n\n@tool\ndef one() -> int:\n    return 1\n")
+    command = f"{shlex.quote(sys.executable)} -m bridge call one.py one {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=directory, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")

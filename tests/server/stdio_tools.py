@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import subprocess
@@ -94,6 +95,13 @@ async def block_the_loop(context: InvocationContext) -> None:
 
 
 @tool
+async def compute_in_native_code(context: InvocationContext) -> None:
+    """Say that it runs, and never come back from native code, where Python's signal handlers cannot run."""
+    await context.progress(1)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+
+@tool
 async def refuse_to_be_cancelled(context: InvocationContext) -> None:
     """Say that it runs, and go on whatever happens."""
     import anyio  # noqa: PLC0415
@@ -155,6 +163,7 @@ def _tools() -> ToolBox:
         wait_forever,
         wait_forever_in_a_thread,
         block_the_loop,
+        compute_in_native_code,
         refuse_to_be_cancelled,
         report_forever,
         count,

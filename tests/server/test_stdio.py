@@ -218,7 +218,9 @@ def test_a_tool_that_never_returns_does_not_outlive_the_input(server: StdioProce
     assert server.wait() == 0
 
 
-@pytest.mark.parametrize("tool", ["wait_forever_in_a_thread", "block_the_loop", "refuse_to_be_cancelled"])
+@pytest.mark.parametrize(
+    "tool", ["wait_forever_in_a_thread", "block_the_loop", "compute_in_native_code", "refuse_to_be_cancelled"]
+)
 def test_a_tool_that_never_returns_does_not_outlive_a_signal(server: StdioProcess, tool: str) -> None:
     server.start(tool)
     server.process.send_signal(signal.SIGTERM)
