@@ -71,7 +71,7 @@ async def test_answers_that_drip(route: Route, trials: Trials) -> None:
 
 @pytest.mark.parametrize("route", NETWORK, ids=str)
 async def test_a_proxy_that_answers_with_server_errors(route: Route, trials: Trials) -> None:
-    async with trials.trying("HTTP 500, 502, 503, 429", route) as stage:
+    async with trials.trying("HTTP 500, 502, 503, 429", route, connect_wait_seconds=1) as stage:
         assert stage.network is not None
         for status in (500, 502, 503, 429):
             stage.network.answer = FAILURE % status
@@ -81,7 +81,7 @@ async def test_a_proxy_that_answers_with_server_errors(route: Route, trials: Tri
 
 @pytest.mark.parametrize("route", NETWORK, ids=str)
 async def test_a_proxy_that_answers_with_garbage(route: Route, trials: Trials) -> None:
-    async with trials.trying("garbage instead of answers", route, timeout_seconds=3) as stage:
+    async with trials.trying("garbage instead of answers", route, timeout_seconds=3, connect_wait_seconds=1) as stage:
         assert stage.network is not None
         for garbage in GARBAGE:
             stage.network.answer = garbage
