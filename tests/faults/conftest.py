@@ -1,4 +1,4 @@
-"""What the faults share, and the table that ends their run; ``pytest tests/faults`` prints it."""
+"""What the faults share, and the table that ends their run; ``make faults`` prints it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.faults.trial import NETWORK, Route
 if TYPE_CHECKING:
     from tests.faults.trial import Trials
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.faults, pytest.mark.anyio]
 
 FAILURE = b"HTTP/1.1 %d Oops\r\ncontent-type: text/html\r\ncontent-length: 13\r\nconnection: close\r\n\r\n<h1>Oops</h1>"
 GARBAGE = (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bridge import McpToolProvider
     from tests.faults.trial import Trials
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.faults, pytest.mark.anyio]
 
 CHANGES = 1000
 

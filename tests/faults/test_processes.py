@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.faults.trial import Trials
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.faults, pytest.mark.anyio]
 
 
 async def held(stage: Stage, tasks: anyio.abc.TaskGroup) -> None:
