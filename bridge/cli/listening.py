@@ -16,6 +16,7 @@ import anyio
 import uvicorn
 
 from bridge.cli.failures import CommandError
+from bridge.cli.joined_writes import joining_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -169,6 +170,7 @@ def run(
     """
     config = uvicorn.Config(
         app,
+        http=joining_protocol(),
         lifespan="on",
         ws="none",
         log_config=None,

@@ -1,0 +1,67 @@
+"""Joined writes: uvicorn's protocols, sending the head of an answer together with its body.
+
+uvicorn writes the two one after the other, and each write is a system call: of a call that takes 45 µs, four.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class JoiningTransport:
+    """A transport that keeps what is written until more comes, or until the event loop goes on.
+
+    Args:
+        transport: Where it is written.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._schedule: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
+        self._kept = b""
+
+    def write(self, data: bytes) -> None:
+        """Write now together with what was kept, or keep it for a moment."""
+        if self._kept:
+            kept, self._kept = self._kept, b""
+            self._transport.write(kept + data)
+        elif data:
+            self._kept = data
+            self._schedule(self._flush)
+
+    def close(self) -> None:
+        """Write what was kept, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._kept:
+            kept, self._kept = self._kept, b""
+            self._transport.write(kept)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the transport's own."""
+        return getattr(self._transport, name)
+
+
+def joining_protocol() -> type[asyncio.Protocol]:
+    """The faster of uvicorn's protocols that are installed, over a `JoiningTransport`."""
+    protocol: Any
+    if find_spec("httptools") is not None:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as protocol  # noqa: PLC0415, N813 - as needed
+    else:
+        from uvicorn.protocols.http.h11_impl import H11Protocol as protocol  # noqa: PLC0415, N813 - as needed
+
+    class JoiningProtocol(protocol):  # type: ignore[misc]  # one of the two
+        """uvicorn's protocol, over joined writes."""
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            joining = JoiningTransport(cast("asyncio.Transport", transport))
+            super().connection_made(joining)
+
+    return cast("type[asyncio.Protocol]", JoiningProtocol)

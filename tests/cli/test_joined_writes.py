@@ -1,0 +1,71 @@
+"""The head of an answer goes with its body, and nothing is lost or held back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from bridge.cli.joined_writes import JoiningTransport
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.written.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+def joining() -> tuple[JoiningTransport, Recorder]:
+    recorder = Recorder()
+    return JoiningTransport(cast("asyncio.Transport", recorder)), recorder
+
+
+async def passed() -> None:
+    """Let the event loop go on."""
+    turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(turn.set_result, None)
+    await turn
+
+
+@pytest.mark.anyio
+async def test_two_writes_in_a_row_are_one() -> None:
+    transport, recorder = joining()
+    transport.write(b"head,")
+    transport.write(b"body")
+    assert recorder.written == [b"head,body"]
+    await passed()
+    assert recorder.written == [b"head,body"]
+
+
+@pytest.mark.anyio
+async def test_what_is_written_alone_goes_when_the_loop_goes_on() -> None:
+    transport, recorder = joining()
+    transport.write(b"head")
+    assert recorder.written == []
+    await passed()
+    assert recorder.written == [b"head"]
+    transport.write(b"")
+    await passed()
+    assert recorder.written == [b"head"]
+
+
+@pytest.mark.anyio
+async def test_what_is_kept_is_written_before_the_transport_closes() -> None:
+    transport, recorder = joining()
+    transport.write(b"last")
+    transport.close()
+    assert recorder.written == [b"last"]
+    assert transport.is_closing()
+    await passed()
+    assert recorder.written == [b"last"]
