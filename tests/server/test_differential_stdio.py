@@ -86,8 +86,11 @@ class Both:
                 said[json.dumps(message, sort_keys=True)] += 1
             said[json.dumps(message, sort_keys=True)] += 1
 
-    def end(self) -> int:
+    def end(self, era: str) -> int:
         """Close both, and see that they said the same; how many requests were answered by the fast path."""
+        # The SDK, which may still be loading, answers this one: what it was told before is not cut off.
+        talk = {"name": "talk", "arguments": {}}
+        self.hear([], modern("tools/call", **talk) if era == "modern" else request("open", "tools/call", **talk))
         for server, said in zip(self._servers, self._said, strict=True):
             server.close_input()
             while line := server.receive_line():
@@ -133,7 +136,7 @@ def test_whatever_opens_a_connection_is_followed_by_the_same(era: str, opening: 
             both.hear([json.dumps(message).encode()], sync)
         both.hear(requests, sync)
         both.hear([*others, *requests], sync)
-        both.end()
+        both.end(era)
 
 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
@@ -142,7 +145,7 @@ def test_plain_requests_take_the_fast_path(era: str) -> None:
     opening = [INITIALIZE, INITIALIZED] if era == "handshake" else [modern("server/discover")]
     with Both() as both:
         both.hear([*(json.dumps(message).encode() for message in opening), *requests], json.loads(requests[0]))
-        assert both.end() == 1 + len(requests) + 1
+        assert both.end(era) == 1 + len(requests) + 1
 
 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
@@ -157,4 +160,4 @@ def test_thousands_of_mutations_are_answered_as_the_sdk_answers_them(era: str) -
             randoms = [Random(SEED + number) for number in numbers]
             mutated = [spoiled_body(random, random.choice(drafts)) for random in randoms]
             both.hear([numbered(body, 10 + number) for number, body in zip(numbers, mutated, strict=True)], sync)
-        assert both.end() > MUTATIONS / 15
+        assert both.end(era) > MUTATIONS / 15
