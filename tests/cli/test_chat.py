@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
 from collections import deque
@@ -148,6 +150,56 @@ def test_a_conversation_goes_on_and_is_kept_for_the_next_time(tools: Path, tmp_p
     assert again.stdout == "Still Ada.\n"
     said = [message["content"] for message in provider.requests[-1]["messages"]]
     assert said == ["I am Ada.", "Hello, Ada.", "Who am I?", "Ada.", "And now?"]
+
+
+class Terminal:
+    """A person at a terminal in which a command runs."""
+
+    def __init__(self, *command: str) -> None:
+        self.seen = ""
+        self._fd, theirs = pty.openpty()
+        environment = os.environ | {"OPENAI_API_KEY": "test"}
+        self._process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        )
+        os.close(theirs)
+
+    def until(self, text: str) -> None:
+        """Read until a text stands there, and forget what was before."""
+        while text not in self.seen:
+            ready, _, _ = select.select([self._fd], [], [], DEADLINE_SECONDS)
+            assert ready, f"{text!r} did not come after {self.seen!r}"
+            self.seen += os.read(self._fd, 4096).decode()
+        self.seen = self.seen.partition(text)[2]
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def ended(self) -> int:
+        try:
+            return self._process.wait(DEADLINE_SECONDS)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            os.close(self._fd)
+
+
+def test_a_person_at_the_terminal_is_asked_for_approval(tools: Path) -> None:
+    provider = Provider(call("wipe", "{}"), text("Wiped."), call("wipe", "{}"), text("Not wiped."))
+    with serving(provider) as url:
+        command = (sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:test", "--base-url", url)
+        terminal = Terminal(*command)
+        for answer, outcome in (("y", "Wiped."), ("n", "Not wiped.")):
+            terminal.until("> ")
+            terminal.type("Wipe it.\n")
+            terminal.until("?? wipe {} [y/N]")
+            terminal.type(f"{answer}\n")
+            terminal.until(outcome)
+        terminal.until("> ")
+        terminal.type("\x04")
+        assert terminal.ended() == 0
+    results = [request["messages"][-1]["content"] for request in provider.requests[1::2]]
+    assert results == ["wiped", "Error: the person said no"]
 
 
 def test_a_provider_that_is_not_there_is_one_line(tools: Path) -> None:
