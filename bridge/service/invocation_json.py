@@ -8,31 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
 from bridge.service.chat_model import ChatResponse, FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
-from bridge.service.messages import AiMessage, message_from_json, message_to_json
+from bridge.service.messages import (
+    AiMessage,
+    message_from_json,
+    message_to_json,
+    request_from_json,
+    request_to_json,
+)
 from bridge.service.parameters import ChatRequestParameters
 from bridge.tools.content_json import block_from_json, block_to_json
-from bridge.tools.json_reading import Json, abridged, optional, present, text
-from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.json_reading import Json, abridged, optional, present
+from bridge.tools.model import ToolExecution, ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-def request_to_json(request: ToolExecutionRequest) -> Json:
-    """A tool execution request as JSON data."""
-    return {"name": request.name, "arguments": request.arguments} | present(id=request.id)
-
-
-def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
-    """The request that `request_to_json` wrote.
-
-    Raises:
-        WireError: It is no such data.
-    """
-    arguments = json.get("arguments")
-    if not isinstance(arguments, dict | str):
-        raise WireError(f"arguments must be an object or text: {abridged(json)}")
-    return ToolExecutionRequest(text(json.get("name")), arguments, optional(json, "id", str))
 
 
 def execution_to_json(execution: ToolExecution) -> Json:

@@ -106,7 +106,7 @@ def message_to_json(message: ChatMessage) -> Json:
             return {"type": "ai"} | present(
                 text=message.text,
                 thinking=message.thinking,
-                toolExecutionRequests=[_request_to_json(r) for r in message.tool_execution_requests] or None,
+                toolExecutionRequests=[request_to_json(r) for r in message.tool_execution_requests] or None,
                 attributes=message.attributes or None,
             )
         case ToolExecutionResultMessage():
@@ -133,7 +133,7 @@ def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
             case "ai":
                 return AiMessage(
                     optional(json, "text", str),
-                    tuple(_request_from_json(r) for r in optional(json, "toolExecutionRequests", list) or ()),
+                    tuple(request_from_json(r) for r in optional(json, "toolExecutionRequests", list) or ()),
                     optional(json, "thinking", str),
                     optional(json, "attributes", dict) or _EMPTY,
                 )
@@ -150,12 +150,18 @@ def _content_from_json(json: Mapping[str, Any]) -> tuple[Content, ...]:
     return tuple(block_from_json(block) for block in json["content"])
 
 
-def _request_to_json(request: ToolExecutionRequest) -> Json:
+def request_to_json(request: ToolExecutionRequest) -> Json:
+    """A tool execution request as JSON data."""
     return {"name": request.name, "arguments": request.arguments} | present(id=request.id)
 
 
-def _request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
-    arguments = json["arguments"]
+def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
+    """The request that `request_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    arguments = json.get("arguments")
     if not isinstance(arguments, dict | str):
         raise WireError(f"arguments must be an object or text: {abridged(json)}")
-    return ToolExecutionRequest(text(json["name"]), arguments, optional(json, "id", str))
+    return ToolExecutionRequest(text(json.get("name")), arguments, optional(json, "id", str))

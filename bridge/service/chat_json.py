@@ -1,0 +1,115 @@
+"""Requests to a model, and what a stream of its answer yields, as JSON data, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import BridgeError, WireError
+from bridge.service.chat_model import (
+    ChatRequest,
+    CompleteResponse,
+    CompleteToolCall,
+    PartialResponse,
+    PartialThinking,
+    PartialToolCall,
+    ResponseFormat,
+    ToolChoice,
+    ToolChoiceMode,
+)
+from bridge.service.invocation_json import response_from_json, response_to_json
+from bridge.service.messages import message_from_json, message_to_json, request_from_json, request_to_json
+from bridge.tools.json_reading import Json, abridged, optional, present
+from bridge.tools.model import ToolAnnotations, ToolSpecification
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.service.chat_model import ChatEvent
+
+_PLAIN = ("model_name", "temperature", "top_p", "max_output_tokens")
+
+
+def chat_request_to_json(request: ChatRequest) -> Json:
+    """A request as JSON data."""
+    choice, form = request.tool_choice, request.response_format
+    return {
+        "messages": [message_to_json(message) for message in request.messages],
+        "tool_specifications": [_specification_to_json(each) for each in request.tool_specifications],
+        "tool_choice": {"mode": choice.mode.value} | present(tool_name=choice.tool_name),
+        "stop_sequences": list(request.stop_sequences),
+        "extra": dict(request.extra),
+    } | present(
+        response_format=None if form is None else asdict(form), **{name: getattr(request, name) for name in _PLAIN}
+    )
+
+
+def chat_request_from_json(json: Mapping[str, Any]) -> ChatRequest:
+    """The request that `chat_request_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        form, choice = optional(json, "response_format", dict), json["tool_choice"]
+        return ChatRequest(
+            messages=tuple(map(message_from_json, json["messages"])),
+            tool_specifications=tuple(map(_specification_from_json, json["tool_specifications"])),
+            tool_choice=ToolChoice(ToolChoiceMode(choice["mode"]), optional(choice, "tool_name", str)),
+            response_format=None if form is None else ResponseFormat(**form),
+            stop_sequences=tuple(json["stop_sequences"]),
+            extra=json["extra"],
+            **{name: json.get(name) for name in _PLAIN},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, BridgeError) as error:
+        raise WireError(f"a malformed request to a model: {abridged(json)}") from error
+
+
+def event_to_json(event: ChatEvent) -> Json:
+    """An event as JSON data: ``{"type": …, …}``."""
+    match event:
+        case PartialResponse() | PartialThinking() | PartialToolCall():
+            return {"type": type(event).__name__, **asdict(event)}
+        case CompleteToolCall():
+            return {"type": "CompleteToolCall", "index": event.index, "request": request_to_json(event.request)}
+        case CompleteResponse():
+            return {"type": "CompleteResponse", "response": response_to_json(event.response)}
+
+
+def event_from_json(json: Mapping[str, Any]) -> ChatEvent:
+    """The event that `event_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        match json.get("type"):
+            case "PartialResponse":
+                return PartialResponse(json["text"])
+            case "PartialThinking":
+                return PartialThinking(json["text"])
+            case "PartialToolCall":
+                return PartialToolCall(json["index"], json["id"], json["name"], json["partial_arguments"])
+            case "CompleteToolCall":
+                return CompleteToolCall(json["index"], request_from_json(json["request"]))
+            case "CompleteResponse":
+                return CompleteResponse(response_from_json(json["response"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise WireError(f"a malformed event: {abridged(json)}") from error
+    raise WireError(f"an event of an unknown type: {abridged(json)}")
+
+
+def _specification_to_json(specification: ToolSpecification) -> Json:
+    said = {name: value for name in _FIELDS if (value := getattr(specification, name)) is not None}
+    if specification.annotations is not None:
+        said["annotations"] = asdict(specification.annotations)
+    return said | {"icons": list(specification.icons)}
+
+
+def _specification_from_json(json: Mapping[str, Any]) -> ToolSpecification:
+    annotations = optional(json, "annotations", dict)
+    said: dict[str, Any] = dict(json) | {"icons": tuple(json["icons"])}
+    return ToolSpecification(**said | {"annotations": None if annotations is None else ToolAnnotations(**annotations)})
+
+
+_FIELDS = ("name", "title", "description", "parameters", "output_schema", "metadata", "strict")
