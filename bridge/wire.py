@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from bridge.errors import WireError
+from bridge.errors import DefinitionError, WireError
 from bridge.tools.content_json import block_from_json, block_to_json
 from bridge.tools.json_reading import Json, abridged, fields, optional, present, text
 from bridge.tools.model import ToolAnnotations, ToolExecutionResult, ToolSpecification
@@ -77,17 +77,20 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
     metadata = dict(optional(wire, "_meta", dict) or {})
     strict = metadata.pop(STRICT_META_KEY, None)
     hints = optional(wire, "annotations", dict)
-    return ToolSpecification(
-        name=name,
-        title=optional(wire, "title", str),
-        description=optional(wire, "description", str),
-        parameters=schema,
-        output_schema=optional(wire, "outputSchema", dict),
-        annotations=None if hints is None else _annotations_from_wire(hints),
-        metadata=metadata,
-        icons=tuple(optional(wire, "icons", list) or ()),
-        strict=strict if isinstance(strict, bool) else None,
-    )
+    try:
+        return ToolSpecification(
+            name=name,
+            title=optional(wire, "title", str),
+            description=optional(wire, "description", str),
+            parameters=schema,
+            output_schema=optional(wire, "outputSchema", dict),
+            annotations=None if hints is None else _annotations_from_wire(hints),
+            metadata=metadata,
+            icons=tuple(optional(wire, "icons", list) or ()),
+            strict=strict if isinstance(strict, bool) else None,
+        )
+    except DefinitionError as error:
+        raise WireError(f"a tool that cannot be one: {error}") from error
 
 
 def _annotations_from_wire(hints: Mapping[str, Any]) -> ToolAnnotations:

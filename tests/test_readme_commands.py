@@ -193,7 +193,7 @@ def test_what_pip_installs_is_this_project_and_its_extras() -> None:
 
 
 def test_what_make_is_asked_for_are_targets_of_the_makefile() -> None:
-    targets = re.findall(r"^(\w+):", (readme.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(r"^([\w-]+):", (readme.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     wanted = {command.line.removeprefix("make ") for command in MAKE}
     wanted |= {code.removeprefix("make ") for code in readme.codes(readme.PROSE) if code.startswith("make ")}
     assert {"demo", "test"} <= wanted <= set(targets)

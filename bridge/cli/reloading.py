@@ -91,7 +91,8 @@ def _start(sockets: list[socket.socket]) -> subprocess.Popen[bytes]:
     numbers = [each.fileno() for each in sockets]
     return subprocess.Popen(  # noqa: S603 - this very command line
         [sys.executable, "-m", "bridge", *sys.argv[1:]],
-        env=os.environ | {_SOCKETS: ",".join(map(str, numbers))},
+        # Python takes compiled code for current that was written in the second of a change of the same length.
+        env=os.environ | {_SOCKETS: ",".join(map(str, numbers)), "PYTHONDONTWRITEBYTECODE": "1"},
         pass_fds=numbers,
     )
 

@@ -10,6 +10,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -41,6 +42,7 @@ _NEWEST = """
     WHERE memory_id = ? AND is_system = ? AND position < ? ORDER BY position DESC LIMIT ?
 """
 _END = 2**63 - 1
+_RETRY_SECONDS = 0.01
 
 
 class SqliteStore:
@@ -113,7 +115,7 @@ class SqliteStore:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in {0, _VERSION}:
@@ -126,3 +128,17 @@ def _system_message(text: str) -> SystemMessage:
     message = message_from_text(text)
     assert isinstance(message, SystemMessage)
     return message
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Keep a log beside the file, so that reading and writing do not wait for one another."""
+    give_up_at = monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:  # another process is just doing that, for which SQLite does not wait
+            if monotonic() > give_up_at:
+                raise
+            sleep(_RETRY_SECONDS)
+        else:
+            return
