@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
+from bridge.server.refusal import refuse
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive
+    from collections.abc import Awaitable, Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    Shortcut = Callable[[Scope, dict[bytes, bytes], bytes, Receive, Send], Awaitable[bool]]
+
+DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+"""How long a request's body may be by default: 4 MiB."""
+
+HEADERS = "bridge.headers"
+"""Where a scope has the headers that the edge read: by name, without space around their values."""
 
 
 class BodyTooLargeError(BridgeError):
@@ -53,3 +64,49 @@ def replaying(body: bytes, receive: Receive) -> Receive:
         return pending.pop() if pending else await receive()
 
     return replay
+
+
+class BoundedBody:
+    """ASGI middleware behind the edge: reads the body of a POST, within a limit, for what may answer it at once.
+
+    Args:
+        app: What is behind it.
+        max_bytes: How long a body may be.
+        shortcut: What may answer a POST before the app sees it.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, shortcut: Shortcut | None) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._shortcut = shortcut
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it on with its body."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = scope[HEADERS]
+        if scope["method"] != "POST":
+            await self._app(_stripped(scope), receive, send)
+            return
+        length = headers.get(b"content-length", b"")
+        try:
+            body = await read_body(receive, self._max_bytes, int(length) if length.isdigit() else None)
+        except BodyTooLargeError:
+            await refuse(send, 413, f"the body is over the limit of {self._max_bytes} bytes")
+            return
+        except ClientGoneError:
+            return
+        # A header that stands twice is for those to judge who know what it means.
+        if (
+            self._shortcut is not None
+            and len(headers) == len(scope["headers"])
+            and await self._shortcut(scope, headers, body, receive, send)
+        ):
+            return
+        await self._app(_stripped(scope), replaying(body, receive), send)
+
+
+def _stripped(scope: Scope) -> Scope:
+    """A request whose headers have no space around their values."""
+    return {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}

@@ -7,52 +7,35 @@ from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
 
-from bridge.server.body import BodyTooLargeError, ClientGoneError, read_body, replaying
+from bridge.server.body import HEADERS
 from bridge.server.names import host_name
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.names import Names
 
-    Shortcut = Callable[[Scope, dict[bytes, bytes], bytes, Receive, Send], Awaitable[bool]]
-
 _logger = logging.getLogger("bridge.server")
 _SPACE = b" \t"
 _MAX_LOGGED_CHARS = 200
 
-DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""How long a request's body may be by default: 4 MiB."""
-
 
 class Edge:
-    """ASGI middleware: checks Host and Origin, bounds the body, and answers for an app that was not started.
+    """ASGI middleware: checks Host and Origin, and answers for an app that was not started.
 
     Args:
         app: What is behind the edge.
         names: Which names are let in.
-        max_request_bytes: How long a request's body may be.
         is_running: Whether the app was started.
-        shortcut: What may answer a POST before the app sees it.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        names: Names,
-        max_request_bytes: int,
-        is_running: Callable[[], bool],
-        shortcut: Shortcut | None = None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, names: Names, is_running: Callable[[], bool]) -> None:
         self._app = app
-        self._shortcut = shortcut
         self._names = names
-        self._max_request_bytes = max_request_bytes
         self._is_running = is_running
         self._remedy_was_logged = False
 
@@ -72,28 +55,9 @@ class Edge:
         elif not self._is_running():
             self._log_remedy()
             await refuse(send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
-        elif scope["method"] == "POST":
-            await self._post(scope, headers, receive, send)
         else:
-            await self._app(_stripped(scope), receive, send)
-
-    async def _post(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        length = headers.get(b"content-length", b"")
-        try:
-            body = await read_body(receive, self._max_request_bytes, int(length) if length.isdigit() else None)
-        except BodyTooLargeError:
-            await refuse(send, 413, f"the body is over the limit of {self._max_request_bytes} bytes")
-            return
-        except ClientGoneError:
-            return
-        # A header that stands twice is for those to judge who know what it means.
-        if (
-            self._shortcut is not None
-            and len(headers) == len(scope["headers"])
-            and await self._shortcut(scope, headers, body, receive, send)
-        ):
-            return
-        await self._app(_stripped(scope), replaying(body, receive), send)
+            scope[HEADERS] = headers
+            await self._app(scope, receive, send)
 
     def _name_problem(self, headers: dict[bytes, bytes], scope: Scope) -> tuple[int, str] | None:
         if b"host" not in headers:
@@ -136,11 +100,6 @@ class Edge:
                 "mount it by bridge.server.mount(parent, path, tools), "
                 "or enter its router.lifespan_context in the lifespan of the app that it is mounted in"
             )
-
-
-def _stripped(scope: Scope) -> Scope:
-    """A request whose headers have no space around their values."""
-    return {**scope, "headers": [(name, value.strip(_SPACE)) for name, value in scope["headers"]]}
 
 
 def _client(scope: Scope) -> str:

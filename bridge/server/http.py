@@ -1,6 +1,7 @@
 """Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one edge.
 
-Edge ── Host, Origin, body limit, started?
+Edge ── Host, Origin, started?
+BoundedBody ── body limit, fast path
   ├── /mcp, /mcp/              StreamableEndpoint   both eras
   ├── /sse, /sse/              SseStream            handshake era
   ╰── /messages, /messages/    SseMessages
@@ -16,7 +17,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bridge.server.edge import DEFAULT_MAX_REQUEST_BYTES, Edge
+from bridge.server.body import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
+from bridge.server.edge import Edge
 from bridge.server.fast_http import FastHttp
 from bridge.server.names import Names
 from bridge.server.publisher import Publisher
@@ -28,7 +30,7 @@ from bridge.server.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from bridge.server.edge import Shortcut
+    from bridge.server.body import Shortcut
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
 
@@ -95,14 +97,11 @@ def http_app(
         sse=sse,
         fast_path=fast_path,
     )
-    edge = Middleware(
-        Edge,
-        names=Names(host, allowed_hosts, allowed_origins),
-        max_request_bytes=max_request_bytes,
-        is_running=lambda: service.is_running,
-        shortcut=service.shortcut,
-    )
-    app = Starlette(routes=service.routes, middleware=[edge], lifespan=service.lifespan)
+    middleware = [
+        Middleware(Edge, names=Names(host, allowed_hosts, allowed_origins), is_running=lambda: service.is_running),
+        Middleware(BoundedBody, max_bytes=max_request_bytes, shortcut=service.shortcut),
+    ]
+    app = Starlette(routes=service.routes, middleware=middleware, lifespan=service.lifespan)
     app.router.redirect_slashes = False
     app.state.shutdown = service.end_streams
     return app
