@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -14,13 +14,13 @@ from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import WholeNumber
+from bridge.cli.options import option, texts_option
 from bridge.cli.output import stdout_diverted
 from bridge.cli.pins import pins_options
 from bridge.cli.serving import Serving
 from bridge.cli.targets import ConfigTarget, TargetCommand, command_target, parse_target, split_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from starlette.applications import Starlette
@@ -31,21 +31,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """How long the body of a request may be unless ``--max-request-bytes`` says otherwise."""
-
-
-class _CommaSeparated(click.ParamType[tuple[str, ...]]):
-    """Texts separated by commas, on the command line as in the environment."""
-
-    name = "text[,text…]"
-    envvar_list_splitter: ClassVar[str | None] = ","
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
-        """Cut at the commas."""
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-
-
-def _flat(_context: click.Context, _parameter: click.Parameter, values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    return tuple(part for value in values for part in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,74 +56,58 @@ class ServeOptions:
     log_level: str
 
 
-def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option with its twin in the environment."""
-    return click.option(
-        name, envvar="BRIDGE_" + name.removeprefix("--").replace("-", "_").upper(), show_envvar=True, **settings
-    )
-
-
 @click.command(cls=TargetCommand, short_help="Serve the tools of TARGETs over stdio or HTTP.")
 @click.argument("targets", nargs=-1, metavar="TARGET...")
-@_option(
+@option(
     "--transport",
     type=click.Choice(["stdio", "http", "sse"]),
     default="stdio",
     show_default=True,
     help="stdio for a host that starts this command; http for streamable HTTP, with SSE beside it; sse for SSE alone.",
 )
-@_option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@_option(
+@option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@option(
     "--port",
     type=WholeNumber(0, 65535),
     default=8000,
     show_default=True,
     help="The port; 0 for a free one, which is printed.",
 )
-@_option("--path", default="/mcp", show_default=True, help="The path of streamable HTTP.")
-@_option(
+@option("--path", default="/mcp", show_default=True, help="The path of streamable HTTP.")
+@texts_option(
     "--allowed-hosts",
-    type=_CommaSeparated(),
-    multiple=True,
-    callback=_flat,
     help="Further Host headers to accept; repeatable.",
 )
-@_option(
+@texts_option(
     "--allowed-origins",
-    type=_CommaSeparated(),
-    multiple=True,
-    callback=_flat,
     help="Further Origin headers to accept; repeatable.",
 )
-@_option("--no-sse", is_flag=True, help="With --transport http: streamable HTTP alone.")
-@_option(
+@option("--no-sse", is_flag=True, help="With --transport http: streamable HTTP alone.")
+@option(
     "--no-auth",
     is_flag=True,
     help="Let anyone who reaches the port call the tools; asked for where that is not only this machine.",
 )
-@_option("--page-size", type=WholeNumber(1), help="Tools in a page of the list; all in one page by default.")
-@_option(
+@option("--page-size", type=WholeNumber(1), help="Tools in a page of the list; all in one page by default.")
+@option(
     "--max-request-bytes",
     type=WholeNumber(1),
     default=DEFAULT_MAX_REQUEST_BYTES,
     show_default=True,
     help="The longest body of a request.",
 )
-@_option("--no-fast-path", is_flag=True, help="Let the SDK answer every request, plain ones too.")
-@_option(
+@option("--no-fast-path", is_flag=True, help="Let the SDK answer every request, plain ones too.")
+@option(
     "--reload",
     is_flag=True,
     help="Follow changes: configurations are read again; over HTTP, Python files beside a target are loaded again.",
 )
-@_option(
+@texts_option(
     "--forward-headers",
-    type=_CommaSeparated(),
-    multiple=True,
-    callback=_flat,
     help="Headers of a caller to hand on to servers behind URLs; none that is a credential. Repeatable.",
 )
 @pins_options
-@_option("--name", help="What the server calls itself; by default after its targets.")
+@option("--name", help="What the server calls itself; by default after its targets.")
 @log_level_option("info")
 @click.pass_context
 def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) -> None:
