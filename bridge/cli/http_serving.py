@@ -1,0 +1,89 @@
+"""``bridge serve`` over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli import listening, reloading
+from bridge.cli.entries import configuration, url_entry
+from bridge.cli.failures import say
+from bridge.cli.serve_options import name_of, serving_of, targets_of
+from bridge.cli.targets import split_targets
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from bridge.cli.serve_options import ServeOptions
+    from bridge.tools.toolbox import ToolBox
+
+
+def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
+    """Serve to everyone who reaches the port.
+
+    Args:
+        ctx: The command.
+        texts: The targets as they were given.
+        options: How to serve.
+
+    Raises:
+        click.UsageError: The options do not fit one another.
+        CommandError: It cannot be listened there.
+    """
+    if options.transport == "sse" and options.no_sse:
+        raise click.UsageError("--no-sse leaves nothing of --transport sse", ctx)
+    if not options.path.startswith("/"):
+        raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
+    addresses = listening.resolve(options.host, options.port)
+    if not options.no_auth and not listening.are_loopback(addresses):
+        raise click.UsageError(
+            f"--host {options.host} can be reached from other machines, and nobody is asked for a key: "
+            "add --no-auth if that is meant, or listen on 127.0.0.1",
+            ctx,
+        )
+    targets = targets_of(ctx, texts)
+    name = name_of(targets, options)
+    local, _ = split_targets(targets)
+    if options.reload and local and not reloading.is_child():
+        reloading.serve_again_and_again(local, listening.bind(addresses))
+        return
+    serving = serving_of(targets, options)
+    sockets = reloading.inherited_sockets() or listening.bind(addresses)
+    port = sockets[0].getsockname()[1]
+    path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
+
+    def announce() -> None:
+        say(f"serving {name} at {listening.url_of(options.host, port, path)}")
+        say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
+
+    app = _app(ctx, serving.tools, name, options)
+    listening.run(
+        app,
+        sockets,
+        announce,
+        is_debug=options.log_level == "debug",
+        is_child=reloading.is_child(),
+        lifespan=serving.lifespan,
+    )
+
+
+def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions) -> Starlette:
+    from bridge.server.http import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
+
+    try:
+        return http_app(
+            tools,
+            name=name,
+            path=options.path,
+            sse=not options.no_sse,
+            streamable=options.transport == "http",
+            host=options.host,
+            allowed_hosts=options.allowed_hosts,
+            allowed_origins=options.allowed_origins,
+            max_request_bytes=options.max_request_bytes,
+            page_size=options.page_size,
+            fast_path=not options.no_fast_path,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from error

@@ -1,0 +1,76 @@
+"""What ``bridge serve`` was asked to do, and the tools that it serves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli.loading import load_toolbox
+from bridge.cli.serving import Serving
+from bridge.cli.targets import command_target, parse_target, split_targets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.cli.targets import Target
+    from bridge.client.pinning import PinMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What ``bridge serve`` was asked to do."""
+
+    transport: str
+    host: str
+    port: int
+    path: str
+    allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
+    no_sse: bool
+    no_auth: bool
+    page_size: int | None
+    max_request_bytes: int
+    no_fast_path: bool
+    reload: bool
+    name: str | None
+    forward_headers: tuple[str, ...]
+    pins: Path | None
+    pin_mode: PinMode
+    log_level: str
+
+
+def targets_of(ctx: click.Context, texts: tuple[str, ...]) -> list[Target]:
+    """The targets of a command, the one after ``--`` included.
+
+    Raises:
+        click.UsageError: There is none.
+    """
+    after_dashes = command_target(ctx)
+    targets: list[Target] = [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
+    if not targets:
+        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
+    return targets
+
+
+def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
+    """What is served: tools of this process, or a gateway."""
+    local, remote = split_targets(targets)
+    if remote:
+        from bridge.cli.gateway import serving_again  # noqa: PLC0415 - the SDK takes most of a second to import
+
+        return serving_again(
+            local,
+            remote,
+            forward_headers=options.forward_headers,
+            pins=options.pins,
+            pin_mode=options.pin_mode,
+            reload=options.reload,
+        )
+    return Serving(load_toolbox(local))
+
+
+def name_of(targets: list[Target], options: ServeOptions) -> str:
+    """What the server calls itself."""
+    return options.name or "-".join(dict.fromkeys(target.name for target in targets))

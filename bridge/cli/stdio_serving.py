@@ -1,0 +1,67 @@
+"""``bridge serve`` over stdio."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from click.core import ParameterSource
+
+from bridge.cli.entries import configuration, shown_entry
+from bridge.cli.failures import say
+from bridge.cli.serve_options import name_of, serving_of, targets_of
+from bridge.cli.targets import ConfigTarget
+from bridge.server.diversion import divert_stdout
+
+if TYPE_CHECKING:
+    import click
+
+    from bridge.cli.serve_options import ServeOptions
+    from bridge.cli.targets import Target
+
+
+_HTTP_ONLY = {
+    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth",
+}  # fmt: skip
+
+
+def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
+    """Say which options on the command line do nothing; those in the environment may be meant for another server."""
+    ignored = [
+        "--" + name.replace("_", "-")
+        for name in ctx.params
+        if (name in _HTTP_ONLY or (name == "reload" and not any(isinstance(each, ConfigTarget) for each in targets)))
+        and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if ignored:
+        say(f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http")
+
+
+def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
+    """Serve to the host that started this process.
+
+    Args:
+        ctx: The command.
+        texts: The targets as they were given.
+        options: How to serve.
+    """
+    streams = divert_stdout()  # before any code of the user's can print
+    targets = targets_of(ctx, texts)
+    _note_ignored(ctx, targets)
+    serving, name = serving_of(targets, options), name_of(targets, options)
+    said = [f"--name={options.name}"] if options.name else []
+    said += [f"--page-size={options.page_size}"] if options.page_size else []
+    say(f"serving {name} over stdio; for a host's configuration:")
+    say(configuration(name, shown_entry(targets, said)))
+    from bridge.server import stdio  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - as above
+
+    publisher = Publisher(serving.tools, name=name, page_size=options.page_size)
+    stdio.serve_stdio(
+        publisher,
+        streams,
+        max_line_bytes=options.max_request_bytes,
+        fast_path=not options.no_fast_path,
+        lifespan=serving.lifespan or nullcontext,
+        last_act=serving.last_act,
+    )
