@@ -74,7 +74,10 @@ def _listed(
     async def list_one(server: ServerConfig) -> None:
         try:
             async with Connection(server) as connection:
-                tools[server.name] = (await connection.list_tools()).tools
+                listing = await connection.list_tools()
+            tools[server.name] = listing.tools
+            for problem in listing.malformed:
+                say(f"server {server.name!r}: left out: {problem}")
         except ServerError as error:
             errors.append(error)
 

@@ -95,7 +95,7 @@ def _as_row(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['era']} {row['protocolVersion']}" if row["era"] else "-",
         server.get("version") or "-",
         str(len(row["tools"])) if row["state"] == "ready" else "-",
-        row["lastError"] or "",
+        row["lastError"] or "; ".join(f"left out: {each}" for each in row["skipped"]),
     )
 
 

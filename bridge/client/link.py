@@ -61,6 +61,7 @@ class Link:
         checked: Set when the next such question is settled; a new one for each.
         answers: How often the server has answered.
         status: The HTTP status of the last answer; None without one.
+        sifts_tools: Its lists of tools are freed of what is no tool; see `bridge.client.sieve`.
     """
 
     def __init__(self, tools_changed: Callable[[], None]) -> None:
@@ -73,6 +74,7 @@ class Link:
         self.checked = anyio.Event()
         self.answers = 0
         self.status: int | None = None
+        self.sifts_tools = False
         self.protocol_version = ""
         self.era: Era = "handshake"
         self.info = ServerInfo()

@@ -80,3 +80,5 @@ class ToolListing(NamedTuple):
     """Each as MCP's ``Tool``, exactly as it came; see `bridge.wire.tool_from_wire`."""
     ttl_seconds: float | None
     """How long the server says they stay as they are; None where it does not say."""
+    malformed: tuple[str, ...] = ()
+    """What it lists that is no tool, each a sentence with the reason; left out of the tools."""

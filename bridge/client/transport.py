@@ -22,6 +22,7 @@ from bridge.client.callbacks import Callbacks
 from bridge.client.http import WatchedHttpClient
 from bridge.client.process import child_process
 from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
+from bridge.client.sieve import sifted
 from bridge.client.stdio import stdio_streams
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ async def opened(
             case StdioTransport() as transport:
                 link.kind = "stdio"
                 link.child = await stack.enter_async_context(child_process(transport, config.name))
-                streams = stdio_streams(link.child, link.child_ended)
+                streams = sifted(stdio_streams(link.child, link.child_ended), link)
                 client = await _greeted(stack, streams, mode, options)
             case MemoryTransport(server=server):
                 link.kind = "memory"
@@ -124,7 +125,8 @@ async def _greeted_over_http(
         inner = AsyncExitStack()
         try:
             http = await inner.enter_async_context(http_client(is_sse=False))
-            client = await _greeted(inner, streamable_http_client(transport.url, http_client=http), mode, options)
+            streams = sifted(streamable_http_client(transport.url, http_client=http), link)
+            client = await _greeted(inner, streams, mode, options)
         except BaseException as error:
             await inner.aclose()
             if not isinstance(error, Exception) or not _may_speak_sse(transport, link, mode):
@@ -133,7 +135,7 @@ async def _greeted_over_http(
             await stack.enter_async_context(inner)
             return client
     link.kind = "sse"
-    streams = sse_client(transport.url, httpx_client_factory=lambda *_, **__: http_client(is_sse=True))
+    streams = sifted(sse_client(transport.url, httpx_client_factory=lambda *_, **__: http_client(is_sse=True)), link)
     client = await _greeted(stack, streams, "legacy", options)  # the specification has no modern era over SSE
     findings.is_sse = transport.kind is None
     return client

@@ -94,6 +94,7 @@ class Upstream:
         self._owns = connection.state is ConnectionState.CLOSED
         self._listing_headers: Mapping[str, Any] | None = None
         self._wires: list[Json] | None = None
+        self._malformed: tuple[str, ...] = ()
         self._expires_at: float | None = None
         self._failures = 0
         self._scope: anyio.CancelScope | None = None  # made in an event loop; a provider may be made outside of one
@@ -265,18 +266,18 @@ class Upstream:
         self._wanted = anyio.Event()  # what is wanted from here on is wanted again
         self._listed = anyio.Event()
         try:
-            wires, ttl_seconds = await self.connection.list_tools()
+            wires, ttl_seconds, malformed = await self.connection.list_tools()
         except ServerError as error:
             if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
                 self._failed(error)
                 listed.set()
                 return
-            wires, ttl_seconds = [], None  # a server that has no tools at all
+            wires, ttl_seconds, malformed = [], None, ()  # a server that has no tools at all
         self.problem, self._failures = None, 0
         self._expires_at = None if ttl_seconds is None else anyio.current_time() + ttl_seconds
-        if wires != self._wires or not self.is_listed:
-            self._wires = wires
-            self._read(wires)
+        if wires != self._wires or malformed != self._malformed or not self.is_listed:
+            self._wires, self._malformed = wires, malformed
+            self._read(wires, malformed)
             self.is_listed = True
             self._changed()
         listed.set()
@@ -287,9 +288,9 @@ class Upstream:
         severity = logging.WARNING if self._failures == 1 else logging.DEBUG
         _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
 
-    def _read(self, wires: list[Json]) -> None:
+    def _read(self, wires: list[Json], malformed: tuple[str, ...]) -> None:
         tools: dict[str, Tool] = {}
-        skipped = []
+        skipped = list(malformed)
         for wire in wires:
             try:
                 tool = remote_tool(wire, self, validates_results=self._validates_results)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.client import StdioTransport
+from tests.client.scripted import listed, scripted_config
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -61,6 +64,16 @@ def test_a_server_that_is_not_there_is_shown_with_the_reason(run: Run, directory
     assert calc.split() == ["calc", "ready", "stdio", "modern", "2026-07-28", "-", "4"]
     assert dead.split()[:3] == ["broken", "failed", "stdio"]
     assert "exit code: 3; its last words: no key; " in dead
+
+
+def test_what_a_server_lists_and_is_no_tool_is_shown_with_the_reason(run: Run, directory: Path) -> None:
+    lists = scripted_config([listed("a"), {"name": "b"}])
+    assert isinstance(lists.transport, StdioTransport)
+    write(directory, lists={"command": lists.transport.command, "args": list(lists.transport.args)})
+    (row,) = json.loads(run("status", "mcp.json", "--json").stdout)
+    told = "the tool 'b' is malformed: inputSchema: Field required"
+    assert (row["state"], row["tools"], row["skipped"], row["lastError"]) == ("ready", ["a"], [told], None)
+    assert f"left out: {told}" in run("status", "mcp.json").stdout.splitlines()[1]
 
 
 def test_a_required_server_that_is_not_there_is_a_failure(run: Run, directory: Path) -> None:

@@ -39,13 +39,14 @@ def scripted_config(
     results: Mapping[str, Any] | None = None,
     *,
     page_size: int = 100,
+    page: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> ServerConfig:
-    """A server with these tools, which answers calls with these results by the tools' names."""
+    """A server with these tools, which answers calls with these results by the tools' names; pages may say more."""
     starts = range(0, max(len(tools), 1), page_size)
-    pages: list[dict[str, Any]] = [{"tools": tools[start : start + page_size]} for start in starts]
-    for number, page in enumerate(pages[:-1], 1):
-        page["nextCursor"] = str(number)
+    pages: list[dict[str, Any]] = [{"tools": tools[start : start + page_size], **(page or {})} for start in starts]
+    for number, each in enumerate(pages[:-1], 1):
+        each["nextCursor"] = str(number)
     return python_config(CODE % json.dumps({"pages": pages, "results": results or {}}), **settings)
 
 
