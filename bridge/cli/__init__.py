@@ -60,8 +60,8 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="A TARGET is whatever has tools: file.py[:object], package.module[:object], mcp.json[#server], an "
-    "http(s):// URL of an MCP server, or, after all options, -- command args… for one that speaks over stdio.",
+    epilog="A TARGET is whatever has tools: file.py[:object], directory/, package.module[:object], mcp.json[#server], "
+    "an http(s):// URL of an MCP server, or, after all options, -- command args… for one that speaks over stdio.",
 )
 @click.option(
     "--version",

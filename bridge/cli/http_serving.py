@@ -42,7 +42,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
             "add --no-auth if that is meant, or listen on 127.0.0.1",
             ctx,
         )
-    targets = targets_of(ctx, texts)
+    targets = targets_of(ctx, texts, options)
     name = name_of(targets, options)
     local, _ = split_targets(targets)
     if options.reload and local and not reloading.is_child():

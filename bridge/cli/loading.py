@@ -46,8 +46,9 @@ def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
 
 
 def _sources_of(target: LocalTarget) -> list[object]:
-    with _users_code(target):
-        module = _import_file(target.path) if isinstance(target, FileTarget) else _import_module(target.module)
+    if isinstance(target, FileTarget) and target.path.is_dir():
+        return _sources_in(target.path)
+    module = _imported(target)
     sources = _offered(module, target) if target.attribute is None else [_named(module, target)]
     if not sources or any(isinstance(source, Sized) and not len(source) for source in sources):
         raise TargetError(f"{_shown(target)} has no tools: {_remedy(module, target)}")
@@ -55,6 +56,21 @@ def _sources_of(target: LocalTarget) -> list[object]:
         if isinstance(source, type) and _needs_instance(source):
             raise TargetError(_instance_wanted(source, target))
     return sources
+
+
+def _sources_in(directory: Path) -> list[object]:
+    """What the files of a directory offer; those that offer nothing are there for the others."""
+    files = [FileTarget(path) for path in sorted(directory.glob("*.py")) if not path.name.startswith("_")]
+    sources = [source for file in files for source in _offered(_imported(file), file)]
+    if not sources:
+        found = f"none of its {len(files)} Python files has" if files else "it has no Python file with"
+        raise TargetError(f"{directory} has no tools: {found} a function decorated with @bridge.tool")
+    return sources
+
+
+def _imported(target: LocalTarget) -> ModuleType:
+    with _users_code(target):
+        return _import_file(target.path) if isinstance(target, FileTarget) else _import_module(target.module)
 
 
 def _named(module: ModuleType, target: LocalTarget) -> object:
@@ -177,7 +193,7 @@ def _import_module(name: str) -> ModuleType:
             raise
         raise TargetError(f"there is no module {error.name!r}") from None
     if hasattr(module, "__path__") and getattr(module, "__file__", None) is None:  # to Python a package, if need be
-        raise TargetError(f"{name!r} is a directory; name a file in it")
+        raise TargetError(f"{name!r} is a directory: write {name.replace('.', '/')}/, or name a file in it")
     return module
 
 

@@ -69,7 +69,8 @@ def serve_again_and_again(targets: Sequence[LocalTarget], sockets: list[socket.s
 
 def _directories(target: LocalTarget) -> list[str]:
     if isinstance(target, FileTarget):
-        return [str(target.path.resolve().parent)]
+        path = target.path.resolve()
+        return [str(path if path.is_dir() else path.parent)]
     name = target.module.partition(".")[0]
     spec = PathFinder.find_spec(name, [str(Path.cwd()), *sys.path])
     if spec is None:

@@ -70,14 +70,19 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 )
 @pins_options
 @option("--name", help="What the server calls itself; by default after its targets.")
+@texts_option(
+    "--default-targets",
+    metavar="TARGET[,TARGET…]",
+    help="What to serve where no TARGET is named: those of these files and directories that exist. Repeatable.",
+)
 @log_level_option("info")
 @click.pass_context
 def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) -> None:
     """Serve the tools of one or several TARGETs as one MCP server.
 
-    A TARGET is file.py[:object] or package.module[:object], or servers whose tools are served again: mcp.json[#server],
-    a URL, or -- command args… Of those, a tool whose name is taken has its server's name before it, and a server that
-    is not there costs only its own tools.
+    A TARGET is file.py[:object], directory/ or package.module[:object], or servers whose tools are served again:
+    mcp.json[#server], a URL, or -- command args… Of those, a tool whose name is taken has its server's name before it,
+    and a server that is not there costs only its own tools.
 
     What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.

@@ -9,7 +9,7 @@ import click
 
 from bridge.cli.loading import load_toolbox
 from bridge.cli.serving import Serving
-from bridge.cli.targets import command_target, parse_target, split_targets
+from bridge.cli.targets import command_target, existing_targets, parse_target, split_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,20 +38,24 @@ class ServeOptions:
     forward_headers: tuple[str, ...]
     pins: Path | None
     pin_mode: PinMode
+    default_targets: tuple[str, ...]
     log_level: str
 
 
-def targets_of(ctx: click.Context, texts: tuple[str, ...]) -> list[Target]:
-    """The targets of a command, the one after ``--`` included.
+def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> list[Target]:
+    """The targets of a command, the one after ``--`` included; where there is none, the default ones that exist.
 
     Raises:
         click.UsageError: There is none.
     """
     after_dashes = command_target(ctx)
     targets: list[Target] = [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
-    if not targets:
-        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
-    return targets
+    if targets:
+        return targets
+    if defaults := existing_targets(options.default_targets):
+        return defaults
+    absent = f", and there is no {' and no '.join(options.default_targets)}" if options.default_targets else ""
+    raise click.UsageError(f"a TARGET is missing, such as tools.py{absent}", ctx)
 
 
 def serving_of(targets: list[Target], options: ServeOptions) -> Serving:

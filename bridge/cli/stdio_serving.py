@@ -46,7 +46,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
         options: How to serve.
     """
     streams = divert_stdout()  # before any code of the user's can print
-    targets = targets_of(ctx, texts)
+    targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
     serving, name = serving_of(targets, options), name_of(targets, options)
     said = [f"--name={options.name}"] if options.name else []

@@ -1,6 +1,7 @@
 """Targets: what a command line names as having tools.
 
     file.py[:object]           a Python file, imported under its stem with its directory on ``sys.path``
+    directory/                 all Python files in a directory, but those that begin with an underscore
     package.module[:object]    a module, found from the working directory too
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
     http(s)://…                an MCP server
@@ -25,7 +26,9 @@ from bridge.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KINDS = "file.py[:object], package.module[:object], mcp.json[#server], an http(s):// URL, or -- command args…"
+KINDS = (
+    "file.py[:object], directory/, package.module[:object], mcp.json[#server], an http(s):// URL, or -- command args…"
+)
 """What a target can be, for messages."""
 
 _LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
@@ -36,17 +39,17 @@ _COMMAND_KEY = "bridge.cli.command"
 
 @dataclass(frozen=True, slots=True)
 class FileTarget:
-    """A Python file."""
+    """A Python file, or a directory of them."""
 
     path: Path
-    """The file, absolute."""
+    """The file or directory, absolute."""
     attribute: str | None = None
     """The object in it, dotted; None for what the module offers."""
 
     @property
     def name(self) -> str:
         """What a server of it is called."""
-        return self.path.stem
+        return self.path.stem or "tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def parse_target(text: str) -> Target:
     match = _LOCAL.fullmatch(text)
     source, attribute = (match["source"], match["attribute"]) if match else (text, None)
     if source.endswith(".py") or "/" in source or "\\" in source:
-        return FileTarget(_existing_file(source), attribute)
+        return FileTarget(_existing_file(source, directory=attribute is None), attribute)
     if _MODULE.fullmatch(source):
         return ModuleTarget(source, attribute)
     raise TargetError(f"{text!r} is no target; name {KINDS}")
@@ -146,13 +149,18 @@ def _config_target(text: str, match: re.Match[str]) -> ConfigTarget:
     return ConfigTarget(_existing_file(match["file"]), match["server"])
 
 
-def _existing_file(text: str) -> Path:
+def _existing_file(text: str, *, directory: bool = False) -> Path:
     path = Path(text).expanduser().absolute()
-    if path.is_dir():
+    if path.is_dir() and not directory:
         raise TargetError(f"{text!r} is a directory; name a file in it")
     if not path.exists():
         raise TargetError(f"there is no file {text!r} (looked for {path})")
     return path
+
+
+def existing_targets(texts: Sequence[str]) -> list[Target]:
+    """Of targets that are files or directories, those that exist."""
+    return [parse_target(text) for text in texts if Path(text.partition("#")[0]).expanduser().exists()]
 
 
 def split_targets(targets: Sequence[Target]) -> tuple[list[LocalTarget], list[RemoteTarget]]:

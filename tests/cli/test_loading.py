@@ -82,6 +82,36 @@ def test_a_file_behind_a_symbolic_link_finds_its_siblings(run: Run, directory: P
     assert run("call", "linked.py", "f").stdout == "helped\n"
 
 
+def test_a_directory_has_the_tools_of_all_its_files(run: Run, directory: Path) -> None:
+    folder = directory / "tools"
+    folder.mkdir()
+    (folder / "b.py").write_text("from helper import NAME\n" + TOOL.format(name="second", text="b"))
+    (folder / "a.py").write_text(TOOL.format(name="first", text="a"))
+    (folder / "helper.py").write_text("NAME = 'no tools in here'\n")
+    (folder / "_draft.py").write_text("raise SystemExit('never imported')\n")
+    assert names_of(run("list", "tools/", "--json").stdout) == ["first", "second"]
+    done = run("list", "./tools:first")
+    assert (done.returncode, done.stderr) == (2, "bridge: './tools' is a directory; name a file in it\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "it has no Python file with a function decorated with @bridge.tool"),
+        ({"a.py": "", "b.py": ""}, "none of its 2 Python files has a function decorated with @bridge.tool"),
+    ],
+)
+def test_a_directory_without_tools_is_one_line_and_code_2(
+    run: Run, directory: Path, files: dict[str, str], reason: str
+) -> None:
+    folder = directory / "tools"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    done = run("list", "tools/")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bridge: {folder} has no tools: {reason}\n")
+
+
 def test_a_module_is_found_from_the_working_directory(run: Run, directory: Path) -> None:
     package = directory / "package"
     package.mkdir()
@@ -188,8 +218,8 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
         ("calculater", "there is no module 'calculater'"),
         ("calculator.tools", "there is no module 'calculator.tools'"),
         ("json.nothing", "there is no module 'json.nothing'"),
-        ("folder", "'folder' is a directory; name a file in it"),
-        ("folder.inner", "'folder.inner' is a directory; name a file in it"),
+        ("folder", "'folder' is a directory: write folder/, or name a file in it"),
+        ("folder.inner", "'folder.inner' is a directory: write folder/inner/, or name a file in it"),
         (
             "shop.py:Shop",
             (
@@ -263,3 +293,24 @@ def test_a_cause_keeps_its_own_frames(run: Run, directory: Path) -> None:
     assert "ZeroDivisionError: division by zero" in stderr
     assert "The above exception was the direct cause" in stderr
     assert "/bridge/" not in stderr
+
+
+def test_where_no_target_is_named_the_default_ones_that_exist_are_served(run: Run, directory: Path) -> None:
+    (directory / "tools").mkdir()
+    (directory / "tools" / "a.py").write_text(TOOL.format(name="first", text="a"))
+    initialize = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+    done = run("serve", "--default-targets", "nothing.json#one,tools/", stdin=json.dumps(initialize) + "\n")
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "tools"
+
+
+def test_where_nothing_is_named_and_no_default_exists_that_is_said(run: Run) -> None:
+    done = run("serve", "--default-targets", "/nowhere/tools,/nowhere/mcp.json")
+    assert done.returncode == 2
+    assert "a TARGET is missing, such as tools.py, and there is no /nowhere/tools and no /nowhere/mcp.json" in (
+        " ".join(done.stderr.split())
+    )

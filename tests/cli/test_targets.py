@@ -73,7 +73,7 @@ def test_a_command_is_named_after_its_program() -> None:
     [
         ("nothing.py", "there is no file 'nothing.py' (looked for "),
         ("no/where.py:box", "there is no file 'no/where.py' (looked for "),
-        ("/", "'/' is a directory; name a file in it"),
+        ("/:tools", "'/' is a directory; name a file in it"),
         ("two words", "'two words' is no target; name file.py[:object], "),
         ("", "'' is no target; name file.py[:object], "),
         ("tools:1", "'tools:1' is no target; name "),
