@@ -6,10 +6,14 @@ import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bridge.client.plain_schema import proof_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jsonschema.protocols import Validator
+
+    from bridge.client.plain_schema import Proof
 
 _logger = logging.getLogger("bridge.client")
 _MAX_PROBLEM_CHARS = 200
@@ -30,7 +34,7 @@ class OutputSchema:
     def problem(self, value: Any) -> str | None:
         """What is wrong with a value, in words; None where nothing is, or where the schema itself is none."""
         validator = self._validator
-        if validator is None:
+        if validator is None or ((proves := self._proof) is not None and proves(value)):
             return None
         from jsonschema.exceptions import best_match  # noqa: PLC0415 - loaded with the validator
         from referencing.exceptions import Unresolvable  # noqa: PLC0415 - likewise
@@ -61,6 +65,10 @@ class OutputSchema:
             return None
         nowhere: Registry[Any] = Registry()  # the default one would ask the network for what it does not know
         return kind(self._schema, registry=nowhere)
+
+    @cached_property
+    def _proof(self) -> Proof | None:
+        return proof_of(self._schema)
 
     def _unusable(self, error: Exception) -> None:
         _logger.warning("%s: its output schema cannot be used, and its results are not checked: %s", self._owner, error)

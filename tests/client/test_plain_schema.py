@@ -1,0 +1,82 @@
+"""Plain schemas: a proof says no more than the general validator does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from bridge.client.plain_schema import proof_of
+
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.5, 1.0]) | NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+TYPES = st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"])
+SCHEMAS: st.SearchStrategy[Any] = st.recursive(
+    st.just({})
+    | st.booleans()
+    | st.fixed_dictionaries({"type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True)})
+    | st.just({"$ref": "#/$defs/a"})
+    | st.just({"type": "integer", "minimum": 1}),
+    lambda inner: (
+        st.fixed_dictionaries(
+            {"type": st.just("object")},
+            optional={
+                "properties": st.dictionaries(NAMES, inner, max_size=3),
+                "required": st.lists(NAMES, max_size=2, unique=True),
+                "additionalProperties": inner,
+                "title": st.just("A title"),
+            },
+        )
+        | st.fixed_dictionaries({"type": st.just("array")}, optional={"items": inner})
+        | st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=3)})
+    ),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), SCHEMAS, VALUES)
+def test_what_is_proven_is_valid(schema: dict[str, Any], definition: Any, value: Any) -> None:
+    whole = {**schema, "$defs": {"a": definition}}
+    proves = proof_of(whole)
+    if proves is not None and proves(value):
+        assert Draft202012Validator(whole).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}, {"result": 3}),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, {"a": 1, "b": 0.5}),
+        ({"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, ["a", None]),
+        ({"$ref": "#/$defs/Point", "$defs": {"Point": {"type": "object", "title": "Point"}}}, {}),
+        ({"type": ["string", "null"], "format": "date"}, None),
+    ],
+)
+def test_what_most_schemas_say_is_proven(schema: dict[str, Any], value: Any) -> None:
+    proves = proof_of(schema)
+    assert proves is not None
+    assert proves(value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 1},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object"},
+        {"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}},
+        {"$ref": "https://example.invalid/schema.json"},
+        {"$ref": "#/$defs/nowhere"},
+        {"type": "object", "properties": {"a": {"not": {}}}},
+        {"type": "object", "properties": []},
+        False,
+    ],
+)
+def test_what_says_more_is_left_to_the_general_validator(schema: Any) -> None:
+    assert proof_of(schema if isinstance(schema, dict) else {"type": "array", "items": schema}) is None
