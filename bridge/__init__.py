@@ -103,6 +103,8 @@ if TYPE_CHECKING:
         Sampling,
         SamplingAnswer,
         SamplingMessage,
+        ToolUse,
+        ToolUseResult,
         UrlElicitation,
     )
     from bridge.tools.threads import set_thread_limit
@@ -201,6 +203,8 @@ __all__ = [
     "ToolSearch",
     "ToolSpecification",
     "ToolTimeoutError",
+    "ToolUse",
+    "ToolUseResult",
     "ToolsChange",
     "UnknownToolError",
     "UrlElicitation",
@@ -325,6 +329,8 @@ _NAMES = {
         "Sampling",
         "SamplingAnswer",
         "SamplingMessage",
+        "ToolUse",
+        "ToolUseResult",
         "UrlElicitation",
     ),
     "bridge.tools.threads": ("set_thread_limit",),

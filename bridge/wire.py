@@ -21,6 +21,8 @@ from bridge.tools.questions import (
     Sampling,
     SamplingAnswer,
     SamplingMessage,
+    ToolUse,
+    ToolUseResult,
     UrlElicitation,
 )
 
@@ -40,6 +42,26 @@ _ANNOTATIONS = {
     "idempotent": "idempotentHint",
     "open_world": "openWorldHint",
 }
+
+
+# --- what goes with a message ----------------------------------------------------------------------------------------
+
+
+def senders_meta(meta: Mapping[str, Any] | None) -> Json:
+    """What of a ``_meta`` its sender says, and is passed on: a trace's context, say, and any key that is not MCP's own.
+
+    What belongs to the protocol (``progressToken``, ``io.modelcontextprotocol/…``) concerns only the two who exchange
+    the message.
+
+    Args:
+        meta: The ``_meta`` as it came; None for none.
+    """
+    return {key: value for key, value in meta.items() if not _is_protocols(key)} if meta else {}
+
+
+def _is_protocols(key: str) -> bool:
+    # The second is how the SDK spells the first.
+    return key in {"progressToken", "progress_token"} or key.startswith("io.modelcontextprotocol/")
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -146,28 +168,15 @@ def question_to_wire(question: Question) -> Json:
     match question:
         case Elicitation():
             params: Json = {"mode": "form", "message": question.message, "requestedSchema": question.schema}
-            return {"method": "elicitation/create", "params": params}
+            return {"method": "elicitation/create", "params": params | present(_meta=question.meta or None)}
         case UrlElicitation():
             params = {"mode": "url", "message": question.message, "url": question.url}
-            params["elicitationId"] = question.elicitation_id
+            params |= present(elicitationId=question.elicitation_id or None, _meta=question.meta or None)
             return {"method": "elicitation/create", "params": params}
         case Sampling():
-            params = {
-                "messages": [
-                    {"role": message.role, "content": _one_or_all([block_to_json(b) for b in message.content])}
-                    for message in question.messages
-                ],
-                "maxTokens": question.max_tokens,
-            } | present(
-                systemPrompt=question.system_prompt,
-                temperature=question.temperature,
-                stopSequences=list(question.stop_sequences) or None,
-                modelPreferences=question.model_preferences,
-                metadata=question.metadata or None,
-            )
-            return {"method": "sampling/createMessage", "params": params}
+            return {"method": "sampling/createMessage", "params": _sampling_to_wire(question)}
         case Roots():
-            return {"method": "roots/list"}
+            return {"method": "roots/list"} | ({"params": {"_meta": question.meta}} if question.meta else {})
 
 
 def question_from_wire(wire: Mapping[str, Any]) -> Question:
@@ -177,26 +186,18 @@ def question_from_wire(wire: Mapping[str, Any]) -> Question:
         WireError: The method is unknown, or something that it needs is missing or malformed.
     """
     params = optional(fields(wire, "a question"), "params", dict) or {}
+    meta = senders_meta(optional(params, "_meta", dict))
     try:
         match wire.get("method"):
             case "elicitation/create" if params.get("mode", "form") == "url":
-                return UrlElicitation(
-                    text(params["message"]), text(params["url"]), text(params.get("elicitationId", ""))
-                )
+                told = optional(params, "elicitationId", str) or ""
+                return UrlElicitation(text(params["message"]), text(params["url"]), told, meta)
             case "elicitation/create":
-                return Elicitation(text(params["message"]), fields(params["requestedSchema"], "a form"))
+                return Elicitation(text(params["message"]), fields(params["requestedSchema"], "a form"), meta)
             case "sampling/createMessage":
-                return Sampling(
-                    [SamplingMessage(_role(m), _blocks_from_wire(m["content"])) for m in params["messages"]],
-                    params["maxTokens"],
-                    optional(params, "systemPrompt", str),
-                    params.get("temperature"),
-                    tuple(optional(params, "stopSequences", list) or ()),
-                    optional(params, "modelPreferences", dict),
-                    optional(params, "metadata", dict) or {},
-                )
+                return _sampling_from_wire(params, meta)
             case "roots/list":
-                return Roots()
+                return Roots(meta)
     except (KeyError, TypeError, AttributeError) as error:
         raise WireError(f"a malformed question: {abridged(wire)}") from error
     raise WireError(f"a question of an unknown kind: {abridged(wire)}")
@@ -206,14 +207,14 @@ def answer_to_wire(answer: Answer) -> Json:
     """An answer as MCP's result of the request that asked."""
     match answer:
         case ElicitationAnswer():
-            return {"action": answer.action} | present(content=answer.content)
+            return {"action": answer.action} | present(content=answer.content, _meta=answer.meta or None)
         case SamplingAnswer():
-            content = _one_or_all([block_to_json(block) for block in answer.content])
+            content = _one_or_all([_part_to_wire(part) for part in answer.content])
             return {"role": answer.role, "content": content, "model": answer.model} | present(
-                stopReason=answer.stop_reason
+                stopReason=answer.stop_reason, _meta=answer.meta or None
             )
         case _:
-            return {"roots": [{"uri": root.uri} | present(name=root.name) for root in answer]}
+            return {"roots": [{"uri": root.uri} | present(name=root.name, _meta=root.metadata) for root in answer]}
 
 
 def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
@@ -227,12 +228,17 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
             case Elicitation() | UrlElicitation():
                 if wire["action"] not in {"accept", "decline", "cancel"}:
                     raise WireError(f"an elicitation's action is accept, decline or cancel: {abridged(wire)}")
-                return ElicitationAnswer(wire["action"], optional(wire, "content", dict))
+                meta = senders_meta(optional(wire, "_meta", dict))
+                return ElicitationAnswer(wire["action"], optional(wire, "content", dict), meta)
             case Sampling():
-                content, model = _blocks_from_wire(wire["content"]), text(wire["model"])
-                return SamplingAnswer(content, model, _role(wire), optional(wire, "stopReason", str))
+                content, model = _parts_from_wire(wire["content"]), text(wire["model"])
+                meta = senders_meta(optional(wire, "_meta", dict))
+                return SamplingAnswer(content, model, _role(wire), optional(wire, "stopReason", str), meta)
             case Roots():
-                return tuple(Root(text(root["uri"]), optional(root, "name", str)) for root in wire["roots"])
+                return tuple(
+                    Root(text(root["uri"]), optional(root, "name", str), optional(root, "_meta", dict))
+                    for root in wire["roots"]
+                )
     except (KeyError, TypeError, AttributeError) as error:
         raise WireError(f"a malformed answer: {abridged(wire)}") from error
 
@@ -243,8 +249,92 @@ def _role(wire: Mapping[str, Any]) -> Literal["user", "assistant"]:
     return cast("Literal['user', 'assistant']", wire["role"])
 
 
-def _blocks_from_wire(wire: object) -> tuple[Content, ...]:
-    return tuple(block_from_json(cast("Json", block)) for block in (wire if isinstance(wire, list) else [wire]))
+def _sampling_to_wire(question: Sampling) -> Json:
+    messages = [
+        {"role": message.role, "content": _one_or_all([_part_to_wire(part) for part in message.content])}
+        | present(_meta=message.metadata)
+        for message in question.messages
+    ]
+    return {"messages": messages, "maxTokens": question.max_tokens} | present(
+        systemPrompt=question.system_prompt,
+        temperature=question.temperature,
+        stopSequences=list(question.stop_sequences) or None,
+        modelPreferences=question.model_preferences,
+        metadata=question.metadata or None,
+        includeContext=question.include_context,
+        tools=[tool_to_wire(tool) for tool in question.tools] or None,
+        toolChoice=None if question.tool_choice is None else {"mode": question.tool_choice},
+        _meta=question.meta or None,
+    )
+
+
+def _sampling_from_wire(params: Json, meta: Json) -> Sampling:
+    messages = [
+        SamplingMessage(_role(message), _parts_from_wire(message["content"]), optional(message, "_meta", dict))
+        for message in params["messages"]
+    ]
+    choice = optional(params, "toolChoice", dict)
+    return Sampling(
+        messages,
+        params["maxTokens"],
+        optional(params, "systemPrompt", str),
+        params.get("temperature"),
+        tuple(optional(params, "stopSequences", list) or ()),
+        optional(params, "modelPreferences", dict),
+        optional(params, "metadata", dict) or {},
+        _one_of(params, "includeContext", "none", "thisServer", "allServers"),
+        tuple(tool_from_wire(tool) for tool in optional(params, "tools", list) or ()),
+        None if choice is None else (_one_of(choice, "mode", "auto", "required", "none") or "auto"),
+        meta,
+    )
+
+
+def _one_of(wire: Json, key: str, *known: str) -> Any:
+    """A word that may be absent.
+
+    Raises:
+        WireError: It is none of those that are known.
+    """
+    word = optional(wire, key, str)
+    if word is not None and word not in known:
+        raise WireError(f"{key!r} is one of {', '.join(known)}: {abridged(wire)}")
+    return word
+
+
+def _part_to_wire(part: Content | ToolUse | ToolUseResult) -> Json:
+    """A part of a message to or from a model as MCP's ``SamplingMessageContentBlock``."""
+    match part:
+        case ToolUse():
+            wire: Json = {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
+            return wire | present(_meta=part.metadata)
+        case ToolUseResult():
+            wire = {"type": "tool_result", "toolUseId": part.id, "content": [block_to_json(b) for b in part.content]}
+            return wire | present(
+                structuredContent=part.structured_content, isError=part.is_error or None, _meta=part.metadata
+            )
+        case _:
+            return block_to_json(part)
+
+
+def _part_from_wire(wire: Json) -> Content | ToolUse | ToolUseResult:
+    match fields(wire, "content").get("type"):
+        case "tool_use":
+            arguments = fields(wire["input"], "the input of a tool")
+            return ToolUse(text(wire["id"]), text(wire["name"]), arguments, optional(wire, "_meta", dict))
+        case "tool_result":
+            return ToolUseResult(
+                text(wire["toolUseId"]),
+                tuple(block_from_json(block) for block in optional(wire, "content", list) or ()),
+                wire.get("structuredContent"),
+                wire.get("isError") is True,
+                optional(wire, "_meta", dict),
+            )
+        case _:
+            return block_from_json(wire)
+
+
+def _parts_from_wire(wire: object) -> tuple[Content | ToolUse | ToolUseResult, ...]:
+    return tuple(_part_from_wire(cast("Json", part)) for part in (wire if isinstance(wire, list) else [wire]))
 
 
 def _one_or_all(blocks: list[Json]) -> Json | list[Json]:

@@ -17,6 +17,8 @@ from bridge.tools.questions import (
     Sampling,
     SamplingAnswer,
     SamplingMessage,
+    ToolUse,
+    ToolUseResult,
     UrlElicitation,
 )
 
@@ -83,27 +85,37 @@ results = st.builds(
     ToolExecutionResult, blocks, json_values, st.booleans(), metadata=json_objects, attributes=st.just({})
 )
 
+parts = st.lists(
+    contents
+    | st.builds(ToolUse, texts, texts, json_objects, st.none() | json_objects)
+    | st.builds(ToolUseResult, texts, blocks, json_values, st.booleans(), st.none() | json_objects),
+    max_size=3,
+).map(tuple)
 samplings = st.builds(
     Sampling,
-    st.lists(st.builds(SamplingMessage, roles, blocks), max_size=2),
+    st.lists(st.builds(SamplingMessage, roles, parts, st.none() | json_objects), max_size=2),
     st.integers(),
     st.none() | texts,
     st.none() | numbers,
     st.lists(texts, max_size=2).map(tuple),
     st.none() | json_objects,
     json_objects,
+    st.sampled_from((None, "none", "thisServer", "allServers")),
+    st.lists(specifications, max_size=2).map(tuple),
+    st.sampled_from((None, "auto", "required", "none")),
+    json_objects,
 )
 questions: st.SearchStrategy[Question] = st.one_of(
-    st.builds(Elicitation, texts, json_objects),
-    st.builds(UrlElicitation, texts, texts, texts),
+    st.builds(Elicitation, texts, json_objects, json_objects),
+    st.builds(UrlElicitation, texts, texts, texts, json_objects),
     samplings,
-    st.just(Roots()),
+    st.builds(Roots, json_objects),
 )
 elicitation_answers = st.builds(
-    ElicitationAnswer, st.sampled_from(("accept", "decline", "cancel")), st.none() | json_objects
+    ElicitationAnswer, st.sampled_from(("accept", "decline", "cancel")), st.none() | json_objects, json_objects
 )
-sampling_answers = st.builds(SamplingAnswer, blocks, texts, roles, st.none() | texts)
-roots_answers = st.lists(st.builds(Root, texts, st.none() | texts), max_size=3).map(tuple)
+sampling_answers = st.builds(SamplingAnswer, parts, texts, roles, st.none() | texts, json_objects)
+roots_answers = st.lists(st.builds(Root, texts, st.none() | texts, st.none() | json_objects), max_size=3).map(tuple)
 answered_questions: st.SearchStrategy[tuple[Question, Answer]] = st.one_of(
     st.tuples(st.builds(Elicitation, texts, json_objects), elicitation_answers),
     st.tuples(st.builds(UrlElicitation, texts, texts, texts), elicitation_answers),

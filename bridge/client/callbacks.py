@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types import (
     INVALID_PARAMS,
-    CreateMessageResult,
+    CreateMessageResultWithTools,
     ElicitResult,
     ErrorData,
     ListRootsResult,
     LoggingMessageNotificationParams,
+    RequestParams,
+    SamplingCapability,
     ToolListChangedNotification,
 )
 
@@ -55,6 +57,9 @@ class Callbacks:
             "elicitation_callback": self._on_elicitation if self._handlers.elicitation else None,
             "sampling_callback": self._on_sampling if self._handlers.sampling else None,
             "list_roots_callback": self._on_roots if self._handlers.roots else None,
+            "sampling_capabilities": SamplingCapability.model_validate(
+                {feature: {} for feature in self._handlers.sampling_features}
+            ),
         }
 
     async def _on_message(self, message: IncomingMessage) -> None:
@@ -79,12 +84,13 @@ class Callbacks:
 
     async def _on_sampling(
         self, _context: ClientRequestContext, params: CreateMessageRequestParams
-    ) -> CreateMessageResult | ErrorData:
+    ) -> CreateMessageResultWithTools | ErrorData:
         answer = await self._answered("sampling/createMessage", params)
-        return answer if isinstance(answer, ErrorData) else CreateMessageResult.model_validate(answer)
+        return answer if isinstance(answer, ErrorData) else CreateMessageResultWithTools.model_validate(answer)
 
-    async def _on_roots(self, _context: ClientRequestContext) -> ListRootsResult | ErrorData:
-        answer = await self._answered("roots/list", None)
+    async def _on_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
+        meta = dict(context.meta or {})  # the SDK shows no more of the request
+        answer = await self._answered("roots/list", RequestParams.model_validate({"_meta": meta}) if meta else None)
         return answer if isinstance(answer, ErrorData) else ListRootsResult.model_validate(answer)
 
     async def _answered(self, method: str, params: BaseModel | None) -> Json | ErrorData:

@@ -7,9 +7,9 @@ capability is declared to servers only where there is a handler (MCP, Client Fea
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import ToolError, WireError
 from bridge.tools.context import InvocationContext
@@ -41,6 +41,8 @@ class ClientHandlers:
     """Asks the person: a form to fill in, or a page to visit."""
     sampling: SamplingHandler | None = None
     """Asks the model."""
+    sampling_features: Collection[Literal["tools", "context"]] = ()
+    """What that does beside: let the model use the question's tools, add the context of servers. Declared likewise."""
     roots: RootsHandler | None = None
     """Says which folders are in play."""
 
@@ -54,6 +56,8 @@ class ClientHandlers:
             case Elicitation() | UrlElicitation() if self.elicitation is not None:
                 return await self.elicitation(question, context)
             case Sampling() if self.sampling is not None:
+                if (question.tools or question.tool_choice) and "tools" not in self.sampling_features:
+                    raise ToolError("the model that is asked here cannot use tools")
                 return await self.sampling(question, context)
             case Roots() if self.roots is not None:
                 return tuple(await self.roots(context))

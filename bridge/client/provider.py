@@ -58,7 +58,7 @@ class McpToolProvider:
             name, or always. The first gives the shorter names; the second names that no other server changes.
         headers_supplier: Gives the headers of a call to a server over HTTP, beside and before those configured. Each
             set of headers has a connection of its own. Lists are made with what it gives for an empty context.
-        meta_supplier: Gives what goes with a call in ``_meta``.
+        meta_supplier: Gives what goes with a call in ``_meta``, beside and before what its own caller said there.
         auth: Gives what signs a server's HTTP requests; None for the headers alone.
         healing: How soon a lost server is tried again.
         resources: Let the model list and read the servers' resources, by two tools.

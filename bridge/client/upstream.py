@@ -153,8 +153,7 @@ class Upstream:
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
     ) -> Json:
         """Call a tool, as whoever the context says; see `bridge.client.connection.Connection.call_tool`."""
-        if self._meta_supplier is not None:
-            options["meta"] = await _supplied(self._meta_supplier, self.name, context)
+        options["meta"] = await self._meta(context)
         if self._headers_supplier is None:
             return await self.connection.call_tool(name, arguments, context=context, **options)
         async with self._connection_for(await _supplied(self._headers_supplier, self.name, context)) as connection:
@@ -166,6 +165,12 @@ class Upstream:
             return await self.connection.request(method, params, context=context)
         async with self._connection_for(await _supplied(self._headers_supplier, self.name, context)) as connection:
             return await connection.request(method, params, context=context)
+
+    async def _meta(self, context: InvocationContext) -> Mapping[str, Any] | None:
+        """What goes with a call in ``_meta``: what its own caller said there, and over that what the supplier gives."""
+        if self._meta_supplier is None:
+            return context.meta or None
+        return {**context.meta, **await _supplied(self._meta_supplier, self.name, context)}
 
     def _connection_for(self, headers: Mapping[str, Any]) -> AbstractAsyncContextManager[Connection]:
         if headers == self._listing_headers:

@@ -81,6 +81,7 @@ class HeldCall:
             caller=caller.caller,
             headers=caller.headers,
             client_capabilities=caller.client_capabilities,
+            meta=caller.meta,
             channel=_Relay(self),
             invocation_id=caller.invocation_id,
         )

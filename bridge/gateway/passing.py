@@ -23,11 +23,11 @@ from bridge.server.protocol import (
     CallRefused,
     ProtocolError,
 )
-from bridge.tools.questions import ElicitationAnswer, InputRequired, Roots, SamplingAnswer
+from bridge.tools.questions import InputRequired
 from bridge.wire import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from bridge.client.connection import Connection
     from bridge.client.remote_tool import RemoteExecutor
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
-    from bridge.tools.questions import Answer, Elicitation, Question, Root, Sampling, UrlElicitation
+    from bridge.tools.questions import Answer, Question
 
 MAX_ROUNDS = 10
 """How often a server may ask within one request, as in the SDKs."""
@@ -206,30 +206,23 @@ def _answered(asked: Asked, given: Mapping[str, Any]) -> bool:
     return True
 
 
+class _PassingHandlers(ClientHandlers):
+    """Puts every question as it is to the caller of the call within which a server asks."""
+
+    __slots__ = ()
+
+    async def answer(self, question: Question, context: InvocationContext) -> Answer:
+        key = uuid4().hex
+        try:
+            return (await context.ask({key: question}))[key]
+        except InputRequired:  # the server has another era than a moment ago
+            raise ToolError("the caller cannot be asked while the call runs") from None
+
+
 def passing_handlers() -> ClientHandlers:
     """Handlers that put what a server asks to the caller of the call within which it asks."""
 
-    async def elicit(question: Elicitation | UrlElicitation, context: InvocationContext) -> ElicitationAnswer:
-        answer = await _put_in_place(question, context)
-        assert isinstance(answer, ElicitationAnswer)
-        return answer
+    async def unused(*_: object) -> Any:
+        raise AssertionError("questions are passed on whole")
 
-    async def sample(question: Sampling, context: InvocationContext) -> SamplingAnswer:
-        answer = await _put_in_place(question, context)
-        assert isinstance(answer, SamplingAnswer)
-        return answer
-
-    async def roots(context: InvocationContext) -> Sequence[Root]:
-        answer = await _put_in_place(Roots(), context)
-        assert isinstance(answer, tuple)
-        return answer
-
-    return ClientHandlers(elicitation=elicit, sampling=sample, roots=roots)
-
-
-async def _put_in_place(question: Question, context: InvocationContext) -> Answer:
-    key = uuid4().hex
-    try:
-        return (await context.ask({key: question}))[key]
-    except InputRequired:  # the server has another era than a moment ago
-        raise ToolError("the caller cannot be asked while the call runs") from None
+    return _PassingHandlers(elicitation=unused, sampling=unused, sampling_features=("tools", "context"), roots=unused)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from math import isfinite
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from mcp import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -118,6 +119,8 @@ class HandshakeChannel(RemoteChannel):
         if not self._is_open:
             raise ToolError("the call has ended, and its caller cannot be asked any more")
         wire = question_to_wire(question)
+        if isinstance(question, UrlElicitation):  # this era wants one, which questions of the modern one do not have
+            wire["params"].setdefault("elicitationId", uuid4().hex)
         to_json(wire)
         request = _REQUESTS[wire["method"]].model_validate(wire, by_name=False)
         metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
@@ -217,7 +220,10 @@ def missing_capability(question: Question, capabilities: Mapping[str, Any]) -> J
         case UrlElicitation():
             return None if "url" in (capabilities.get("elicitation") or {}) else {"elicitation": {"url": {}}}
         case Sampling():
-            return None if capabilities.get("sampling") is not None else {"sampling": {}}
+            declared = capabilities.get("sampling")
+            if declared is not None and (question.tools or question.tool_choice) and "tools" not in declared:
+                return {"sampling": {"tools": {}}}
+            return None if declared is not None else {"sampling": {}}
         case _:
             return None if capabilities.get("roots") is not None else {"roots": {}}
 

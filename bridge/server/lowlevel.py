@@ -36,6 +36,7 @@ from bridge.server.protocol import (
 from bridge.server.publisher import DISCOVERY_TTL_MS
 from bridge.tools.context import LOG_LEVELS, Caller, InvocationContext
 from bridge.tools.questions import InputRequired
+from bridge.wire import senders_meta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,6 +163,7 @@ class _Handlers:
             caller=caller,
             headers=_NOTHING if request.request is None else request.request.headers,
             client_capabilities=channel.capabilities,
+            meta=senders_meta((request.params or _NOTHING).get("_meta")),
             channel=channel,
             round=channel.round,
             resumption=channel.resumption,

@@ -101,6 +101,7 @@ class InvocationContext:
         caller: Who calls; None where nobody was asked to prove it.
         headers: The HTTP headers of the call, lower-case; empty elsewhere.
         client_capabilities: What the remote client declared, in MCP's JSON; empty elsewhere.
+        meta: What the remote client says in ``_meta``, without what belongs to the protocol: a trace's context, say.
         deadline: When the call has to be done, by `anyio.current_time`; None without a limit.
         round: How many times the call has been run before it reached this point (see `ask`); 0 the first time.
         resumption: What an earlier round left that ended with a state of its own (`InputRequired`); None without one.
@@ -116,6 +117,7 @@ class InvocationContext:
         "deadline",
         "headers",
         "memory_id",
+        "meta",
         "parameters",
         "resumption",
         "round",
@@ -129,6 +131,7 @@ class InvocationContext:
         caller: Caller | None = None,
         headers: Mapping[str, str] = _EMPTY,
         client_capabilities: Mapping[str, Any] = _EMPTY,
+        meta: Mapping[str, Any] = _EMPTY,
         channel: Channel = _LOCAL,
         deadline: float | None = None,
         round: int = 0,  # noqa: A002 - the word that the protocol uses
@@ -142,6 +145,7 @@ class InvocationContext:
         self.caller = caller
         self.headers = headers
         self.client_capabilities = client_capabilities
+        self.meta = meta
         self.deadline = deadline
         self.round = round
         self.resumption = resumption

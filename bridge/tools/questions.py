@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.tools.content import Content
+    from bridge.tools.model import ToolSpecification
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Elicitation:
     """What the person reads."""
     schema: Mapping[str, Any]
     """The form: a JSON Schema of type ``object`` whose properties are primitives, enums or lists of enum values."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,10 @@ class UrlElicitation:
     """What the person reads."""
     url: str
     """The page to visit."""
-    elicitation_id: str
-    """What identifies this request in a later notification of completion."""
+    elicitation_id: str = ""
+    """What identifies this request in a later notification of completion; empty from 2026-07-28 on, which has none."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class ElicitationAnswer:
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] | None = None
     """The filled form, where it was accepted."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Free data about the answer; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
 
     @property
     def accepted(self) -> bool:
@@ -52,11 +59,39 @@ class ElicitationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A part of a message: the caller's model wants one of the question's tools called."""
+
+    id: str
+    """What identifies the call within the conversation."""
+    name: str
+    """The tool's name."""
+    arguments: Mapping[str, Any]
+    metadata: Mapping[str, Any] | None = None
+    """Free data about it; travels over MCP in ``_meta``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseResult:
+    """A part of a message: what came of a call that the caller's model wanted."""
+
+    id: str
+    """Which call it was."""
+    content: tuple[Content, ...]
+    structured_content: Any = None
+    is_error: bool = False
+    metadata: Mapping[str, Any] | None = None
+    """Free data about it; travels over MCP in ``_meta``."""
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingMessage:
     """One message of a conversation that the caller's model is asked to continue."""
 
     role: Literal["user", "assistant"]
-    content: tuple[Content, ...]
+    content: tuple[Content | ToolUse | ToolUseResult, ...]
+    metadata: Mapping[str, Any] | None = None
+    """Free data about the message; travels over MCP in ``_meta``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +108,35 @@ class Sampling:
     """MCP's ModelPreferences, as a mapping."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Passed to the provider of the caller's model."""
+    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    """Which servers' context the caller is to add; it need not."""
+    tools: Sequence[ToolSpecification] = ()
+    """Tools that the model may ask for; whoever asks the question calls them, and asks again with the results."""
+    tool_choice: Literal["auto", "required", "none"] | None = None
+    """Whether the model may, must or must not ask for a tool; None for what the caller does by itself."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingAnswer:
     """What the caller's model said."""
 
-    content: tuple[Content, ...]
+    content: tuple[Content | ToolUse | ToolUseResult, ...]
     model: str
     """The name of the model that answered."""
     role: Literal["user", "assistant"] = "assistant"
     stop_reason: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Free data about the answer; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
     """Ask which folders the caller has opened."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +145,8 @@ class Root:
 
     uri: str
     name: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    """Free data about the folder; travels over MCP in ``_meta``."""
 
 
 Question = Elicitation | UrlElicitation | Sampling | Roots
