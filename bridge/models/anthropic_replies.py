@@ -10,6 +10,7 @@ from bridge.models.calls import CallAssembler
 from bridge.models.response_format import restored_text
 from bridge.models.sendable import json_object
 from bridge.service.chat_model import (
+    BROKEN_OFF,
     ChatResponse,
     CompleteResponse,
     FinishReason,
@@ -85,7 +86,7 @@ class ReplyReader:
                 {PROVIDER: {"content": layout}} if layout is not None else {},
             ),
             token_usage=_usage(usage),
-            finish_reason=_FINISH_REASONS.get(reason or "", FinishReason.OTHER),
+            finish_reason=_finish_reason(reason),
             model_name=model_name,
             id=response_id,
             raw=raw,
@@ -138,7 +139,7 @@ class StreamReader:
         """
         if not self._is_whole or self._start is None:
             raise ChatModelError("the stream broke off before the reply was whole", provider=PROVIDER, retryable=True)
-        yield from self._calls.complete_all()
+        yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         start = self._start
         response = self._reader.response(
@@ -150,6 +151,7 @@ class StreamReader:
         self._blocks[index] = block
         self._pieces[index] = []
         if block["type"] == "tool_use":
+            yield from self._calls.complete_all(broken_off=False)
             self._positions[index] = self._calls.begin(block["id"], block["name"])
             yield self._calls.add(self._positions[index], "")
         elif block["type"] == "text" and block["text"]:
@@ -178,9 +180,13 @@ class StreamReader:
 
     def _end(self, index: int) -> Iterator[ChatEvent]:
         if index in self._positions:
-            yield from self._calls.complete(self._positions[index])
+            yield from self._calls.complete_if_closed(self._positions[index])  # cut off calls end too
         elif self._pieces[index]:  # a tool that the provider runs itself
             self._blocks[index]["input"] = json_object("".join(self._pieces[index])) or {}
+
+
+def _finish_reason(reason: str | None) -> FinishReason:
+    return _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
 
 
 def _usage(usage: Json) -> TokenUsage:

@@ -9,6 +9,7 @@ from bridge.models.bedrock_messages import PROVIDER, kept_layout
 from bridge.models.calls import CallAssembler
 from bridge.models.response_format import restored_text
 from bridge.service.chat_model import (
+    BROKEN_OFF,
     ChatResponse,
     CompleteResponse,
     FinishReason,
@@ -83,7 +84,7 @@ class ReplyReader:
                 {PROVIDER: {"content": layout}} if layout is not None else {},
             ),
             token_usage=_usage(usage),
-            finish_reason=_FINISH_REASONS.get(reason, FinishReason.OTHER),
+            finish_reason=_finish_reason(reason),
             model_name=self._model_name,
             id=response_id,
             raw=raw,
@@ -114,11 +115,11 @@ class StreamReader:
         for kind, told in piece.items():
             match kind:
                 case "contentBlockStart" if "toolUse" in told["start"]:
-                    yield self._begin(told["contentBlockIndex"], told["start"]["toolUse"])
+                    yield from self._begin(told["contentBlockIndex"], told["start"]["toolUse"])
                 case "contentBlockDelta":
                     yield from self._delta(told["contentBlockIndex"], told["delta"])
-                case "contentBlockStop" if told["contentBlockIndex"] in self._positions:
-                    yield from self._calls.complete(self._positions[told["contentBlockIndex"]])
+                case "contentBlockStop" if told["contentBlockIndex"] in self._positions:  # cut off calls stop too
+                    yield from self._calls.complete_if_closed(self._positions[told["contentBlockIndex"]])
                 case "messageStop":
                     self._reason = told["stopReason"]
                 case "metadata":
@@ -134,17 +135,18 @@ class StreamReader:
         """
         if self._reason is None:
             raise ChatModelError("the stream broke off before the reply was whole", provider=PROVIDER, retryable=True)
-        yield from self._calls.complete_all()
+        yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         response = self._reader.response(
             blocks, self._calls.requests, self._reason, self._usage, self._response_id, tuple(self._pieces)
         )
         yield CompleteResponse(response)
 
-    def _begin(self, index: int, use: Json) -> ChatEvent:
+    def _begin(self, index: int, use: Json) -> Iterator[ChatEvent]:
+        yield from self._calls.complete_all(broken_off=False)
         self._blocks[index] = {"toolUse": use}
         self._positions[index] = self._calls.begin(use["toolUseId"], use["name"])
-        return self._calls.add(self._positions[index], "")
+        yield self._calls.add(self._positions[index], "")
 
     def _delta(self, index: int, delta: Json) -> Iterator[ChatEvent]:
         if "text" in delta:
@@ -168,6 +170,10 @@ class StreamReader:
         if "text" in delta:
             told["text"] += delta["text"]
             yield PartialThinking(delta["text"])
+
+
+def _finish_reason(reason: str) -> FinishReason:
+    return _FINISH_REASONS.get(reason, FinishReason.OTHER)
 
 
 def request_id_of(reply: Json) -> str | None:

@@ -65,10 +65,18 @@ class CallAssembler:
         if json_object("".join(self._calls[index].pieces)) is not None:
             yield from self.complete(index)
 
-    def complete_all(self) -> Iterator[CompleteToolCall]:
-        """Nothing follows any more."""
+    def complete_all(self, *, broken_off: bool) -> Iterator[CompleteToolCall]:
+        """Nothing follows any more.
+
+        Args:
+            broken_off: The reply lacks its end: its last call is not called whole, unless it is closed.
+        """
         for index in range(len(self._calls)):
-            yield from self.complete(index)
+            if broken_off and index == len(self._calls) - 1:
+                yield from self.complete_if_closed(index)
+                list(self.complete(index))
+            else:
+                yield from self.complete(index)
 
     @property
     def requests(self) -> tuple[ToolExecutionRequest, ...]:

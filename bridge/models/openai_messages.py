@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bridge.models.conversation import arguments_as_text
+from bridge.models.conversation import arguments_as_object, arguments_as_text
 from bridge.models.media import base64_of, file_name_of, image_in, is_pdf, media_type_of, words_for
-from bridge.models.sendable import sendable
+from bridge.models.sendable import json_object, json_text, sendable
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File, Text
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bridge.models.conversation import Conversation
     from bridge.tools.content import Content
     from bridge.tools.json_reading import Json
+    from bridge.tools.model import ToolExecutionRequest
 
 PROVIDER = "openai"
 """The name under which messages keep what this API wants back."""
@@ -80,7 +81,7 @@ class MessageWriter:
                     "type": "function",
                     "function": {
                         "name": self._conversation.names[request.name],
-                        "arguments": arguments_as_text(request),
+                        "arguments": _arguments(request),
                     },
                 }
                 for request in message.tool_execution_requests
@@ -104,6 +105,12 @@ class MessageWriter:
             content = "\n".join([*([text] if text else []), "(shown in the next user message)"])
             later += [{"type": "text", "text": f"From the result of {tool} ({call_id}):"}, *shown]
         return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _arguments(request: ToolExecutionRequest) -> str:
+    """The arguments as the model wrote them; as an object where they are none, since servers parse them."""
+    text = arguments_as_text(request)
+    return text if json_object(text) is not None else json_text(arguments_as_object(request))
 
 
 def _user(message: UserMessage) -> Json:

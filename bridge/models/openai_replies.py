@@ -10,6 +10,7 @@ from bridge.models.conversation import made_id
 from bridge.models.openai_messages import KEPT_OF_A_CALL, PROVIDER
 from bridge.models.response_format import restored_text
 from bridge.service.chat_model import (
+    BROKEN_OFF,
     ChatResponse,
     CompleteResponse,
     FinishReason,
@@ -114,7 +115,7 @@ class ReplyReader:
             kept["refusal"] = text = refusal
         elif text is not None:
             text = restored_text(text, self._response_format)
-        finish = _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
+        finish = _finish_reason(reason)
         if refusal:
             finish = FinishReason.CONTENT_FILTER
         elif calls and finish is FinishReason.STOP:  # some servers say so
@@ -178,7 +179,7 @@ class StreamReader:
         """
         if self._reason is None:
             raise ChatModelError("the stream broke off before the reply was whole", provider=PROVIDER, retryable=True)
-        yield from self._calls.complete_all()
+        yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
         first = self._chunks[0]
         yield CompleteResponse(
             self._reader.response(
@@ -237,6 +238,10 @@ def _more_of(call: ChatCompletionMessageToolCallUnion | ChoiceDeltaToolCall) -> 
     """What of a call the provider wants back: Gemini's signature of the thoughts that led to it."""
     more: Mapping[str, Any] = call.model_extra or {}
     return {KEPT_OF_A_CALL: more[KEPT_OF_A_CALL]} if KEPT_OF_A_CALL in more else {}
+
+
+def _finish_reason(reason: str | None) -> FinishReason:
+    return _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
 
 
 def _usage(usage: CompletionUsage | None) -> TokenUsage:

@@ -11,11 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json
+
 from bridge.errors import ArgumentsError
 from bridge.models.conversation import arguments_as_object
 from bridge.models.profiles.normal import normalized, reference_in, rewritten
-from bridge.models.sendable import json_text
+from bridge.models.sendable import json_text, sendable
 from bridge.service.chat_model import (
+    BROKEN_OFF,
     ChatResponse,
     CompleteResponse,
     CompleteToolCall,
@@ -88,7 +91,8 @@ class PromptedToolsChatModel:
         if message.text:
             yield PartialResponse(message.text)
         for index, call in enumerate(message.tool_execution_requests):
-            yield CompleteToolCall(index, call)
+            if index != response.doubtful_call:
+                yield CompleteToolCall(index, call)
         yield CompleteResponse(response)
 
 
@@ -189,20 +193,32 @@ def _in_words(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
 def _understood(response: ChatResponse, request: ChatRequest) -> ChatResponse:
     """The response with the call or the reply that its text is; as it is where it is neither."""
     text = response.message.text or ""
+    is_whole = True
     try:
         said = parse_arguments("the reply", text)
     except ArgumentsError:
-        return response
+        if response.finish_reason not in BROKEN_OFF or not isinstance(said := _beginning_of(text), dict):
+            return response
+        is_whole = False
     action = said.get(_ACTION)
     said = action if isinstance(action, dict) else said
     name, arguments = said.get("tool"), said.get("arguments", {})
     if isinstance(name, str) and isinstance(arguments, dict):
         earlier = (m.tool_execution_requests for m in request.messages if isinstance(m, AiMessage))
-        call = ToolExecutionRequest(name, arguments, f"call_{sum(map(len, earlier))}")
+        call = ToolExecutionRequest(name, arguments if is_whole else text, f"call_{sum(map(len, earlier))}")
         message = replace(response.message, text=None, tool_execution_requests=(call,))
-        return replace(response, message=message, finish_reason=FinishReason.TOOL_EXECUTION)
+        reason = FinishReason.TOOL_EXECUTION if is_whole else response.finish_reason
+        return replace(response, message=message, finish_reason=reason)
     if "reply" in said:
         reply = said["reply"]
         message = replace(response.message, text=reply if isinstance(reply, str) else json_text(reply))
         return replace(response, message=message)
     return response
+
+
+def _beginning_of(text: str) -> Any:
+    """What the beginning of a JSON text says; None where it is none."""
+    try:
+        return from_json(sendable(text).encode(), allow_partial="trailing-strings")
+    except ValueError:
+        return None

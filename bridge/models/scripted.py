@@ -85,7 +85,7 @@ class ScriptedChatModel:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """See `bridge.service.chat_model.StreamingChatModel.stream`: the reply word by word."""
         response = await self.chat(request)
-        for event in _pieces(response.message):
+        for event in _pieces(response):
             await anyio.lowlevel.checkpoint()
             yield event
         yield CompleteResponse(response)
@@ -117,11 +117,13 @@ def _response(reply: Reply) -> ChatResponse:
     return ChatResponse(message=reply, finish_reason=reason, model_name=PROVIDER)
 
 
-def _pieces(message: AiMessage) -> Iterator[ChatEvent]:
+def _pieces(response: ChatResponse) -> Iterator[ChatEvent]:
+    message = response.message
     yield from (PartialThinking(word) for word in _WORD.findall(message.thinking or ""))
     yield from (PartialResponse(word) for word in _WORD.findall(message.text or ""))
     for index, request in enumerate(message.tool_execution_requests):
         text = arguments_as_text(request)
         for start in range(0, len(text), _ARGUMENT_PIECE_CHARS):
             yield PartialToolCall(index, request.id, request.name, text[start : start + _ARGUMENT_PIECE_CHARS])
-        yield CompleteToolCall(index, request)
+        if index != response.doubtful_call:
+            yield CompleteToolCall(index, request)

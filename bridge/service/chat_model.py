@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic_core import from_json
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
@@ -84,6 +86,10 @@ class FinishReason(Enum):
     OTHER = "other"
 
 
+BROKEN_OFF = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
+"""Reasons that are not the model's own: what it was saying may lack its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
     """How many tokens were read and written; None where the provider does not tell."""
@@ -120,6 +126,17 @@ class ChatResponse:
     """What the provider calls the response."""
     raw: Any = field(default=None, compare=False, repr=False)
     """The provider's own reply, as its SDK gave it."""
+
+    @property
+    def doubtful_call(self) -> int | None:
+        """The place of the last tool call where the reply broke off and may have cut it off; None elsewhere.
+
+        A text that is a JSON object is whole. Of arguments that came parsed nobody can tell.
+        """
+        calls = self.message.tool_execution_requests
+        if not calls or self.finish_reason not in BROKEN_OFF or _is_json_object(calls[-1].arguments):
+            return None
+        return len(calls) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +207,15 @@ class StreamingChatModel(Protocol):
             ChatModelError: The provider did not answer, refused, or broke off; while iterating.
         """
         ...
+
+
+def _is_json_object(arguments: Mapping[str, Any] | str) -> bool:
+    if not isinstance(arguments, str):
+        return False
+    try:
+        return isinstance(from_json(arguments.encode(), allow_inf_nan=False), dict)
+    except ValueError:
+        return False
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

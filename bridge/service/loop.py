@@ -112,6 +112,8 @@ class Invocation:
         self._emit = emit
         self._streams = settings.chat_model is None or emit is not None
         self._round_trips = 0
+        self._announced: set[int] = set()
+        """The calls of the latest response that its stream has called whole."""
 
     @property
     def token_usage(self) -> TokenUsage:
@@ -145,6 +147,8 @@ class Invocation:
         for execution in (*state.executions, *state.executed.values()):
             self.compensations.note(self.tools.box.find(execution.request.name), execution)
         calls = self._calls(executed=dict(state.executed), decisions={**state.decisions, **decisions})
+        doubtful = state.responses[-1].doubtful_call if state.responses else None
+        calls.cut_off = None if doubtful in calls.decisions else doubtful
         await self._run_calls(calls, message.tool_execution_requests)
         if not self._took(calls):
             await self.run()
@@ -161,6 +165,7 @@ class Invocation:
             wanted = (await self._receive(request)).message.tool_execution_requests
         if not wanted:
             return True
+        calls.cut_off = self._cut_off(self.responses[-1])
         await self._run_calls(calls, wanted)
         return self._took(calls)
 
@@ -209,6 +214,7 @@ class Invocation:
     async def _streamed(self, request: ChatRequest, start: Start | None) -> ChatResponse:
         model = self._settings.streaming_chat_model
         assert model is not None
+        self._announced = set()
         async with aclosing(model.stream(request)) as events:
             while True:
                 event = await self._within_limit(anext(events, None), model)
@@ -216,8 +222,10 @@ class Invocation:
                     return event.response
                 if event is None:
                     raise ChatModelError("the stream ended before the response was whole", provider=_provider(model))
-                if start is not None and isinstance(event, CompleteToolCall):
-                    start(event.index, event.request)
+                if isinstance(event, CompleteToolCall):
+                    self._announced.add(event.index)
+                    if start is not None:
+                        start(event.index, event.request)
                 if self._emit is not None:
                     await self._emit(event)
 
@@ -242,6 +250,10 @@ class Invocation:
                 f"the model wants {calls} tools at once in {self._source!r}, more than "
                 f"max_tool_calls_per_response={settings.max_tool_calls_per_response}"
             )
+
+    def _cut_off(self, response: ChatResponse) -> int | None:
+        doubtful = response.doubtful_call
+        return None if doubtful in self._announced else doubtful
 
     def _calls(
         self, executed: dict[int, ToolExecution] | None = None, decisions: dict[int, Decision] | None = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 from anyio import get_cancelled_exc_class
 
+from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.service.approval import Decision, Verdict, approved
 from bridge.service.events import BeforeToolExecution, ToolExecuted
 from bridge.tools.execution import execute_timed
@@ -49,6 +50,8 @@ class ToolCalls:
     emit: Emit | None = None
     executed: dict[int, ToolExecution] = field(default_factory=dict)
     decisions: dict[int, Decision] = field(default_factory=dict)
+    cut_off: int | None = None
+    """The call that the end of the reply may have cut off, and that does not run therefore."""
 
     async def run(self, index: int, request: ToolExecutionRequest) -> None:
         """Run one call, or refuse it where that was decided."""
@@ -59,7 +62,8 @@ class ToolCalls:
             if self.emit is not None:
                 await self.emit(BeforeToolExecution(request))
             if decision is None:
-                execution = await execute_timed(self.tools, request, self.context, self.policy)
+                refusal = _cut_off(request) if index == self.cut_off else None
+                execution = await execute_timed(self.tools, request, self.context, self.policy, refusal=refusal)
             else:
                 with approved(request):
                     execution = await execute_timed(self.tools, request, self.context, self.policy)
@@ -81,6 +85,8 @@ class ToolCalls:
             known = self.decisions.get(index)
             tool = self.tools.find(request.name)
             if index in self.executed or tool is None or (known and known.verdict is not Verdict.LATER):
+                continue
+            if index == self.cut_off:
                 continue
             decision = await self.approval.decide(request, tool, self.context)
             if decision is not None:
@@ -145,6 +151,14 @@ async def together(calls: ToolCalls, limit: float, body: Callable[[Start], Await
 def _refused(request: ToolExecutionRequest, words: str) -> ToolExecution:
     result = ToolExecutionResult.error(words)
     return ToolExecution(request=request, result=result, started_at=datetime.now(UTC), duration_seconds=0.0)
+
+
+def _cut_off(request: ToolExecutionRequest) -> ArgumentsError:
+    expected = (
+        "your reply broke off, at its limit of tokens or by a filter, and this call may be incomplete: it was not run; "
+        "call the tool again, with less text before it and in it"
+    )
+    return ArgumentsError(request.name, [ArgumentProblem("", expected)])
 
 
 def ends_at_once(tools: ToolBox, executions: Sequence[ToolExecution]) -> bool:

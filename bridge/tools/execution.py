@@ -102,13 +102,26 @@ async def execute(
 
 
 async def execute_timed(
-    tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy = LOCAL
+    tools: ToolBox,
+    request: ToolExecutionRequest,
+    context: InvocationContext,
+    policy: ExecutionPolicy = LOCAL,
+    *,
+    refusal: ArgumentsError | None = None,
 ) -> ToolExecution:
-    """Run one request as `execute` does, and tell when, how long and with which error it ran."""
+    """Run one request as `execute` does, and tell when, how long and with which error it ran.
+
+    Args:
+        tools: As for `execute`; likewise those that follow.
+        request: What is asked.
+        context: What surrounds the call.
+        policy: How failures are treated.
+        refusal: What is known to be wrong with the arguments before anybody has read them: the tool does not run.
+    """
     for callback in policy.before:
         await _call(callback, request, context)
     started_at, start = datetime.now(UTC), perf_counter()
-    result, error = await _run(tools, request, context, policy)
+    result, error = await _run(tools, request, context, policy, refusal)
     execution = ToolExecution(
         request=request,
         result=result,
@@ -122,13 +135,19 @@ async def execute_timed(
 
 
 async def _run(
-    tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+    tools: ToolBox,
+    request: ToolExecutionRequest,
+    context: InvocationContext,
+    policy: ExecutionPolicy,
+    refusal: ArgumentsError | None = None,
 ) -> tuple[ToolExecutionResult, Exception | None]:
     attempt = 1
     while True:
         tool: Tool | None = None
         try:
             tool = tools.get(request.name)
+            if refusal is not None and attempt == 1:
+                raise refusal  # noqa: TRY301 - it goes the way of all errors
             if isinstance(request.arguments, str):
                 request = replace(request, arguments=parse_arguments(request.name, request.arguments))
             seconds = _seconds_left(tool, context, policy)

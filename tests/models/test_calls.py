@@ -19,7 +19,7 @@ def test_pieces_are_told_under_the_tool_s_own_name_and_put_together() -> None:
     assert calls.add(0, 'xt":1}') == PartialToolCall(0, "x", "files.search", 'xt":1}')
     whole = ToolExecutionRequest("files.search", '{"text":1}', "x")
     assert list(calls.complete(0)) == [CompleteToolCall(0, whole)]
-    assert list(calls.complete_all()) == []
+    assert list(calls.complete_all(broken_off=False)) == []
     assert calls.requests == (whole,)
 
 
@@ -43,5 +43,5 @@ def test_arguments_become_objects_where_that_is_wanted_and_can_be() -> None:
         calls = CallAssembler(OFFERS, parsed=True)
         calls.begin("x", "add")
         calls.add(0, text)
-        list(calls.complete_all())
+        list(calls.complete_all(broken_off=False))
         assert calls.requests == (ToolExecutionRequest("add", parsed, "x"),)

@@ -127,3 +127,9 @@ def test_half_a_character_does_not_stop_a_request() -> None:
     )
     assert repr(messages).count("�") == 9
     repr(messages).encode()
+
+
+def test_arguments_that_are_no_object_are_kept_in_one_since_servers_parse_them() -> None:
+    message = AiMessage(None, (ToolExecutionRequest("files.search", '{"a": ', "x"),))
+    (sent,) = written(message)
+    assert sent["tool_calls"][0]["function"]["arguments"] == '{"malformed_arguments":"{\\"a\\": "}'

@@ -10,6 +10,7 @@ from bridge.models.prompted import PromptedToolsChatModel
 from bridge.models.scripted import ScriptedChatModel
 from bridge.service.chat_model import (
     ChatRequest,
+    ChatResponse,
     CompleteToolCall,
     FinishReason,
     PartialResponse,
@@ -177,6 +178,30 @@ async def test_a_reply_that_is_no_call_is_text(reply: str, understood: str | Non
     assert (response.message.text or None) == understood
     assert response.message.tool_execution_requests == ()
     assert response.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "calls"),
+    [
+        ('{"action": {"reply": "It is 3, and', "It is 3, and", ()),
+        ('{"action": {"tool": "add", "arguments": {"a": 1', None, ("add",)),
+        ('{"action": {"tool": "add"', None, ("add",)),
+        ('{"action": {"to', '{"action": {"to', ()),
+        ("Plain wor", "Plain wor", ()),
+    ],
+)
+async def test_a_reply_that_broke_off_is_what_there_is_of_it_and_a_call_in_it_is_doubtful(
+    reply: str, text: str | None, calls: tuple[str, ...]
+) -> None:
+    broken = ChatResponse(message=AiMessage(reply), finish_reason=FinishReason.LENGTH)
+    model = PromptedToolsChatModel(ScriptedChatModel([broken, broken]))
+    request = asking("1 + 2?", tool_specifications=(ADD,))
+    response = await model.chat(request)
+    assert response.message.text == text
+    assert tuple(call.name for call in response.message.tool_execution_requests) == calls
+    assert response.finish_reason is FinishReason.LENGTH
+    assert response.doubtful_call == (0 if calls else None)
+    assert not any(isinstance(event, CompleteToolCall) for event in await events_of(model, request))
 
 
 async def test_a_stream_with_tools_gives_what_was_understood_in_one_piece() -> None:

@@ -54,7 +54,8 @@ class FakeModel:
             for index, wanted in enumerate(response.message.tool_execution_requests):
                 assert isinstance(wanted.arguments, str)
                 yield PartialToolCall(index, wanted.id, wanted.name, wanted.arguments)
-                yield CompleteToolCall(index, wanted)
+                if index != response.doubtful_call:
+                    yield CompleteToolCall(index, wanted)
             yield CompleteResponse(response)
         finally:
             self.open_streams -= 1
