@@ -18,6 +18,7 @@ from mcp_types import HEADER_MISMATCH, LOG_LEVEL_META_KEY
 from pydantic import ValidationError
 
 from bridge.client.attempt import Attempt
+from bridge.client.auth.errors import SignInError
 from bridge.client.call import Call
 from bridge.client.failures import is_cut_off, is_without_words
 from bridge.client.handlers import QuestionRefusedError, answer_wire
@@ -218,6 +219,8 @@ class _Sending:
             return False
         if isinstance(link.reason, UnauthorizedError):
             raise failures.lost(link) from error
+        if isinstance(attempt.failure, SignInError):
+            raise failures.not_allowed(self._phase, attempt.failure) from error
         if error.code == HEADER_MISMATCH and link.era == "modern" and not self._has_relisted:
             await self._relist(link)
             return False

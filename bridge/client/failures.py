@@ -30,6 +30,7 @@ from bridge.errors import (
 )
 
 if TYPE_CHECKING:
+    from bridge.client.auth.errors import SignInError
     from bridge.client.link import Link
     from bridge.client.server_config import ServerConfig
 
@@ -120,6 +121,10 @@ class Failures:
         reason += "; it was told to stop: the outcome is unknown"
         return ServerTimeoutError(self._failure(phase, _Cause(reason, hint), link))
 
+    def not_allowed(self, phase: str, error: SignInError) -> ServerAuthError:
+        """The error for a call that the server wants another login for; nothing is wrong with the connection."""
+        return ServerAuthError(self._failure(phase, _of_sign_in(error)))
+
     def refused(self, phase: str, error: MCPError, status: int | None) -> ServerRefusedError:
         """The error for a call that the server answered with an error."""
         words = f"{self._scrubbed(error.message)} ({error.code})"
@@ -160,7 +165,7 @@ class Failures:
         if isinstance(transport, StdioTransport) and isinstance(error, OSError) and link.child is None:
             return _cause_of_spawn(error, transport)
         if isinstance(link.reason, UnauthorizedError):
-            return _auth(link.reason.status)
+            return _auth(link.reason)
         if isinstance(link.reason, Exception):
             return _cause_of_transport(link.reason)
         if isinstance(transport, HttpTransport) and link.status is not None and link.status >= httpx2.codes.BAD_REQUEST:
@@ -172,7 +177,7 @@ class Failures:
     def _cause_of_loss(self, link: Link, error: BaseException | None) -> _Cause:
         reason = link.reason or (_leaf(error) if error is not None else None)
         if isinstance(reason, UnauthorizedError):
-            return _auth(reason.status)
+            return _auth(reason)
         if link.child is not None and (reason is None or _is_closed(reason)):
             if link.child.exit_code is not None:
                 return _Cause("the server's process has ended")
@@ -196,9 +201,15 @@ def _is_closed(error: BaseException) -> bool:
     return isinstance(error, MCPError) and is_cut_off(error)
 
 
-def _auth(status: int) -> _Cause:
+def _auth(reason: UnauthorizedError) -> _Cause:
+    if (why := reason.why) is not None:
+        return _of_sign_in(why)
     hint = "give it an 'Authorization' header in 'headers', or a new one where that has expired"
-    return _Cause(f"it asks for credentials (HTTP {status})", hint, is_permanent=True, is_auth=True)
+    return _Cause(f"it asks for credentials (HTTP {reason.status})", hint, is_permanent=True, is_auth=True)
+
+
+def _of_sign_in(error: SignInError) -> _Cause:
+    return _Cause(str(error), error.hint, is_permanent=error.is_permanent, is_auth=True)
 
 
 def _cause_of_spawn(error: OSError, transport: StdioTransport) -> _Cause:

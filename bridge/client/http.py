@@ -14,6 +14,7 @@ import httpx2
 from pydantic_core import from_json
 
 from bridge.client.attempt import current_attempt
+from bridge.client.auth.errors import SignInError
 
 if TYPE_CHECKING:
     import ssl
@@ -57,7 +58,7 @@ class HttpWatcher(Protocol):
     def expired(self) -> None:
         """The server no longer knows the session."""
 
-    def unauthorized(self, status: int) -> None:
+    def unauthorized(self, status: int, why: SignInError | None = None) -> None:
         """The server asks for credentials."""
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
@@ -120,6 +121,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
                 attempt.failure = error
                 attempt.sent = not isinstance(error, _NEVER_SENT)
             return self._undelivered(request, error)
+        except SignInError as error:
+            return self._not_signed(request, error, attempt)
         if response.status_code >= httpx2.codes.BAD_REQUEST:
             await self._refused(request, response, attempt)
         self._watcher.answered(response.status_code)
@@ -141,6 +144,18 @@ class WatchedHttpClient(httpx2.AsyncClient):
         elif self._is_sse:
             self._watcher.undelivered(httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response))
 
+    def _not_signed(
+        self, request: httpx2.Request, error: SignInError, attempt: Attempt | None = None
+    ) -> httpx2.Response:
+        """What the SDK's transport is told where no token can be had."""
+        if attempt is not None:
+            attempt.failure, attempt.sent = error, False
+        status = httpx2.codes.FORBIDDEN if error.is_step_up else httpx2.codes.UNAUTHORIZED
+        if not error.is_step_up:
+            self._watcher.unauthorized(status, error)
+        self._watcher.answered(status)
+        return httpx2.Response(status, request=request)
+
     def _undelivered(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
         """What the SDK's transport is told of a message that did not get through."""
         _logger.debug("a message did not get through: %r", error)
@@ -158,6 +173,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
             if not self._is_sse:
                 self._watcher.suspect()
             raise
+        except SignInError as error:
+            return self._not_signed(request, error)
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             self._watcher.unauthorized(response.status_code)
         elif response.status_code == httpx2.codes.OK:
@@ -179,7 +196,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if not self._watcher.is_lost:
             try:
                 return await super().send(request, **options)
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, SignInError) as error:
                 _logger.debug("the session could not be ended: %r", error)
         return httpx2.Response(204, request=request)
 
@@ -189,7 +206,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             response = await super().send(request)
             if response.status_code >= httpx2.codes.BAD_REQUEST:
                 self._watcher.suspect()
-        except httpx2.TransportError as error:
+        except (httpx2.TransportError, SignInError) as error:
             _logger.debug("a message did not get through: %r", error)
             self._watcher.suspect()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
 
+    from bridge.client.auth.errors import SignInError
     from bridge.client.call import Call
     from bridge.client.process import ChildProcess
     from bridge.client.states import Era, TransportKind
@@ -41,11 +42,17 @@ class SessionExpiredError(Exception):
 
 
 class UnauthorizedError(Exception):
-    """The server asks for credentials."""
+    """The server asks for credentials.
 
-    def __init__(self, status: int) -> None:
+    Attributes:
+        status: The HTTP status with which it asks.
+        why: Why it was not given them; None where nobody could have.
+    """
+
+    def __init__(self, status: int, why: SignInError | None = None) -> None:
         super().__init__(f"HTTP {status}")
         self.status = status
+        self.why = why
 
 
 class Link:
@@ -117,12 +124,12 @@ class Link:
         """The server no longer knows the session."""
         self.fail(SessionExpiredError("the server no longer knows the session"))
 
-    def unauthorized(self, status: int) -> None:
+    def unauthorized(self, status: int, why: SignInError | None = None) -> None:
         """The server asks for credentials."""
         if self._client is None:
-            self.reason = UnauthorizedError(status)
+            self.reason = UnauthorizedError(status, why)
         else:
-            self.fail(UnauthorizedError(status))
+            self.fail(UnauthorizedError(status, why))
 
     def child_ended(self) -> None:
         """The child can no longer be talked to."""

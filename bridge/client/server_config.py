@@ -15,6 +15,7 @@ from bridge.client.redaction import HIDDEN, redact_command, redact_url, scrub
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.client.auth.grants import Grant
     from bridge.client.pinning import ServerPins
 
 InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
@@ -78,12 +79,16 @@ class HttpTransport:
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers that go with every request."""
+    auth: Grant | None = None
+    """How to come to tokens; None for what `headers` say, and otherwise for what a person has logged in to."""
     kind: Literal["http", "sse"] | None = None
     """Streamable HTTP, or HTTP with SSE; None to find out (POST, then GET; MCP transports, backwards compatibility)."""
     shown: str | None = field(default=None, compare=False)
     """The URL as it may be shown, where more is known than can be guessed; see `redacted`."""
     expanded: tuple[str, ...] = field(default=(), compare=False)
     """Texts that came from variables or a person, and so may be secret; see `scrub`."""
+    login_target: str | None = field(default=None, compare=False)
+    """What ``bridge login`` is to be given, where that is not the URL."""
 
     def redacted(self) -> str:
         """The URL as it may be shown."""
@@ -93,11 +98,13 @@ class HttpTransport:
         """A foreign text, such as another library's error, without what is secret here."""
         values = self.headers.values()
         credentials = (value.partition(" ")[2] for value in values)
-        return scrub(text, (*values, *credentials, *self.expanded, *redact_url(self.url).secrets))
+        of_auth = self.auth.secrets if self.auth is not None else ()
+        return scrub(text, (*values, *credentials, *of_auth, *self.expanded, *redact_url(self.url).secrets))
 
     def __repr__(self) -> str:
         headers = dict.fromkeys(self.headers, HIDDEN)
-        return f"HttpTransport({self.redacted()!r}, headers={headers!r}, kind={self.kind!r})"
+        auth = f", auth={self.auth!r}" if self.auth is not None else ""
+        return f"HttpTransport({self.redacted()!r}, headers={headers!r}{auth}, kind={self.kind!r})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -150,6 +157,8 @@ class ServerConfig:
     """The protocol to speak."""
     pins: ServerPins | None = None
     """What its tools were when somebody looked at them; others are refused or flagged. None for whatever it offers."""
+    lock: str | None = field(default=None, compare=False)
+    """The lock file that its configuration names; None where it names none."""
 
     def admits(self, tool_name: str) -> bool:
         """Whether a tool of the server, by its remote name, is to be taken."""

@@ -1,0 +1,8 @@
+"""Auth: how this side signs in to remote servers with OAuth 2.1 (MCP, Authorization).
+
+grants ──── what a configuration says: a person logs in, or this program has credentials of its own
+sign_in ─── signs a server's requests, and renews what it signs with, once for all who wait
+  ├── flow ─────── one renewal, by the SDK's OAuth clients
+  ├── loopback ─── where a browser hands over what a person agreed to
+  ╰── store ────── logins on disk, for this user's eyes only
+"""

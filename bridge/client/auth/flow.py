@@ -1,0 +1,250 @@
+"""Flow: one renewal of a login, by one of the SDK's OAuth clients.
+
+The SDK's clients are `httpx2.Auth` objects that sign requests one at a time, and forget much when the process ends.
+Here each lives for one renewal: it is given what is known, its own requests are sent, and it is left when it would
+send the request that it was asked to sign.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeAlias
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from bridge.client.auth.errors import SignInError
+from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
+
+if TYPE_CHECKING:
+    from bridge.client.auth.challenge import Challenge
+    from bridge.client.auth.login import Login
+    from bridge.client.auth.loopback import Loopback
+
+_Provider: TypeAlias = OAuthClientProvider | IdentityAssertionOAuthProvider
+
+_LONG_AGO = 1.0
+"""A time at which no token is good any more; 0 would mean that nobody knows."""
+_UNUSED_REDIRECT = "http://127.0.0.1/callback"
+
+
+class _Draft:
+    """What the SDK's client is given, and what it has found out (the SDK's TokenStorage)."""
+
+    def __init__(self, client: OAuthClientInformationFull | None, tokens: OAuthToken | None) -> None:
+        self.client = client
+        self.tokens = tokens
+        self.has_new_tokens = False
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+        self.has_new_tokens = True
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+async def refreshed(url: str, login: Login, request: httpx2.Request, http: httpx2.AsyncClient) -> Login:
+    """A login with fresh tokens; without any where the authorization server refuses to renew them.
+
+    Args:
+        url: The server.
+        login: The login, which can be refreshed.
+        request: What is to be signed.
+        http: Sends what has to be asked.
+
+    Raises:
+        SignInError: The authorization server does not answer; another time it may.
+    """
+    draft = _Draft(login.client, login.tokens)
+    provider = OAuthClientProvider(url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
+    _remember(provider, login)
+    provider.context.token_expiry_time = _LONG_AGO
+    answer: httpx2.Response | None = None
+    async with aclosing(provider.async_auth_flow(request)) as flow:
+        outgoing = await anext(flow)
+        while outgoing is not request:
+            answer = await _sent(outgoing, http)
+            outgoing = await flow.asend(answer)
+    if draft.has_new_tokens:
+        return login.renewed(draft.tokens)
+    status = answer.status_code if answer is not None else 0
+    if status < httpx2.codes.BAD_REQUEST or status == httpx2.codes.TOO_MANY_REQUESTS or status >= 500:  # noqa: PLR2004
+        raise SignInError(f"its authorization server does not renew the login (HTTP {status})", is_permanent=False)
+    return login.renewed(None)
+
+
+async def authorized(
+    url: str,
+    login: Login,
+    grant: OAuthLogin,
+    challenge: Challenge,
+    loopback: Loopback,
+    request: httpx2.Request,
+    http: httpx2.AsyncClient,
+) -> Login:
+    """A login that a person has agreed to.
+
+    Args:
+        url: The server.
+        login: What is known so far.
+        grant: As whom, and for what, to log in.
+        challenge: What the server asks for.
+        loopback: Where the person is asked, and the answer comes.
+        request: What is to be signed.
+        http: Sends what has to be asked.
+
+    Raises:
+        OAuthFlowError: It failed.
+        HTTPError: A server cannot be reached.
+    """
+    draft = _Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
+    provider = OAuthClientProvider(
+        url,
+        _metadata(grant, loopback.redirect_uri),
+        draft,
+        redirect_handler=loopback.show,
+        callback_handler=loopback.answer,
+        client_metadata_url=grant.client_metadata_url,
+    )
+    if challenge.is_step_up:
+        _remember(provider, login)
+    await _drive(provider, grant, challenge, request, http)
+    context = provider.context
+    return login.model_copy(
+        update={
+            "client": draft.client if grant.client_id is None else context.client_info,
+            "metadata": context.oauth_metadata,
+            "resource": context.protected_resource_metadata,
+            "wanted_scope": None,
+        }
+    ).renewed(draft.tokens)
+
+
+async def granted(
+    url: str,
+    login: Login,
+    grant: ClientCredentials | IdentityAssertion,
+    challenge: Challenge,
+    request: httpx2.Request,
+    http: httpx2.AsyncClient,
+) -> Login:
+    """A login that needs no person; see `authorized`."""
+    draft = _Draft(None, None)
+    scope = " ".join(grant.scopes) or None
+    await _drive(_provider(url, grant, draft, scope), grant, challenge, request, http)
+    return login.renewed(draft.tokens)
+
+
+def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: _Draft, scope: str | None) -> _Provider:
+    if isinstance(grant, IdentityAssertion):
+        return IdentityAssertionOAuthProvider(
+            url,
+            draft,
+            grant.client_id,
+            grant.client_secret,
+            grant.issuer,
+            grant.assertion,
+            scope=scope,
+            token_endpoint_auth_method=grant.client_authentication,
+        )
+    if grant.private_key is not None:
+        signed = SignedJWTParameters(
+            issuer=grant.client_id,
+            subject=grant.client_id,
+            signing_key=grant.private_key,
+            signing_algorithm=grant.signing_algorithm,
+        )
+        source = signed.create_assertion_provider()
+        return PrivateKeyJWTOAuthProvider(url, draft, grant.client_id, source, scope=scope, issuer=grant.issuer)
+    return ClientCredentialsOAuthProvider(
+        url,
+        draft,
+        grant.client_id,
+        grant.client_secret or "",
+        token_endpoint_auth_method=grant.client_authentication,
+        scope=scope,
+        issuer=grant.issuer,
+    )
+
+
+async def _drive(
+    provider: _Provider,
+    grant: OAuthLogin | ClientCredentials | IdentityAssertion,
+    challenge: Challenge,
+    request: httpx2.Request,
+    http: httpx2.AsyncClient,
+) -> None:
+    """Have the SDK's client meet a challenge, until it would send the request again."""
+    async with aclosing(provider.async_auth_flow(request)) as flow:
+        outgoing = await anext(flow)
+        assert outgoing is request, "no token was given that could be refreshed"
+        outgoing = await flow.asend(challenge.response(request, grant.scopes))
+        while outgoing is not request:
+            answer = await _sent(outgoing, http)
+            if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
+                _fit_authentication(provider, grant, answer)
+            outgoing = await flow.asend(answer)
+
+
+async def _sent(request: httpx2.Request, http: httpx2.AsyncClient) -> httpx2.Response:
+    return await http.send(request, auth=None, follow_redirects=False)
+
+
+def _remember(provider: OAuthClientProvider, login: Login) -> None:
+    """Give the SDK's client what it had found out when the tokens came, which it does not store."""
+    context = provider.context
+    context.oauth_metadata = login.metadata
+    context.protected_resource_metadata = login.resource
+    if login.resource is not None:
+        context.auth_server_url = str(login.resource.authorization_servers[0])
+
+
+def _metadata(grant: OAuthLogin, redirect_uri: str) -> OAuthClientMetadata:
+    return OAuthClientMetadata(
+        client_name="bridge",
+        redirect_uris=[AnyUrl(redirect_uri)],
+        scope=" ".join(grant.scopes) or None,
+    )
+
+
+def _client(login: Login, grant: OAuthLogin, redirect_uri: str) -> OAuthClientInformationFull | None:
+    """The client to log in as; None to have one registered."""
+    if grant.client_id is not None:
+        authentication = grant.client_authentication or "client_secret_basic"
+        return OAuthClientInformationFull(
+            client_id=grant.client_id,
+            client_secret=grant.client_secret,
+            redirect_uris=[AnyUrl(redirect_uri)],
+            token_endpoint_auth_method=authentication if grant.client_secret else "none",
+            issuer=grant.issuer,
+        )
+    known = login.client
+    if known is None or AnyUrl(redirect_uri) not in (known.redirect_uris or ()):
+        return None  # registered for another way back
+    return known
+
+
+def _fit_authentication(provider: OAuthClientProvider, grant: OAuthLogin, answer: httpx2.Response) -> None:
+    """Have a client that was registered by hand show its secret as its authorization server takes it."""
+    if grant.client_secret is None or grant.client_authentication is not None or not answer.is_success:
+        return
+    context = provider.context
+    taken = context.oauth_metadata and context.oauth_metadata.token_endpoint_auth_methods_supported
+    if taken and context.client_info is not None and context.client_info.client_id == grant.client_id:
+        fitting = "client_secret_basic" if "client_secret_basic" in taken else "client_secret_post"
+        context.client_info = context.client_info.model_copy(update={"token_endpoint_auth_method": fitting})

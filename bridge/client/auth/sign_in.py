@@ -1,0 +1,339 @@
+"""Signing in: signs a server's requests, and renews what it signs with, once for all who wait.
+
+    sign ──> send ──> fine ────────────────────────────────────────────> answer
+              ╰──> 401 ──> somebody has renewed it ── yes ──> send again
+              │               ╰── no ──> refresh ──────────╯     ╰──> 401 ──╮
+              ╰──> 403, insufficient_scope ──> log in for more <────────────╯
+
+A request that needs nothing waits for nobody. Only a browser that somebody has provided is ever used.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import anyio
+import httpx2
+from anyio.lowlevel import RunVar
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.utils import union_scopes
+
+from bridge.client.auth.challenge import Challenge, challenge_in
+from bridge.client.auth.errors import SignInError
+from bridge.client.auth.flow import authorized, granted, refreshed
+from bridge.client.auth.grants import OAuthLogin
+from bridge.client.auth.login import Login
+from bridge.client.auth.loopback import listening
+from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
+from bridge.client.redaction import redact_url, scrub
+from bridge.errors import WireError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+
+    from bridge.client.auth.grants import Grant
+    from bridge.client.auth.store import Logins
+
+_MAX_SENDS = 3
+"""As it was, with a refreshed token, and with one that a login gave."""
+_TOKEN_SECONDS = 10.0
+"""How long an authorization server may take to answer."""
+_MAX_REASON_CHARS = 300
+_PROTOCOL_HEADER = "mcp-protocol-version"
+_logger = logging.getLogger("bridge.client")
+
+_shared: RunVar[WeakValueDictionary[Any, SignIn]] = RunVar("bridge.client.auth.shared")
+
+
+class SignIn(httpx2.Auth):
+    """Signs the requests to one server, for one login.
+
+    It may be shared by any number of connections of one event loop.
+
+    Args:
+        url: The server.
+        grant: How to come to tokens.
+        logins: Where logins are kept; by default a `LoginStore` for what a person logged in to, else memory.
+        show_page: Shows a page to a person who is to log in; None where nobody is to be asked.
+        hint: What a person should do where a login is needed, and nobody may be asked.
+    """
+
+    requires_response_body = False
+
+    def __init__(
+        self,
+        url: str,
+        grant: Grant,
+        *,
+        logins: Logins | None = None,
+        show_page: Callable[[str], Awaitable[None]] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        is_person = isinstance(grant, OAuthLogin)
+        self.key = login_key(url, grant.client_id)
+        self._url = url
+        self._grant = grant
+        self._logins: Logins = logins if logins is not None else LoginStore() if is_person else MemoryLogins()
+        self._show_page = show_page
+        self._hint = (hint or "run: bridge login TARGET") if is_person else None
+        self._login: Login | None = None
+        self._is_loaded = False
+        self._lock = anyio.Lock()
+        self._renewals = 0
+        self._logins_made = 0
+        self._failure: SignInError | None = None
+
+    def __repr__(self) -> str:
+        return f"SignIn({redact_url(self._url).shown!r}, {self._grant!r})"
+
+    # --- for every request -------------------------------------------------------------------------------------------
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Sign a request, and once more where the server asks for another token.
+
+        Raises:
+            SignInError: The server asks for what cannot be had.
+        """
+        used = await self._token(request)
+        logins_made = self._logins_made
+        for sends in range(1, _MAX_SENDS + 1):
+            if used is not None:
+                request.headers["Authorization"] = f"Bearer {used}"
+            response = yield request
+            if (challenge := challenge_in(response)) is None:
+                return
+            if sends == _MAX_SENDS or self._logins_made > logins_made:
+                raise SignInError(_refusal(challenge), hint=self._hint, is_step_up=challenge.is_step_up)
+            used = await self._renewed(used, challenge, request)
+
+    async def _token(self, request: httpx2.Request) -> str | None:
+        if not self._is_loaded:
+            self._login = await self._load()
+            self._is_loaded = True
+        login = self._login
+        if login is not None and login.is_stale and login.can_be_refreshed:
+            try:
+                return await self._renewed(login.access_token, None, request)
+            except SignInError as error:
+                if not error.is_permanent:
+                    raise
+                return None  # the server says what it asks for
+        return login.access_token if login is not None else None
+
+    # --- renewing ----------------------------------------------------------------------------------------------------
+
+    async def log_in(self, request: httpx2.Request, challenge: Challenge | None = None) -> None:
+        """Log in, whatever there is already.
+
+        Args:
+            request: What is to be signed afterwards.
+            challenge: What the server asks for; None where it has not been asked.
+
+        Raises:
+            SignInError: It failed; what there was, still is.
+        """
+        async with self._lock:
+            stored = await self._stored_if_readable()
+            login = stored or self._blank()
+            wanted = challenge or Challenge()
+            if login.wanted_scope is not None:
+                granted_scope = login.tokens.scope if login.tokens is not None else None
+                scope = union_scopes(union_scopes(wanted.scope, granted_scope), login.wanted_scope)
+                wanted = Challenge(scope=scope, metadata_url=wanted.metadata_url)
+            await self._keep(await self._logged_in(login, wanted, request))
+            self._failure = None
+            self._renewals += 1
+
+    async def _renewed(self, used: str | None, challenge: Challenge | None, request: httpx2.Request) -> str | None:
+        """Another token than the one that was used, which all who wait for one share."""
+        renewals = self._renewals
+        async with self._lock:
+            if self._renewals == renewals or self._login_is(used):
+                try:
+                    self._login = await self._renew(used, challenge, request)
+                except SignInError as error:
+                    self._failure = error
+                    self._renewals += 1
+                    raise
+                self._failure = None
+                self._renewals += 1
+            elif self._failure is not None:
+                raise self._failure
+            assert self._login is not None
+            return self._login.access_token
+
+    def _login_is(self, used: str | None) -> bool:
+        """Whether what others did meanwhile was no renewal of what was used."""
+        return self._failure is None and self._login is not None and self._login.access_token == used
+
+    async def _renew(self, used: str | None, challenge: Challenge | None, request: httpx2.Request) -> Login:
+        stored = await self._load()
+        if stored is not None:
+            async with self._alone():
+                stored = await self._load()  # another process may have renewed it meanwhile
+                if stored is not None and stored.access_token not in (None, used) and not stored.is_stale:
+                    return stored
+                if stored is not None and stored.can_be_refreshed and not (challenge and challenge.is_step_up):
+                    stored = await self._refreshed(stored, request)
+                    if stored.access_token is not None:
+                        return stored
+        self._login = stored
+        if challenge is None:
+            raise SignInError("its login has expired", hint=self._hint)
+        if not (isinstance(self._grant, OAuthLogin) and self._show_page is None):
+            login = await self._logged_in(stored or self._blank(), challenge, request)
+            await self._keep(login)
+            return login
+        if challenge.is_step_up and stored is not None:
+            await self._keep(stored.model_copy(update={"wanted_scope": challenge.scope}))
+        raise SignInError(_need(challenge, stored), hint=self._hint, is_step_up=challenge.is_step_up)
+
+    async def _refreshed(self, stored: Login, request: httpx2.Request) -> Login:
+        """Refresh a login, and keep it: a refresh token may be good for one use, so nobody interrupts this."""
+        with anyio.CancelScope(shield=True):
+            async with _http() as http:
+                try:
+                    login = await refreshed(self._url, stored, _same(request), http)
+                except (OAuthFlowError, httpx2.HTTPError, ValueError) as error:
+                    reason = f"its login cannot be renewed: {self._scrubbed(error)}"
+                    raise SignInError(reason, is_permanent=False) from error
+            await self._keep(login)
+        return login
+
+    async def _logged_in(self, login: Login, challenge: Challenge, request: httpx2.Request) -> Login:
+        try:
+            async with _http() as http:
+                logged_in = await self._logged_in_over(http, login, challenge, _same(request))
+        except (OAuthFlowError, ValueError) as error:
+            raise SignInError(f"the login failed: {self._scrubbed(error)}") from error
+        except httpx2.HTTPError as error:
+            reason = f"the login failed: {self._scrubbed(error) or type(error).__name__}"
+            raise SignInError(reason, is_permanent=False) from error
+        self._logins_made += 1
+        return logged_in
+
+    async def _logged_in_over(
+        self, http: httpx2.AsyncClient, login: Login, challenge: Challenge, request: httpx2.Request
+    ) -> Login:
+        grant = self._grant
+        if not isinstance(grant, OAuthLogin):
+            return await granted(self._url, login, grant, challenge, request, http)
+        assert self._show_page is not None
+        redirect_uri = await self._redirect_uri(login, grant)
+        async with listening(redirect_uri, self._show_page) as loopback:
+            login = await authorized(self._url, login, grant, challenge, loopback, request, http)
+        return login  # noqa: RET504 - a context manager might end the block without a value
+
+    async def _redirect_uri(self, login: Login, grant: OAuthLogin) -> str | None:
+        """Where the browser is to go: as the client was registered, where it can still be listened on."""
+        if grant.redirect_uri is not None or grant.client_id is not None:
+            return grant.redirect_uri
+        known = login.client.redirect_uris if login.client is not None else None
+        if not known:
+            return None
+        uri = str(known[0])
+        try:
+            async with listening(uri, _nobody):
+                return uri
+        except (SignInError, KeyError):
+            return None
+
+    # --- keeping -----------------------------------------------------------------------------------------------------
+
+    def _blank(self) -> Login:
+        return Login(server_url=redact_url(self._url).shown)
+
+    async def _load(self) -> Login | None:
+        try:
+            return await self._logins.load(self.key)
+        except WireError as error:
+            raise SignInError(str(error), hint=self._hint) from error
+        except OSError as error:
+            raise SignInError(f"its login cannot be read: {error}") from error
+
+    async def _stored_if_readable(self) -> Login | None:
+        try:
+            return await self._load()
+        except SignInError:
+            return None  # a new login takes its place, and the store keeps it
+
+    async def _keep(self, login: Login) -> None:
+        """Keep a login; where that cannot be done, it is good for as long as this program runs."""
+        self._login, self._is_loaded = login, True
+        try:
+            await self._logins.save(self.key, login)
+        except OSError as error:
+            _logger.warning("the login to %s cannot be kept: %s", redact_url(self._url).shown, error)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._logins.locked(self.key))
+            except OSError as error:
+                _logger.warning("logins cannot be locked, and are renewed without: %s", error)
+            yield
+
+    def _scrubbed(self, error: Exception) -> str:
+        text = " ".join(str(error).split())[:_MAX_REASON_CHARS]
+        tokens = self._login.tokens if self._login is not None else None
+        known = (tokens.access_token, tokens.refresh_token or "") if tokens is not None else ()
+        return scrub(text, (*self._grant.secrets, *known, *redact_url(self._url).secrets))
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What connections share a `SignIn` by."""
+
+    url: str
+    grant: Grant
+
+
+def shared_sign_in(url: str, grant: Grant, hint: str | None = None) -> SignIn:
+    """What signs requests to a server; one for all connections of this event loop that say the same."""
+    known = _shared.get(None)
+    if known is None:
+        known = WeakValueDictionary()
+        _shared.set(known)
+    share = _Share(url, grant)
+    signing = known.get(share)
+    if signing is None:
+        signing = known[share] = SignIn(url, grant, hint=hint)
+    return signing
+
+
+def _need(challenge: Challenge, stored: Login | None) -> str:
+    if challenge.is_step_up:
+        more = f" ({challenge.scope})" if challenge.scope else ""
+        return f"it wants the login to be allowed more{more}"
+    return "it asks for credentials (HTTP 401)" if stored is None else "its login has expired, or was revoked"
+
+
+def _refusal(challenge: Challenge) -> str:
+    said = f" ({challenge.error})" if challenge.error else ""
+    return f"it refuses the token that it was just given{said}"
+
+
+def _same(request: httpx2.Request) -> httpx2.Request:
+    """A request that stands for another while the SDK's client works: no token of ours is in it, and no content."""
+    version = request.headers.get(_PROTOCOL_HEADER)
+    return httpx2.Request(request.method, request.url, headers={_PROTOCOL_HEADER: version} if version else {})
+
+
+def _http() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(timeout=_TOKEN_SECONDS, verify=_certificates())
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+async def _nobody(url: str) -> None:
+    """Show a page to nobody."""

@@ -1,0 +1,219 @@
+"""Store: logins on disk, one file each, which only this user can read.
+
+A file is replaced as a whole, so whoever reads sees one login or the other. Who renews a login holds its lock, which
+other processes respect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import mkstemp
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import anyio.to_thread
+from pydantic import ValidationError
+
+from bridge.client.auth.login import Login
+from bridge.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+STATE_VARIABLE = "BRIDGE_STATE_DIR"
+"""The variable that says where this package keeps what it has to remember."""
+
+_LOOK_SECONDS = 0.02
+"""How often it is looked whether a lock is free: no operating system tells."""
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_logger = logging.getLogger("bridge.client")
+
+
+class Logins(Protocol):
+    """Where logins are kept."""
+
+    async def load(self, key: str) -> Login | None:
+        """The login under a key; None where there is none.
+
+        Raises:
+            WireError: What is there is no login.
+            OSError: It cannot be read.
+        """
+
+    async def save(self, key: str, login: Login) -> None:
+        """Keep a login.
+
+        Raises:
+            OSError: It cannot be written; what was there still is.
+        """
+
+    def locked(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Be the only one who renews a login, in this block."""
+
+
+class LoginStore:
+    """Logins in a folder.
+
+    Args:
+        folder: The folder; by default ``logins`` in `state_folder`.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder if folder is not None else state_folder() / "logins"
+
+    def path(self, key: str) -> Path:
+        """The file of a login."""
+        return self.folder / f"{key}.json"
+
+    async def load(self, key: str) -> Login | None:
+        """The login under a key; see `Logins`."""
+        return await anyio.to_thread.run_sync(self._load, key)
+
+    async def save(self, key: str, login: Login) -> None:
+        """Keep a login; see `Logins`. A file that holds no login is put aside, under a name that ends in ``.bad``."""
+        await anyio.to_thread.run_sync(self._save, key, login)
+
+    async def delete(self, key: str) -> bool:
+        """Forget a login; returns whether there was one.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
+        return await anyio.to_thread.run_sync(self._delete, key)
+
+    @asynccontextmanager
+    async def locked(self, key: str) -> AsyncIterator[None]:
+        """Be the only one on this machine who renews a login, in this block."""
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to load, and seldom needed
+
+        self._make_folder()
+        lock = FileLock(self.folder / f"{key}.lock", mode=0o600, thread_local=False)
+        while True:
+            try:
+                lock.acquire(blocking=False)
+                break
+            except Timeout:
+                await anyio.sleep(_LOOK_SECONDS)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _load(self, key: str) -> Login | None:
+        path = self.path(key)
+        try:
+            mode = path.stat().st_mode
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if sys.platform != "win32" and mode & _OTHERS:
+            _logger.warning("%s was open to other users of this machine; now it is not", path)
+            path.chmod(0o600)
+        try:
+            return Login.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            raise WireError(f"{str(path)!r} holds no login: {first['msg']}; move it away, or log in again") from None
+
+    def _save(self, key: str, login: Login) -> None:
+        self._make_folder()
+        path = self.path(key)
+        self._put_aside_what_is_none(key)
+        descriptor, name = mkstemp(dir=self.folder, prefix=f".{key}.", suffix=".new")  # mkstemp makes it 0600
+        new = Path(name)
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+                file.write(login.model_dump_json(exclude_none=True, indent=1).encode())
+                file.flush()
+                os.fsync(descriptor)
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+        _write_folder_through(self.folder)
+
+    def _put_aside_what_is_none(self, key: str) -> None:
+        try:
+            self._load(key)
+        except WireError:
+            path = self.path(key)
+            aside = path.with_suffix(".bad")
+            path.replace(aside)
+            _logger.warning("%s held no login; it is kept as %s", path, aside)
+
+    def _delete(self, key: str) -> bool:
+        try:
+            self.path(key).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+class MemoryLogins:
+    """Logins that end with the process: what a program can have again at any time needs no file."""
+
+    def __init__(self) -> None:
+        self._logins: dict[str, Login] = {}
+        self._lock = anyio.Lock()
+
+    async def load(self, key: str) -> Login | None:
+        """The login under a key."""
+        return self._logins.get(key)
+
+    async def save(self, key: str, login: Login) -> None:
+        """Keep a login."""
+        self._logins[key] = login
+
+    @asynccontextmanager
+    async def locked(self, key: str) -> AsyncIterator[None]:  # noqa: ARG002 - there is one lock for all
+        """Be the only one who renews a login, in this block."""
+        async with self._lock:
+            yield
+
+
+def login_key(server_url: str, client_id: str | None = None) -> str:
+    """The key of a login: the server's host, to be recognised by people, and what tells it from all others.
+
+    Args:
+        server_url: The server.
+        client_id: The client, where one is named: another client's login is another.
+    """
+    parts = urlsplit(server_url)
+    canonical = urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
+    digest = hashlib.sha256(f"{canonical}\n{client_id or ''}".encode()).hexdigest()
+    host = "".join(char if char.isalnum() or char in ".-" else "_" for char in parts.hostname or "server")
+    return f"{host}-{digest[:24]}"
+
+
+def state_folder() -> Path:
+    """Where this package keeps what it has to remember.
+
+    ``$BRIDGE_STATE_DIR``, else ``bridge`` in ``$XDG_STATE_HOME`` (XDG Base Directory Specification; Windows:
+    ``%LOCALAPPDATA%``), else ``~/.local/state/bridge``.
+    """
+    if chosen := os.environ.get(STATE_VARIABLE):
+        return Path(chosen)
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME")
+    return Path(base) / "bridge" if base else Path.home() / ".local" / "state" / "bridge"
+
+
+def _write_folder_through(folder: Path) -> None:
+    """Have the disk know a file's new name too."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
