@@ -14,9 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from bridge.errors import UnknownToolError
-from bridge.server.catalog import CACHE_SCOPE, Catalog
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.catalog import CACHE_SCOPE
 from bridge.server.changes import ToolChanges
-from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, MODERN_VERSIONS, CallRefused, ProtocolError
+from bridge.server.protocol import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MODERN_VERSIONS,
+    CallRefused,
+    ProtocolError,
+)
+from bridge.server.views import Views
+from bridge.server.running import RunningCalls
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.questions import InputRequired
@@ -25,6 +35,7 @@ from bridge.wire import result_to_wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bridge.server.auth.access import Access
     from bridge.server.lowlevel import PublishedServer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -82,8 +93,11 @@ class Publisher:
         self.state_keys = state_keys
         self.memory_id_of = memory_id_of
         self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_refuse_unknown)
-        self.catalog = Catalog(tools, page_size)
+        self.views = Views(tools, page_size)
+        self.catalog = self.views.whole.catalog
         self.changes = ToolChanges(tools)
+        self.running = RunningCalls()
+        """The calls that wait for something now."""
 
     @property
     def implementation(self) -> Json:
@@ -123,6 +137,7 @@ class Publisher:
         write: Callable[[Json], _Written],
         *,
         modern: bool,
+        access: Access = EVERYTHING,
     ) -> _Written:
         """Run one call, as the result of ``tools/call``.
 
@@ -133,22 +148,26 @@ class Publisher:
             write: Makes of the result, as JSON, what is sent. Where it raises, the tool gave what cannot be sent.
             modern: Whether the client speaks the 2026-07-28 revision. Older ones know structured content only as an
                 object, and go without where it is none.
+            access: What the caller may do; a tool that it may not know of is as unknown as one that is not there.
 
         Raises:
             ProtocolError: There is no such tool, or the call cannot be answered; its cause has been logged.
             InputRequired: The tool asked something that only a later round can answer.
         """
+        tools = self.views.of(access).tools
+        if name in tools:
+            _check_scopes(name, access)
         try:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
-            result = await execute(self.tools, ToolExecutionRequest(name, arguments), context, self.policy)
+            result = await execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
             return _written(name, result, write, modern=modern)
         except InputRequired:
             raise
         except CallRefused as refused:
             raise refused.error from None
         except (Exception, SystemExit) as error:  # noqa: BLE001 - logged, and answered without its text
-            if isinstance(error, UnknownToolError) and error.name == name and name not in self.tools:
+            if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
             raise _failed(name, error) from None
         except BaseExceptionGroup as group:
@@ -156,9 +175,18 @@ class Publisher:
             raise _unwrapped(name, group) from None
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
             context.cancel()
+            if self.running.was_ended():
+                told = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
+                raise ProtocolError(INTERNAL_ERROR, told) from None
             raise
         except BaseException as error:  # noqa: BLE001 - as above: a library's panic, say, ends no session but its call
             raise _failed(name, error) from None
+
+
+def _check_scopes(name: str, access: Access) -> None:
+    """Refuse what HTTP's edge has refused already, with a 403, unless there is a way around it."""
+    if access.missing(name):
+        raise ProtocolError(INVALID_REQUEST, f"the tool {name!r} needs a scope that was not granted")
 
 
 def _refuse_unknown(error: UnknownToolError, *_: object) -> str:

@@ -1,0 +1,52 @@
+"""Who may come in over HTTP, and what they may use: keys, tokens of an identity provider, scopes.
+
+    http_app(tools, auth=Auth(ApiKeys(ApiKey("ci", key, tools=("search_*",))), JwtVerifier(issuer, audience)))
+
+Gate ── BearerAuthBackend(Auth) ── ApiKeys, KeyFile, JwtVerifier, Introspection, any `TokenVerifier` of the SDK
+  ╰── Access: the tools that a caller may know of, and the scopes that it was granted
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.server.auth.auth import Auth
+    from bridge.server.auth.introspection import Introspection
+    from bridge.server.auth.jwt import JwtVerifier
+    from bridge.server.auth.key_file import KeyFile
+    from bridge.server.auth.keys import ApiKey, ApiKeys
+    from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+    from bridge.server.auth.token import VerifiedToken
+
+__all__ = [
+    "ApiKey",
+    "ApiKeys",
+    "Auth",
+    "Introspection",
+    "IssuerUnavailableError",
+    "JwtVerifier",
+    "KeyFile",
+    "TokenRefusedError",
+    "VerifiedToken",
+]
+
+_HOMES = {
+    "ApiKey": "keys",
+    "ApiKeys": "keys",
+    "Auth": "auth",
+    "Introspection": "introspection",
+    "IssuerUnavailableError": "refusals",
+    "JwtVerifier": "jwt",
+    "KeyFile": "key_file",
+    "TokenRefusedError": "refusals",
+    "VerifiedToken": "token",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for, and nothing before: a server over stdio asks nobody for a credential."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
