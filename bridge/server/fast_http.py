@@ -47,6 +47,7 @@ class FastHttp:
     def __init__(self, publisher: Publisher, sessions: Sessions, paths: Iterable[str]) -> None:
         self._paths = frozenset(paths)
         self._sessions = sessions
+        self._running = publisher.running
         self._plans = FastPath(publisher)
 
     async def answered(
@@ -96,7 +97,7 @@ class FastHttp:
         """Run a call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
         context = self._context(headers, call.capabilities, session_id=None)
         try:
-            answer, code = await until_hang_up(self._plans.run(call, context), receive)
+            answer, code = await until_hang_up(self._plans.run(call, context), receive, self._running)
         except HungUpError:
             return
         await _send(send, answer, HTTP_STATUS.get(code, 200))
@@ -115,6 +116,7 @@ class FastHttp:
 
         running = str(call.id)
         session.running[running] = cancel
+        self._running.enter(task)
         try:
             answer, _ = await self._plans.run(call, context)
         except asyncio.CancelledError:
@@ -122,6 +124,7 @@ class FastHttp:
                 raise
         finally:
             session.running.pop(running, None)
+            self._running.leave(task)
         if not is_cancelled:
             return answer
         task.uncancel()

@@ -123,9 +123,9 @@ class _Handlers:
         channel = self._channel(request)
         try:
             context = self._context(request, channel)
-            return await publisher.call(
-                params.name, params.arguments or _NOTHING, context, _checked, modern=isinstance(channel, ModernChannel)
-            )
+            arguments, modern = params.arguments or _NOTHING, isinstance(channel, ModernChannel)
+            with publisher.running.entered():
+                return await publisher.call(params.name, arguments, context, _checked, modern=modern)
         except InputRequired as asked:
             if isinstance(channel, ModernChannel):
                 return _translated(channel.input_required, asked)

@@ -1,0 +1,71 @@
+"""Running calls: those that wait for something, so that they can be counted, and ended where the server has to end.
+
+A call that never waits is over before anybody could look. So only calls that wait are entered, where their task is
+known anyway: on the way of most calls nothing is done for this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Task = asyncio.Task[Any]
+
+
+class RunningCalls:
+    """The calls of one server that are being run; on asyncio."""
+
+    def __init__(self) -> None:
+        self._tasks: set[Task] = set()
+        self._ended: set[Task] = set()
+
+    def enter(self, task: Task) -> None:
+        """A task runs a call."""
+        self._tasks.add(task)
+
+    def leave(self, task: Task) -> None:
+        """It does no more."""
+        self._tasks.discard(task)
+        self._ended.discard(task)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """The time during which this task runs a call. On another event loop than asyncio's, nothing is entered."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        if task is None:
+            yield
+            return
+        self.enter(task)
+        try:
+            yield
+        finally:
+            self.leave(task)
+
+    def end(self) -> int:
+        """Cancel all calls; each is answered by an error. Returns how many there were."""
+        ended = self._tasks - self._ended
+        for task in ended:
+            self._ended.add(task)
+            task.cancel()
+        return len(ended)
+
+    def was_ended(self) -> bool:
+        """Whether this task is being cancelled by `end`, and by nobody else; it is cancelled no longer."""
+        if not self._ended:
+            return False
+        task = asyncio.current_task()
+        assert task is not None
+        if task not in self._ended:
+            return False
+        self._ended.discard(task)
+        return task.uncancel() == 0
+
+    def __len__(self) -> int:
+        return len(self._tasks)
