@@ -13,10 +13,12 @@ Clauses: MCP 2025-11-25 and 2026-07-28, "Basic protocol", "Lifecycle", "Tools"; 
 from __future__ import annotations
 
 import logging
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -28,11 +30,13 @@ from bridge.server.protocol import (
     SERVER_INFO_KEY,
     ProtocolError,
 )
+from bridge.server.views import MAX_VIEWS
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.server.auth.access import Access
     from bridge.server.jsonrpc import MessageId
     from bridge.server.publisher import Publisher
     from bridge.tools.context import InvocationContext
@@ -71,6 +75,8 @@ class FastPath:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
+        self._access = EVERYTHING
+        self._limited: dict[Access, FastPath] = {}
         self._stamp: Json = {SERVER_INFO_KEY: publisher.implementation}
         self._plain_envelope: Json | None = None
         self._lists: dict[bool, tuple[Json, bytes]] = {}
@@ -78,6 +84,18 @@ class FastPath:
         policy = publisher.policy
         # Callbacks and handlers get a context, and may talk back through it.
         self.is_on = not (policy.before or policy.after or policy.on_arguments_error or policy.on_execution_error)
+
+    def limited_to(self, access: Access) -> FastPath:
+        """The same for callers of some access; the one kept for them, if it is."""
+        if access is self._access:
+            return self
+        plans = self._limited.get(access)
+        if plans is None:
+            if len(self._limited) >= MAX_VIEWS:
+                del self._limited[next(iter(self._limited))]
+            plans = self._limited[access] = copy(self)
+            plans._access, plans._limited, plans._lists = access, {}, {}  # noqa: SLF001 - of this very class
+        return plans
 
     def handshake(self, message: Json) -> bytes | PlainCall | None:
         """Plan the answer to a request of the handshake era, after its handshake.
@@ -150,7 +168,9 @@ class FastPath:
         """
         write = self._write_stamped if call.modern else _write
         try:
-            result = await self._publisher.call(call.name, call.arguments, context, write, modern=call.modern)
+            result = await self._publisher.call(
+                call.name, call.arguments, context, write, modern=call.modern, access=self._access
+            )
             return answer(call.id, result), 0
         except ProtocolError as error:
             told = {"code": error.code, "message": error.message}
@@ -176,17 +196,20 @@ class FastPath:
         # What else may stand there asks for more: a task, the answers to questions, the state of an earlier round.
         if not (params.keys() <= _CALL and type(name) is str and (arguments is None or type(arguments) is dict)):
             return None
-        tool = self._publisher.tools.find(name)
+        view = self._publisher.views.of(self._access)
+        tool = view.tools.find(name)
         # An unknown name is an error of the protocol; a tool that talks back needs a session to talk through; a
         # parameter that is mirrored in a header has to be compared with it.
-        if tool is None or tool.interactive or self._publisher.catalog.header_schema(name) is not None:
+        if tool is None or tool.interactive or view.catalog.header_schema(name) is not None:
+            return None
+        if self._access.missing(name):  # HTTP says so, in a status of its own
             return None
         return PlainCall(request, name, arguments or {}, modern, capabilities)
 
     def _list(self, request: MessageId, params: Json | None, *, modern: bool) -> bytes | None:
         if params and not (params.keys() <= _LIST and params.get("cursor") is None):
             return None
-        page = self._publisher.catalog.page(modern=modern)
+        page = self._publisher.views.of(self._access).catalog.page(modern=modern)
         known = self._lists.get(modern)
         if known is None or known[0] is not page:
             whole = {**page, "_meta": self._stamp} if modern else page
