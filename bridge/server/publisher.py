@@ -25,8 +25,8 @@ from bridge.server.protocol import (
     CallRefused,
     ProtocolError,
 )
-from bridge.server.views import Views
 from bridge.server.running import RunningCalls
+from bridge.server.views import Views
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.questions import InputRequired
