@@ -3,21 +3,17 @@
     model = BedrockChatModel("eu.anthropic.claude-sonnet-4-6", region_name="eu-central-1")  # credentials as boto3's
 
 What only this API knows goes into a request's ``extra``: ``additionalModelRequestFields``, ``guardrailConfig``, ….
-boto3 blocks, so it runs in worker threads. Needs the extra ``bedrock``.
+boto3 blocks, so each request has a worker thread. Needs the extra ``bedrock``.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import contextmanager
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import anyio.to_thread
-from anyio import CapacityLimiter
+from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
+from bridge.models.bedrock_line import Line, watch
 from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, PROVIDER, MessageWriter
 from bridge.models.bedrock_replies import ReplyReader, StreamReader, request_id_of
 from bridge.models.conversation import conversation_of
@@ -29,7 +25,7 @@ from bridge.service.chat_model import ToolChoiceMode
 from bridge.tools.json_reading import present
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from bridge.models.conversation import Conversation
     from bridge.models.offers import Offer, Offers
@@ -37,15 +33,12 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
     from bridge.tools.json_reading import Json
 
-_T = TypeVar("_T")
-
 DEFAULT_TIMEOUT_SECONDS = 600.0
 """How long the provider may say nothing; models that think are silent for long."""
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
 _MAX_CONNECTIONS = 64
 _CACHE_POINT = "cachePoint"
-_BEFORE_PARSE = "before-parse.bedrock-runtime.ConverseStream"
 _RETRYABLE = frozenset(
     {
         "InternalServerException",
@@ -96,7 +89,7 @@ class BedrockChatModel:
         self.model_name = model_name
         self._owns_client = client is None
         self._client = client or _client(region_name, endpoint_url, timeout_seconds, max_retries)
-        self._client.meta.events.register(_BEFORE_PARSE, _keep_body, unique_id=_BEFORE_PARSE)
+        watch(self._client)
         keys = (_CACHE_POINT,) if cache_tools else ()
         self._offers = OfferWriter(BEDROCK, strict=strict_tools, metadata_keys=keys)
         self._formats = ResponseFormatWriter(BEDROCK)
@@ -104,26 +97,24 @@ class BedrockChatModel:
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """See `bridge.service.chat_model.ChatModel.chat`.
 
-        A cancelled caller leaves at once; what was sent is answered to nobody.
+        A cancelled caller leaves at once. What was sent is not sent again, and is answered to nobody; its connection
+        ends with the answer, or after ``timeout_seconds``: nothing public of botocore ends it earlier.
         """
         body, reader = self._prepared(request)
-        with _translated_errors():
-            return reader.read(await _in_thread(partial(self._client.converse, **body)))
+        with _translated_errors(), Line() as line:
+            return reader.read(await line.run(partial(self._client.converse, **body)))
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """See `bridge.service.chat_model.StreamingChatModel.stream`."""
         body, reader = self._prepared(request)
-        line = _Line()
         with _translated_errors():
-            try:
-                reply = await _in_thread(partial(_opened, self._client, body, line))
+            with Line() as line:
+                reply = await line.run(partial(self._client.converse_stream, **body))
                 pieces = StreamReader(reader, request_id_of(reply))
                 following = partial(next, iter(reply["stream"]), None)
-                while (piece := await _in_thread(following)) is not None:
+                while (piece := await line.run(following)) is not None:
                     for event in pieces.read(piece):
                         yield event
-            finally:
-                line.hang_up()
             for event in pieces.finished():
                 yield event
 
@@ -167,58 +158,6 @@ def _client(region_name: str | None, endpoint_url: str | None, timeout_seconds: 
         return session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
     except BotoCoreError as error:
         raise ChatModelError(f"{error}; pass region_name=, or set AWS_REGION", provider=PROVIDER) from error
-
-
-async def _in_thread(function: Callable[[], _T]) -> _T:
-    """Run what blocks, under no limit of threads: places under the tools' limit are the tools'."""
-    return await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=CapacityLimiter(1))
-
-
-class _Line:
-    """The connection of one streamed response, which is read in worker threads and may be ended from any other."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._body: Any = None
-        self._is_over = False
-
-    def keep(self, body: Any) -> None:
-        """The response has begun; it ends at once where nobody waits any more."""
-        with self._lock:
-            self._body = body
-            if not self._is_over:
-                return
-        self.hang_up()
-
-    def hang_up(self) -> None:
-        """End the provider's stream, waking the thread that may still read from it."""
-        with self._lock:
-            self._is_over = True
-            body, self._body = self._body, None
-        if body is None:
-            return
-        with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
-            body.shutdown()
-        with suppress(OSError):
-            body.close()
-
-
-_line: ContextVar[_Line | None] = ContextVar("bridge.models.bedrock.line", default=None)
-"""Whose response the call in this context gets."""
-
-
-def _opened(client: Any, body: Json, line: _Line) -> Json:
-    """Open a stream; in a worker thread, whose context is its own."""
-    _line.set(line)
-    reply: Json = client.converse_stream(**body)
-    return reply
-
-
-def _keep_body(response_dict: Json, **_: Any) -> None:
-    """Keep the body of a response for whoever may end it (botocore's event ``before-parse``)."""
-    line = _line.get()
-    if line is not None and hasattr(response_dict["body"], "shutdown"):  # an error's body is bytes
-        line.keep(response_dict["body"])
 
 
 @contextmanager
