@@ -147,7 +147,7 @@ def remote_tool(wire: Mapping[str, Any], server: RemoteServer, *, validates_resu
             specification.output_schema, f"the tool {specification.name!r} of the server {server.name!r}"
         )
     executor = RemoteExecutor(server, specification.name, is_repeatable(specification), output)
-    return Tool(specification, executor, source=f"server {server.name!r}")
+    return Tool(specification, executor, source=f"server {server.name!r}", server=server.name)
 
 
 def is_repeatable(specification: ToolSpecification) -> bool:

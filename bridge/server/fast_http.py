@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from bridge.server.fast_path import FastPath, failure
+from bridge.server.fast_path import failure
 from bridge.server.hang_up import HungUpError, until_hang_up
 from bridge.server.lowlevel import caller_of_request
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED
+from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class FastHttp:
         self._paths = frozenset(paths)
         self._sessions = sessions
         self._running = publisher.running
-        self._plans = FastPath(publisher)
+        self._plans = fast_path_of(publisher, "http")
 
     async def answered(
         self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes, receive: Receive, send: Send
@@ -85,7 +86,11 @@ class FastHttp:
 
     async def _answered_in(self, session: Session, headers: Mapping[bytes, bytes], body: bytes, send: Send) -> bool:
         message = _request_in(body)
-        plan = None if message is None or str(message["id"]) in session.running else self._plans.handshake(message)
+        plan = (
+            None
+            if message is None or str(message["id"]) in session.running
+            else self._plans.handshake(message, session.version or "")
+        )
         if plan is None:
             return False
         with session:

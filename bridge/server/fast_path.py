@@ -31,10 +31,11 @@ from bridge.server.protocol import (
     ProtocolError,
 )
 from bridge.server.views import MAX_VIEWS
+from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.jsonrpc import MessageId
@@ -47,10 +48,11 @@ _logger = logging.getLogger("bridge.server")
 _REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
 _CALL = frozenset({"name", "arguments", "_meta"})
 _LIST = frozenset({"cursor", "_meta"})
-_ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"})
+_ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"}) | TRACE_KEYS
+_OF_ONE_REQUEST = TRACE_KEYS | {"progressToken"}
 _INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
 _IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
-_UNSERVED = frozenset({"resources/list", "resources/templates/list", "prompts/list"})
+UNSERVED = frozenset({"resources/list", "resources/templates/list", "prompts/list"})
 """Methods of the protocol that ask for nothing and that nothing here serves: clients try them at every start."""
 
 
@@ -64,6 +66,10 @@ class PlainCall(NamedTuple):
     """Whether the client speaks the 2026-07-28 revision."""
     capabilities: Mapping[str, Any]
     """What the client declared with the call; empty in the handshake era."""
+    version: str = ""
+    """The revision that is spoken; empty where it is not known."""
+    meta: Mapping[str, Any] | None = None
+    """What the call carries in ``_meta``."""
 
 
 class FastPath:
@@ -97,23 +103,24 @@ class FastPath:
             plans._access, plans._limited, plans._lists = access, {}, {}  # noqa: SLF001 - of this very class
         return plans
 
-    def handshake(self, message: Json) -> bytes | PlainCall | None:
+    def handshake(self, message: Json, version: str = "") -> bytes | PlainCall | None:
         """Plan the answer to a request of the handshake era, after its handshake.
 
         Args:
             message: What `bridge.server.jsonrpc.read_message` found to be a request.
+            version: The revision that was agreed on, where it is known.
         """
         params, method = message.get("params"), message["method"]
         if not (self._is_plain(message) and (params is None or _is_plain_meta(params.get("_meta")))):
             return None
         match method:
             case "tools/call" if params is not None:
-                return self._call(message["id"], params, {}, modern=False)
+                return self._call(message["id"], params, {}, version, modern=False)
             case "tools/list":
                 return self._list(message["id"], params, modern=False)
             case "ping" if not params:
                 return answer(message["id"], b"{}")
-            case _ if method in _UNSERVED and not params:
+            case _ if method in UNSERVED and not params:
                 error = {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method}
                 return failure(message["id"], error)
             case _:
@@ -130,7 +137,10 @@ class FastPath:
             return None
         match message["method"]:
             case "tools/call":
-                return self._call(message["id"], params, params["_meta"][CAPABILITIES_KEY], modern=True)
+                meta = params["_meta"]
+                return self._call(
+                    message["id"], params, meta[CAPABILITIES_KEY], meta[PROTOCOL_VERSION_KEY], modern=True
+                )
             case "tools/list":
                 return self._list(message["id"], params, modern=True)
             case "server/discover" if len(params) == 1:
@@ -151,8 +161,7 @@ class FastPath:
             return None
         publisher = self._publisher
         result = {
-            # Lifecycle, "Version Negotiation": the client's if it is known, else the latest.
-            "protocolVersion": requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+            "protocolVersion": agreed_version(requested),
             "capabilities": publisher.capabilities,
             "serverInfo": publisher.implementation,
         }
@@ -160,13 +169,22 @@ class FastPath:
             result["instructions"] = publisher.instructions
         return answer(message["id"], to_json(result))
 
-    async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
+    def run(self, call: PlainCall, context: InvocationContext) -> Coroutine[Any, Any, tuple[bytes, int]]:
         """Run a call, which never raises but to be cancelled.
 
         Returns:
             The whole answer, and the code of its error, 0 where it is a result.
         """
-        write = self._write_stamped if call.modern else _write
+        return self.run_writing(call, context, self.writer(call))
+
+    def writer(self, call: PlainCall) -> Callable[[Json], bytes]:
+        """What writes the result of a call as JSON."""
+        return self._write_stamped if call.modern else _write
+
+    async def run_writing(
+        self, call: PlainCall, context: InvocationContext, write: Callable[[Json], bytes]
+    ) -> tuple[bytes, int]:
+        """Run a call as `run` does, and write its result in a way of one's own."""
         try:
             result = await self._publisher.call(
                 call.name, call.arguments, context, write, modern=call.modern, access=self._access
@@ -190,7 +208,7 @@ class FastPath:
         return _write(result)
 
     def _call(
-        self, request: MessageId, params: Json, capabilities: Mapping[str, Any], *, modern: bool
+        self, request: MessageId, params: Json, capabilities: Mapping[str, Any], version: str, *, modern: bool
     ) -> PlainCall | None:
         name, arguments = params.get("name"), params.get("arguments")
         # What else may stand there asks for more: a task, the answers to questions, the state of an earlier round.
@@ -204,7 +222,7 @@ class FastPath:
             return None
         if self._access.missing(name):  # HTTP says so, in a status of its own
             return None
-        return PlainCall(request, name, arguments or {}, modern, capabilities)
+        return PlainCall(request, name, arguments or {}, modern, capabilities, version, params.get("_meta"))
 
     def _list(self, request: MessageId, params: Json | None, *, modern: bool) -> bytes | None:
         if params and not (params.keys() <= _LIST and params.get("cursor") is None):
@@ -230,6 +248,10 @@ class FastPath:
         """Whether ``_meta`` is what every request of the modern era carries, and nothing more."""
         if meta == self._plain_envelope and meta is not None:
             return True
+        if type(meta) is dict and "traceparent" in meta and _has_plain_trace(meta):
+            meta = {key: value for key, value in meta.items() if key not in TRACE_KEYS}
+            if meta == self._plain_envelope:
+                return True
         if not (
             type(meta) is dict
             and meta.keys() <= _ENVELOPE
@@ -238,11 +260,17 @@ class FastPath:
             and _are_plain_capabilities(meta.get(CAPABILITIES_KEY))
             and (meta.get(CLIENT_INFO_KEY) is None or _is_plain_implementation(meta[CLIENT_INFO_KEY]))
             and _has_token(meta)
+            and _has_plain_trace(meta)
         ):
             return False
-        if "progressToken" not in meta:  # a client says the same of itself every time
+        if _OF_ONE_REQUEST.isdisjoint(meta):  # a client says the same of itself every time
             self._plain_envelope = meta
         return True
+
+
+def agreed_version(requested: str) -> str:
+    """The revision that is spoken with a client that asks for one (Lifecycle, "Version Negotiation")."""
+    return requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
 
 
 def answer(request: MessageId, result: bytes) -> bytes:
@@ -265,12 +293,18 @@ def _id_as_json(request: MessageId) -> bytes:
 
 
 def _is_plain_meta(meta: object) -> bool:
-    """A progress token, at most: a tool that does not talk back has no use for it."""
-    return meta is None or (type(meta) is dict and not meta.keys() - {"progressToken"} and _has_token(meta))
+    """A progress token, for which a tool that does not talk back has no use, and a trace, at most."""
+    return meta is None or (
+        type(meta) is dict and meta.keys() <= _OF_ONE_REQUEST and _has_token(meta) and _has_plain_trace(meta)
+    )
 
 
 def _has_token(meta: Json) -> bool:
     return type(meta.get("progressToken", "")) in {int, str}
+
+
+def _has_plain_trace(meta: Json) -> bool:
+    return TRACE_KEYS.isdisjoint(meta) or all(type(meta.get(key, "")) is str for key in TRACE_KEYS)
 
 
 def _are_plain_capabilities(value: object) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bridge.server.fast_path import FastPath
 from bridge.server.jsonrpc import is_request
+from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class FastStdio:
         self._publisher = publisher
         self._write = write
         self._answered = answered
-        self._plans = FastPath(publisher)
+        self._plans = fast_path_of(publisher, "stdio")
         self._plan: Callable[[Json], bytes | PlainCall | None] | None = None
         self._is_open = False
         self._capabilities: Mapping[str, Any] = {}

@@ -205,6 +205,8 @@ class Tool:
     """The tool may report progress, log or ask while it runs. False promises that it does not."""
     source: str = field(default="a Tool made by hand", kw_only=True, compare=False)
     """Where the tool comes from, for messages: ``function 'add' (tools.py:3)``, ``server 'github'``."""
+    server: str | None = field(default=None, kw_only=True, compare=False)
+    """The configured name of the server where it runs; None where it runs in this process."""
 
     @property
     def name(self) -> str:

@@ -57,6 +57,7 @@ def enveloped(message: dict[str, Any], **meta: Any) -> dict[str, Any]:
 
 
 ADDING = call("add", {"a": 1, "b": 2})
+TRACE = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=1"}
 IMPLEMENTED = {**CLIENT_INFO, "title": "T", "description": "D", "websiteUrl": "https://example.org"}
 
 PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -64,6 +65,7 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "a call without arguments": ("handshake", request("tools/call", {"name": "add"})),
     "arguments that are null": ("handshake", request("tools/call", {"name": "add", "arguments": None})),
     "a progress token": ("handshake", call("add", _meta={"progressToken": "p"})),
+    "a trace": ("handshake", call("add", _meta=TRACE)),
     "an id that is text": ("handshake", ADDING | {"id": "seven"}),
     "a list": ("handshake", request("tools/list")),
     "a list without parameters": ("handshake", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
@@ -77,6 +79,8 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "capabilities": ("modern", enveloped(ADDING, capabilities={"elicitation": {"form": {}}, "sampling": {}})),
     "roots that may change": ("modern", enveloped(ADDING, capabilities={"roots": {"listChanged": True}})),
     "a modern progress token": ("modern", enveloped(ADDING, progressToken=1)),
+    "a modern trace": ("modern", enveloped(ADDING, **TRACE)),
+    "baggage alone": ("modern", enveloped(ADDING, baggage="a=1")),
     "a modern list": ("modern", enveloped(request("tools/list"))),
     "a discovery": ("modern", enveloped(request("server/discover"))),
     "an opening": ("initialize", initialize({"roots": {"listChanged": False}})),
@@ -98,7 +102,9 @@ HANDED_OVER: dict[str, tuple[str, dict[str, Any]]] = {
     "a key beside JSON-RPC's": ("handshake", ADDING | {"extra": 1}),
     "an id that not all can write": ("handshake", ADDING | {"id": "\u2028"}),
     "metadata that is no object": ("handshake", call("add", _meta=[])),
-    "metadata that is not known": ("handshake", call("add", _meta={"traceparent": "00-1-1-01"})),
+    "metadata that is not known": ("handshake", call("add", _meta={"com.example/x": "1"})),
+    "a trace that is no text": ("handshake", call("add", _meta={"traceparent": 1})),
+    "a modern trace that is no text": ("modern", enveloped(ADDING, traceparent=["00"])),
     "a progress token that is true": ("handshake", call("add", _meta={"progressToken": True})),
     "a progress token that is null": ("handshake", call("add", _meta={"progressToken": None})),
     "a ping with parameters": ("handshake", request("ping", {"x": 1})),
@@ -143,6 +149,8 @@ def test_what_is_plain_is_answered_or_is_a_call(plans: FastPath, opening: str, m
             message["params"].get("arguments") or {},
             opening == "modern",
             message["params"]["_meta"][CAPABILITIES_KEY] if opening == "modern" else {},
+            "2026-07-28" if opening == "modern" else "",
+            message["params"].get("_meta"),
         )
     else:
         assert json.loads(plan)["id"] == message["id"]

@@ -1,0 +1,351 @@
+"""The observer: hears of every operation, and sees to it that it is counted, traced and recorded."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bridge.telemetry.conventions import (
+    CANCELLED,
+    CLIENT_OPERATION_DURATION,
+    CLIENT_SESSION_DURATION,
+    CONNECTED,
+    CONNECTS,
+    DRAINING,
+    IN_FLIGHT,
+    METHODS,
+    OTHER,
+    RECONNECTS,
+    SERVER_OPERATION_DURATION,
+    SERVER_SESSION_DURATION,
+    SESSIONS,
+    TOOL_ERROR,
+    UPSTREAM,
+)
+from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
+from bridge.telemetry.records import CallRecord, arguments_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+
+    from bridge.telemetry.measures import Labels
+
+
+class Span(Protocol):
+    """A span that is open."""
+
+    trace_id: str | None
+
+    def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
+        """Close it."""
+
+
+class Tracer(Protocol):
+    """Opens spans; see `bridge.telemetry.tracing`."""
+
+    def serve(self, series: Series, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None) -> Span:
+        """Open a span for what a client asked, within the trace that it says; the span is the current one."""
+        ...
+
+    def ask(self, series: Series) -> Span:
+        """Open a span for what a server is asked; the span is the current one."""
+        ...
+
+    def carry(self, meta: MutableMapping[str, Any]) -> None:
+        """Write the current trace into ``_meta``."""
+
+
+class Sink(Protocol):
+    """Takes the record of a call at once, and does with it what it has to later."""
+
+    def put(self, record: CallRecord) -> None:
+        """Take it."""
+
+
+class Observer:
+    """Observes the operations of this process.
+
+    Args:
+        tracer: Opens spans; None for none.
+        sinks: Where the record of each call goes.
+        shows_arguments: Records have the arguments of calls, and not only their names.
+    """
+
+    def __init__(
+        self, *, tracer: Tracer | None = None, sinks: Iterable[Sink] = (), shows_arguments: bool = False
+    ) -> None:
+        self.measures = Measures()
+        self.tracer = tracer
+        self.sinks = tuple(sinks)
+        self.shows_arguments = shows_arguments
+        self.in_flight = 0
+        """How many calls of tools are being served."""
+        self.is_draining: Callable[[], bool] = lambda: False
+        """Says whether this process takes its leave; whoever knows sets it."""
+        self._open_sessions = 0
+        self._series: dict[tuple[str, str | None, Peer], Series] = {}
+        self._asked: dict[tuple[str, str | None, Peer], Series] = {}
+        self._replayed: set[object] = set()
+        for name, description, value in (
+            (IN_FLIGHT, "Calls of tools that are being served.", lambda: self.in_flight),
+            (SESSIONS, "Sessions of clients that are open.", lambda: self._open_sessions),
+            (DRAINING, "1 while this process takes its leave, else 0.", lambda: int(self.is_draining())),
+        ):
+            self.measures.watch(Gauge(name, description, _unlabelled(value)))
+        for name, description, is_counter in (
+            (CONNECTED, "Whether there is a connection to the server: 1 or 0.", False),
+            (CONNECTS, "Connections to the server so far.", True),
+            (RECONNECTS, "Connections to the server after the first.", True),
+        ):
+            self.measures.watch(Gauge(name, description, self._by_upstream(name), is_counter))
+
+    # --- as a server -------------------------------------------------------------------------------------------------
+
+    def series(self, method: str, tool: str | None, peer: Peer) -> Series:
+        """What is known beforehand of what a client asks.
+
+        Args:
+            method: MCP's method, as the client wrote it.
+            tool: The tool that is called, which exists; None for none.
+            peer: The client.
+        """
+        key = (method, tool, peer)
+        known = self._series.get(key)
+        if known is None:
+            if method not in METHODS:
+                return self.series(OTHER, None, peer) if method != OTHER else self._made(SERVER_OPERATION_DURATION, key)
+            known = self._made(SERVER_OPERATION_DURATION, key)
+        return known
+
+    def serve(
+        self,
+        series: Series,
+        request_id: object,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        session_id: str | None = None,
+        caller: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        server: str | None = None,
+    ) -> Serving:
+        """A client asks something: begin to observe, in the task that answers.
+
+        Args:
+            series: What it asks.
+            request_id: The request's id.
+            meta: What the request carries in ``_meta``.
+            session_id: The session.
+            caller: Who asks, where that is known.
+            arguments: The arguments of a call.
+            server: The server behind this one that has the tool; None where it is here.
+        """
+        return Serving(self, series, request_id, meta, session_id, caller, arguments, server)
+
+    def answered(
+        self, series: Series, request_id: object, meta: Mapping[str, Any] | None, seconds: float, code: int = 0
+    ) -> None:
+        """Observe what was answered without waiting for anything.
+
+        Args:
+            series: What was asked.
+            request_id: The request's id.
+            meta: What the request carried in ``_meta``.
+            seconds: How long it took.
+            code: The code of the error, 0 for none.
+        """
+        error_type = str(code) if code else None
+        if self.tracer is not None:
+            self.tracer.serve(series, meta, request_id, None).end(error_type, code or None, None)
+        with self.measures.lock:
+            series.histogram(error_type, code or None).record(seconds)
+
+    def will_be_replayed(self, request_id: object) -> None:
+        """A request that was answered, and observed, comes once more by another way."""
+        self._replayed.add(request_id)
+
+    def is_replay(self, request_id: object) -> bool:
+        """Whether a request is one that was announced so; once."""
+        if request_id not in self._replayed:
+            return False
+        self._replayed.discard(request_id)
+        return True
+
+    def session_opened(self) -> None:
+        """A client opened a session."""
+        with self.measures.lock:
+            self._open_sessions += 1
+
+    def session_closed(self, peer: Peer, seconds: float) -> None:
+        """A client's session ended.
+
+        Args:
+            peer: The client.
+            seconds: How long it lasted.
+        """
+        histogram = self.measures.metrics[SERVER_SESSION_DURATION].histogram(peer.labels)
+        with self.measures.lock:
+            self._open_sessions -= 1
+            histogram.record(seconds)
+
+    @contextmanager
+    def session(self, peer: Peer) -> Iterator[None]:
+        """The time of a session that begins and ends with this block."""
+        start = perf_counter()
+        self.session_opened()
+        try:
+            yield
+        finally:
+            self.session_closed(peer, perf_counter() - start)
+
+    # --- as a client -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def asking(self, method: str, tool: str | None, peer: Peer) -> Iterator[MutableMapping[str, Any]]:
+        """Ask a server something within this block; an exception that leaves it is the operation's failure.
+
+        Args:
+            method: MCP's method.
+            tool: The tool that is called; None for none.
+            peer: The server.
+
+        Yields:
+            What goes with the request in ``_meta``, so that the server continues the trace.
+        """
+        key = (method, tool, peer)
+        series = self._asked.get(key) or self._made(CLIENT_OPERATION_DURATION, key)
+        meta: dict[str, Any] = {}
+        span = None
+        if self.tracer is not None:
+            span = self.tracer.ask(series)
+            self.tracer.carry(meta)
+        start = perf_counter()
+        error_type, code, message = None, None, None
+        try:
+            yield meta
+        except Exception as error:
+            code = getattr(error, "code", None)
+            code = code if isinstance(code, int) else None
+            error_type = type(error).__name__ if code is None else str(code)
+            message = getattr(error, "message", None)
+            raise
+        except BaseException:
+            error_type = CANCELLED
+            raise
+        finally:
+            seconds = perf_counter() - start
+            if span is not None:
+                span.end(error_type, code, message if isinstance(message, str) else None)
+            with self.measures.lock:
+                series.histogram(error_type, code).record(seconds)
+
+    def connected(self, upstream: str) -> None:
+        """A server was greeted."""
+        self.measures.add(CONNECTS, upstream=upstream)
+        self.measures.add(CONNECTED, upstream=upstream)
+        if self.measures.of(CONNECTS)[upstream] > 1:
+            self.measures.add(RECONNECTS, upstream=upstream)
+
+    def disconnected(self, peer: Peer, seconds: float, error_type: str | None) -> None:
+        """A connection to a server ended.
+
+        Args:
+            peer: The server.
+            seconds: How long it lasted.
+            error_type: Why, where this side did not want it.
+        """
+        self.measures.add(CONNECTED, -1, peer.upstream or "")
+        labels: Labels = {UPSTREAM: peer.upstream or "", **peer.labels}
+        if error_type is not None:
+            labels = {**labels, **failure_labels(error_type, None)}
+        histogram = self.measures.metrics[CLIENT_SESSION_DURATION].histogram(labels)
+        with self.measures.lock:
+            histogram.record(seconds)
+
+    # --- underneath --------------------------------------------------------------------------------------------------
+
+    def _made(self, metric: str, key: tuple[str, str | None, Peer]) -> Series:
+        kept = self._series if metric == SERVER_OPERATION_DURATION else self._asked
+        return kept.setdefault(key, Series(self.measures.metrics[metric], *key))
+
+    def _by_upstream(self, name: str) -> Callable[[], Iterable[tuple[float, Labels]]]:
+        return lambda: [(value, {UPSTREAM: upstream}) for upstream, value in self.measures.of(name).items()]
+
+
+class Serving:
+    """What a client asked, while it is answered; made by `Observer.serve`, and ended once."""
+
+    __slots__ = ("_arguments", "_caller", "_observer", "_request_id", "_series", "_server", "_span", "_start")
+
+    def __init__(
+        self,
+        observer: Observer,
+        series: Series,
+        request_id: object,
+        meta: Mapping[str, Any] | None,
+        session_id: str | None,
+        caller: str | None,
+        arguments: Mapping[str, Any] | None,
+        server: str | None,
+    ) -> None:
+        self._observer = observer
+        self._series = series
+        self._span = None if observer.tracer is None else observer.tracer.serve(series, meta, request_id, session_id)
+        if series.is_call:
+            if observer.sinks:
+                self._request_id, self._caller, self._server = request_id, caller, server
+                # A tool may change what it was given: what is recorded is what came.
+                self._arguments = arguments_seen(arguments or {}, shown=observer.shows_arguments)
+            with observer.measures.lock:
+                observer.in_flight += 1
+        self._start = perf_counter()
+
+    def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
+        """It was answered, or will not be.
+
+        Args:
+            error_type: What went wrong, in a word; None where nothing did.
+            code: The code of an error of the protocol.
+            message: The words of that error.
+        """
+        seconds = perf_counter() - self._start
+        observer, series = self._observer, self._series
+        if self._span is not None:
+            self._span.end(error_type, code, message)
+        with observer.measures.lock:
+            (series.succeeded if error_type is None else series.histogram(error_type, code)).record(seconds)
+            if series.is_call:
+                observer.in_flight -= 1
+        if series.is_call and observer.sinks:
+            record = CallRecord(
+                time() - seconds,
+                self._request_id,
+                series.target,
+                self._server,
+                self._caller,
+                series.peer.transport,
+                seconds,
+                error_type,
+                code,
+                self._arguments,
+                None if self._span is None else self._span.trace_id,
+            )
+            for sink in observer.sinks:
+                sink.put(record)
+
+    def end_with_result(self, result: object) -> None:
+        """It was answered by a result, in MCP's JSON."""
+        failed = self._series.is_call and isinstance(result, dict) and result.get("isError") is True
+        self.end(TOOL_ERROR if failed else None)
+
+    def end_with_code(self, code: int, message: str | None = None) -> None:
+        """It was answered by an error of the protocol."""
+        self.end(str(code), code, message)
+
+    def end_cancelled(self) -> None:
+        """Nobody waits for the answer any more."""
+        self.end(CANCELLED)
+
+
+def _unlabelled(value: Callable[[], float]) -> Callable[[], Iterable[tuple[float, Labels]]]:
+    return lambda: [(value(), {})]

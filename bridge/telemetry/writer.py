@@ -1,0 +1,163 @@
+"""The writer: takes lines at once, and writes them a little later in a thread of its own, in their order.
+
+Whoever puts a line in waits for nothing: not for the disk, not for a reader of a pipe. The thread is woken once for a
+batch. Where lines come faster than they can be written, or cannot be written at all, a bounded number is kept; what is
+beyond is counted, and the count is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_logger = logging.getLogger("bridge.telemetry")
+_Item = TypeVar("_Item")
+
+BATCH_SECONDS = 0.02
+"""How long a batch is gathered."""
+MAX_WAITING = 100_000
+"""How many lines wait at most."""
+MAX_BATCH = 5000
+"""How many lines are written at once at most: what is written holds the interpreter."""
+COMPLAINT_SECONDS = 60.0
+"""How often it is said, while it lasts, that nothing can be written."""
+CLOSE_SECONDS = 2.0
+"""How long the last lines may take."""
+_RETRY_SECONDS = 1.0
+
+
+class Output(Protocol):
+    """Where lines go."""
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines, and return when they are where they have to be.
+
+        Raises:
+            OSError: They cannot be written now; none of them was.
+        """
+
+    def close(self) -> None:
+        """Write no more."""
+
+
+class Writer(Generic[_Item]):
+    """Writes lines to an output.
+
+    Args:
+        name: What is written, for messages: ``audit log``.
+        output: Where it is written.
+        as_line: Makes a line of what is put in, without its end; in the writer's thread.
+        as_gap: Makes a line that says how many are missing.
+        lost: Told how many lines were dropped, each time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        output: Output,
+        as_line: Callable[[_Item], bytes],
+        as_gap: Callable[[int], bytes],
+        lost: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        self._name = name
+        self._output = output
+        self._as_line = as_line
+        self._as_gap = as_gap
+        self._tell_lost = lost
+        self._waiting: deque[_Item] = deque()
+        self._missing = 0
+        self._is_idle = True
+        self._wanted = Event()
+        self._closing = Event()
+        self._complained_at: float | None = None
+        self._thread: Thread | None = None
+        self._starting = Lock()
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether what was put in last could not be written."""
+        return self._complained_at is not None
+
+    def put(self, item: _Item) -> None:
+        """Have something written. From any thread; it waits for nothing."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._missing += 1
+            self._tell_lost(1)
+            return
+        self._waiting.append(item)
+        if self._is_idle:
+            self._is_idle = False
+            if self._thread is None:
+                self._start()
+            self._wanted.set()
+
+    def close(self) -> None:
+        """Write what waits, for `CLOSE_SECONDS` at most, and no more."""
+        self._closing.set()
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+            if self._thread.is_alive():
+                _logger.error("the %s did not take its last %d lines", self._name, len(self._waiting))
+                return
+        self._output.close()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:  # not when this was made: a process may be forked after that
+                self._thread = Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._wanted.wait()
+            self._closing.wait(BATCH_SECONDS)
+            self._wanted.clear()
+            self._is_idle = True  # whoever comes from now on wakes the thread again
+            self._write_what_waits()
+        self._write_what_waits()
+
+    def _write_what_waits(self) -> None:
+        while self._waiting:
+            batch = [self._waiting[index] for index in range(min(len(self._waiting), MAX_BATCH))]
+            missing = self._missing
+            lines = [*map(self._line, batch), *([self._as_gap(missing)] if missing else [])]
+            if self._was_written(lines):
+                self._missing -= missing
+                for _ in batch:
+                    self._waiting.popleft()
+            elif self._closing.wait(_RETRY_SECONDS):
+                return
+
+    def _was_written(self, lines: Sequence[bytes]) -> bool:
+        try:
+            self._output.write(b"".join(line + b"\n" for line in lines))
+        except OSError as error:
+            now = monotonic()
+            if self._complained_at is None or now - self._complained_at >= COMPLAINT_SECONDS:
+                self._complained_at = now
+                _logger.error(  # noqa: TRY400 - what matters is the system's word
+                    "the %s cannot be written: %s; calls go on, %d lines wait and at most %d will",
+                    self._name,
+                    error,
+                    len(self._waiting),
+                    MAX_WAITING,
+                )
+            return False
+        if self._complained_at is not None:
+            self._complained_at = None
+            _logger.warning("the %s is written again", self._name)
+        return True
+
+    def _line(self, item: _Item) -> bytes:
+        try:
+            return self._as_line(item)
+        except Exception:
+            _logger.exception("a line of the %s cannot be written", self._name)
+            return self._as_gap(1)
