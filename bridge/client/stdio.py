@@ -6,9 +6,9 @@ told at once, and what is no message of the protocol is kept for the error that 
 
 from __future__ import annotations
 
-import logging
+from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from anyio.streams.memory import MemoryObjectSendStream
 
     from bridge.client.attempt import Attempt
     from bridge.client.process import ChildProcess
 
     Incoming = SessionMessage | Exception
 
-_logger = logging.getLogger("bridge.client")
 _FLUSH_SECONDS = 0.5
 
 
@@ -55,28 +54,80 @@ class LineWriter:
         await self.aclose()
 
 
+class LineReader:
+    """Lines to messages; the child's output, as the SDK's client reads from it.
+
+    It is read by whoever wants the next message: a task between the two would cost each call a turn of the event loop.
+    """
+
+    def __init__(self, child: ChildProcess, ended: Callable[[], None]) -> None:
+        self._child = child
+        self._ended = ended
+        self._lines: deque[bytes] = deque()
+        self._parts: list[bytes] = []  # of a line that has not ended yet
+
+    async def receive(self) -> Incoming:
+        """The next message.
+
+        Raises:
+            EndOfStream: The child says no more.
+        """
+        while True:
+            while self._lines:
+                if (message := self._read(self._lines.popleft())) is not None:
+                    return message
+            try:
+                self._split(await self._child.stdout.receive())
+            except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+                self._ended()
+                raise anyio.EndOfStream from None
+
+    def _split(self, chunk: bytes) -> None:
+        *lines, rest = chunk.split(b"\n")
+        if lines and self._parts:
+            lines[0] = b"".join((*self._parts, lines[0]))
+            self._parts.clear()
+        self._parts.append(rest)
+        self._lines.extend(lines)
+
+    def _read(self, line: bytes) -> SessionMessage | None:
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError:
+            self._child.heard(f"(on standard output) {line.decode(errors='replace')}" if line.strip() else "")
+            return None
+
+    async def aclose(self) -> None:
+        """Read no more; the child goes on."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
 @asynccontextmanager
-async def stdio_streams(
-    child: ChildProcess, ended: Callable[[], None]
-) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], LineWriter]]:
+async def stdio_streams(child: ChildProcess, ended: Callable[[], None]) -> AsyncIterator[tuple[LineReader, LineWriter]]:
     """The streams to and from a child, as a transport of the SDK.
 
     Args:
         child: The child; it is left running.
         ended: Called when it can no longer be talked to.
     """
-    messages, received = anyio.create_memory_object_stream[Any](0)
     lines, written = anyio.create_memory_object_stream[tuple[bytes, "Attempt | None"]](0)
     flushed = anyio.Event()
-
-    async def read() -> None:
-        try:
-            with messages:
-                await _read_messages(child, messages)
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            pass
-        finally:
-            ended()
 
     async def write() -> None:
         try:
@@ -86,36 +137,17 @@ async def stdio_streams(
                         attempt.sent = True
                     await child.stdin.send(line)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            messages.close()
             ended()
+            await child.stdout.aclose()  # whoever reads would wait for answers that cannot come
         finally:
             flushed.set()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read)
         tasks.start_soon(write)
         try:
-            yield received, LineWriter(lines)
+            yield LineReader(child, ended), LineWriter(lines)
         finally:
             lines.close()
             with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
                 await flushed.wait()
-            received.close()
             tasks.cancel_scope.cancel()
-
-
-async def _read_messages(child: ChildProcess, messages: MemoryObjectSendStream[Any]) -> None:
-    parts: list[bytes] = []  # of a line that has not ended yet
-    async for chunk in child.stdout:
-        *lines, rest = chunk.split(b"\n")
-        if lines and parts:
-            lines[0] = b"".join((*parts, lines[0]))
-            parts.clear()
-        parts.append(rest)
-        for line in lines:
-            try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
-                child.heard(f"(on standard output) {line.decode(errors='replace')}" if line.strip() else "")
-                continue
-            await messages.send(SessionMessage(message))
