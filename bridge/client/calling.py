@@ -40,6 +40,7 @@ MAX_ROUNDS = 10
 """How often a server may ask within one call, as in the SDKs."""
 MAX_SENDS = 3
 """How often a call that may be repeated is sent."""
+_as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _STATE_ONLY_SECONDS = 0.1
 _EXIT_CODE_SECONDS = 0.5
 
@@ -178,7 +179,7 @@ class _Sending:
         wait_seconds = self._config.connect_wait_seconds
         waited_until: float | None = None
         while True:
-            link = self._link = await self._owner.usable(self._phase, wait_seconds)
+            link = self._link = self._owner.ready_link or await self._owner.usable(self._phase, wait_seconds)
             attempt = self._attempt = Attempt(call)
             link.calls.add(call)
             try:
@@ -269,7 +270,7 @@ async def _answers(owner: Owner, result: Json, handlers: ClientHandlers, call: C
 def _check_sendable(this: Round) -> None:
     """What is no JSON would be found out by the SDK's transports, which would end the whole connection for it."""
     try:
-        json.dumps((dict(this.arguments), this.meta and dict(this.meta)), ensure_ascii=False, allow_nan=False).encode()
+        _as_json((dict(this.arguments), this.meta and dict(this.meta))).encode()
     except (TypeError, ValueError, RecursionError) as error:
         problem = ArgumentProblem("", f"JSON data ({error})")
         raise ArgumentsError(this.name, [problem]) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp_types import EmptyResult, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import RootModel
+from pydantic import TypeAdapter
 
 from bridge.client.attempt import Attempt, current_attempt
 from bridge.client.states import ServerInfo
@@ -28,14 +28,11 @@ if TYPE_CHECKING:
     from bridge.client.call import Call
     from bridge.client.process import ChildProcess
     from bridge.client.states import Era, TransportKind
+    from bridge.tools.json_reading import Json
 
 
 _Asked = Request[Any, str]
-
-
-class RawResult(RootModel[dict[str, Any]]):
-    """A result as it came."""
-
+_AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(Any)  # the SDK has looked at it already
 
 class SessionExpiredError(Exception):
     """The server no longer knows the session."""
@@ -192,7 +189,7 @@ class Link:
         params: Mapping[str, Any],
         attempt: Attempt,
         on_progress: ProgressFnT | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Ask the server; its result as it came, once it is what the protocol has for it.
 
         Raises:
@@ -203,11 +200,11 @@ class Link:
         token = current_attempt.set(attempt)
         try:
             request = _Asked(method=method, params=params)
-            result = await self.client.session.send_request(request, RawResult, progress_callback=on_progress)
+            result: Json = await self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
         finally:
             current_attempt.reset(token)
         self.answers += 1
-        return result.root
+        return result
 
     async def ping(self) -> None:
         """Ask whether the server is there.

@@ -103,6 +103,11 @@ class Owner:
         """Whether it was told to end."""
         return self._stopping.is_set()
 
+    @property
+    def ready_link(self) -> Link | None:
+        """The link to use at once; None where that has to be waited for."""
+        return self.link if self.link is not None and not self.link.ended.is_set() else None
+
     def stop(self) -> None:
         """End the connection; `done` is set when it has ended."""
         self._stopping.set()
@@ -124,7 +129,7 @@ class Owner:
         Raises:
             ServerUnavailableError: There is none in time, or there will be none.
         """
-        if (link := self._ready_link()) is not None:
+        if (link := self.ready_link) is not None:
             return link
         attempts = self._attempts
         self._waiters += 1
@@ -133,7 +138,7 @@ class Owner:
         try:
             with anyio.move_on_after(seconds):
                 while not self._stopping.is_set():
-                    if (link := self._ready_link()) is not None:
+                    if (link := self.ready_link) is not None:
                         return link
                     if self._attempts > attempts and self.error is not None and self.error.failure.is_permanent:
                         break
@@ -158,9 +163,6 @@ class Owner:
     def want_changes(self) -> None:
         """Somebody wants to hear when the tools change."""
         self._changes_wanted.set()
-
-    def _ready_link(self) -> Link | None:
-        return self.link if self.link is not None and not self.link.ended.is_set() else None
 
     def _notify(self) -> None:
         self._changed.set()
