@@ -215,6 +215,11 @@ else:
         return True
 
 
+def running_children() -> int:
+    """How many children run."""
+    return len(_alive)
+
+
 @atexit.register
 def end_all_children() -> None:
     """End every child with all that it started, at once: for a process that ends without a word."""

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bridge.server.jsonrpc import is_request
-from bridge.server.telemetry_fast_path import fast_path_of
+from bridge.server.telemetry_fast_path import fast_path_of, hide_replay
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class FastStdio:
     def opening(self) -> list[Json]:
         """What the SDK has to be told first: once, when it is loaded."""
         opening, self._opening = self._opening, []
+        hide_replay(opening)
         self.silenced.update(message["id"] for message in opening if "id" in message)
         return opening
 

@@ -34,6 +34,8 @@ from bridge.server.protocol import (
     ProtocolError,
 )
 from bridge.server.publisher import DISCOVERY_TTL_MS
+from bridge.server.telemetry_middleware import ObservingMiddleware
+from bridge.telemetry import switch
 from bridge.tools.context import LOG_LEVELS, Caller, InvocationContext
 from bridge.tools.questions import InputRequired
 from bridge.wire import senders_meta
@@ -79,7 +81,10 @@ def build_server(publisher: Publisher) -> PublishedServer:
         else RequestStateSecurity(keys=list(publisher.state_keys), ttl=STATE_TTL_SECONDS)
     )
     boundary = RequestStateBoundary(security, default_audience=publisher.name)
-    server.middleware[:] = [_guard, Announcer(publisher.changes), *server.middleware, _explain_state, boundary]
+    observer = switch.observer()
+    # The SDK's own opens spans where a program has set OpenTelemetry up; ours does all that it does.
+    observing = server.middleware if observer is None else [ObservingMiddleware(publisher, observer, caller_of_request)]
+    server.middleware[:] = [_guard, Announcer(publisher.changes), *observing, _explain_state, boundary]
     return server
 
 

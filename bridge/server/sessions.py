@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import sleep
 
+from bridge.server.telemetry_sessions import session_closed, session_opened
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -32,9 +34,10 @@ class Session:
         capabilities: What the client declared, in MCP's JSON.
         running: What ends each of the calls that run beside the SDK, by the request's id as text: ``7`` and ``"7"`` are
             one, as for the SDK.
+        opened_at: When it was opened, by `time.monotonic`.
     """
 
-    __slots__ = ("capabilities", "id", "requests", "running", "unused_since", "user", "version")
+    __slots__ = ("capabilities", "id", "opened_at", "requests", "running", "unused_since", "user", "version")
 
     def __init__(self, session_id: str, user: object, capabilities: Mapping[str, Any]) -> None:
         self.id = session_id
@@ -44,7 +47,7 @@ class Session:
         self.running: dict[str, Callable[[], object]] = {}
         self.requests = 0
         """How many requests are being answered, open streams included."""
-        self.unused_since = monotonic()
+        self.opened_at = self.unused_since = monotonic()
 
     def __enter__(self) -> None:
         self.requests += 1
@@ -74,6 +77,7 @@ class Sessions:
     def open(self, session: Session) -> None:
         """A session was opened, as the answer to its ``initialize`` said."""
         self._open[session.id] = session
+        session_opened()
 
     def find(self, session_id: str) -> Session | None:
         """A session that is open."""
@@ -83,6 +87,7 @@ class Sessions:
         """A session has ended: so do the calls that run in it."""
         session = self._open.pop(session_id, None)
         if session is not None:
+            session_closed(session)
             for request in tuple(session.running):
                 session.cancel(request)
 

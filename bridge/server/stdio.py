@@ -23,6 +23,7 @@ from bridge.server.lifeline import Lifeline
 from bridge.server.lines import LineSplitter
 from bridge.server.pipes import open_input, open_output
 from bridge.server.protocol import INVALID_REQUEST
+from bridge.server.telemetry_sessions import observed_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +87,8 @@ def serve_stdio(
         async with AsyncExitStack() as stack:
             with opening:
                 await stack.enter_async_context(lifespan())
-            await server.serve(on_ending=lifeline.end)
+            with observed_session("stdio"):
+                await server.serve(on_ending=lifeline.end)
 
     anyio.run(serve, backend="asyncio")
 

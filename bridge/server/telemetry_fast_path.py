@@ -12,6 +12,8 @@ from bridge.telemetry.conventions import TOOL_ERROR
 from bridge.telemetry.measures import Peer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bridge.server.fast_path import PlainCall
     from bridge.server.publisher import Publisher
     from bridge.telemetry.observer import Observer
@@ -30,6 +32,13 @@ def fast_path_of(publisher: Publisher, transport: str) -> FastPath:
     """
     observer = switch.observer()
     return FastPath(publisher) if observer is None else ObservedFastPath(publisher, observer, transport)
+
+
+def hide_replay(messages: Iterable[Json]) -> None:
+    """Messages that were answered, and observed, come to the SDK as well."""
+    if (observer := switch.observer()) is not None:
+        for message in messages:
+            observer.will_be_replayed(message.get("id"), message["method"])
 
 
 class ObservedFastPath(FastPath):

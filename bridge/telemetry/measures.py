@@ -26,6 +26,7 @@ from bridge.telemetry.conventions import (
     STATUS_CODE,
     TOOL,
     TOOLS_CALL,
+    UPSTREAM,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Peer:
         labels: dict[str, str | int] = {**_OF_TRANSPORT.get(self.transport, {}), **dict(self.address)}
         if self.protocol_version:
             labels[PROTOCOL_VERSION] = self.protocol_version
+        if self.upstream is not None:
+            labels[UPSTREAM] = self.upstream
         return labels
 
 

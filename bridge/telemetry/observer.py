@@ -28,6 +28,8 @@ from bridge.telemetry.records import CallRecord, arguments_seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+    from types import TracebackType
+    from typing import Self
 
     from bridge.telemetry.measures import Labels
 
@@ -86,7 +88,7 @@ class Observer:
         self._open_sessions = 0
         self._series: dict[tuple[str, str | None, Peer], Series] = {}
         self._asked: dict[tuple[str, str | None, Peer], Series] = {}
-        self._replayed: set[object] = set()
+        self._replayed: set[tuple[object, str]] = set()
         for name, description, value in (
             (IN_FLIGHT, "Calls of tools that are being served.", lambda: self.in_flight),
             (SESSIONS, "Sessions of clients that are open.", lambda: self._open_sessions),
@@ -160,15 +162,15 @@ class Observer:
         with self.measures.lock:
             series.histogram(error_type, code or None).record(seconds)
 
-    def will_be_replayed(self, request_id: object) -> None:
-        """A request that was answered, and observed, comes once more by another way."""
-        self._replayed.add(request_id)
+    def will_be_replayed(self, request_id: object, method: str) -> None:
+        """A message that was observed comes once more by another way; one without an id has None."""
+        self._replayed.add((request_id, method))
 
-    def is_replay(self, request_id: object) -> bool:
-        """Whether a request is one that was announced so; once."""
-        if request_id not in self._replayed:
+    def is_replay(self, request_id: object, method: str) -> bool:
+        """Whether a message is one that was announced so; once."""
+        if (request_id, method) not in self._replayed:
             return False
-        self._replayed.discard(request_id)
+        self._replayed.discard((request_id, method))
         return True
 
     def session_opened(self) -> None:
@@ -200,44 +202,16 @@ class Observer:
 
     # --- as a client -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def asking(self, method: str, tool: str | None, peer: Peer) -> Iterator[MutableMapping[str, Any]]:
-        """Ask a server something within this block; an exception that leaves it is the operation's failure.
+    def asking(self, method: str, tool: str | None, peer: Peer) -> Asking:
+        """Ask a server something, within a ``with`` block; an exception that leaves it is the operation's failure.
 
         Args:
             method: MCP's method.
             tool: The tool that is called; None for none.
             peer: The server.
-
-        Yields:
-            What goes with the request in ``_meta``, so that the server continues the trace.
         """
         key = (method, tool, peer)
-        series = self._asked.get(key) or self._made(CLIENT_OPERATION_DURATION, key)
-        meta: dict[str, Any] = {}
-        span = None
-        if self.tracer is not None:
-            span = self.tracer.ask(series)
-            self.tracer.carry(meta)
-        start = perf_counter()
-        error_type, code, message = None, None, None
-        try:
-            yield meta
-        except Exception as error:
-            code = getattr(error, "code", None)
-            code = code if isinstance(code, int) else None
-            error_type = type(error).__name__ if code is None else str(code)
-            message = getattr(error, "message", None)
-            raise
-        except BaseException:
-            error_type = CANCELLED
-            raise
-        finally:
-            seconds = perf_counter() - start
-            if span is not None:
-                span.end(error_type, code, message if isinstance(message, str) else None)
-            with self.measures.lock:
-                series.histogram(error_type, code).record(seconds)
+        return Asking(self, self._asked.get(key) or self._made(CLIENT_OPERATION_DURATION, key))
 
     def connected(self, upstream: str) -> None:
         """A server was greeted."""
@@ -255,7 +229,7 @@ class Observer:
             error_type: Why, where this side did not want it.
         """
         self.measures.add(CONNECTED, -1, peer.upstream or "")
-        labels: Labels = {UPSTREAM: peer.upstream or "", **peer.labels}
+        labels: Labels = peer.labels
         if error_type is not None:
             labels = {**labels, **failure_labels(error_type, None)}
         histogram = self.measures.metrics[CLIENT_SESSION_DURATION].histogram(labels)
@@ -345,6 +319,54 @@ class Serving:
     def end_cancelled(self) -> None:
         """Nobody waits for the answer any more."""
         self.end(CANCELLED)
+
+
+class Asking:
+    """What a server is asked, while it is awaited; made by `Observer.asking`.
+
+    Attributes:
+        meta: What goes with the request in ``_meta``, so that the server continues the trace.
+    """
+
+    __slots__ = ("_is_error", "_observer", "_series", "_span", "_start", "meta")
+
+    def __init__(self, observer: Observer, series: Series) -> None:
+        self._observer = observer
+        self._series = series
+        self._is_error = False
+        self.meta: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        tracer = self._observer.tracer
+        self._span = None if tracer is None else tracer.ask(self._series)
+        if tracer is not None:
+            tracer.carry(self.meta)
+        self._start = perf_counter()
+        return self
+
+    def answered(self, result: Mapping[str, Any]) -> None:
+        """There is a result, in MCP's JSON."""
+        self._is_error = self._series.is_call and result.get("isError") is True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        seconds = perf_counter() - self._start
+        error_type, code = _classified(error)
+        if self._is_error:
+            error_type = TOOL_ERROR
+        if self._span is not None:
+            self._span.end(error_type, code, None if code is None else str(error))
+        with self._observer.measures.lock:
+            self._series.histogram(error_type, code).record(seconds)
+
+
+def _classified(error: BaseException | None) -> tuple[str | None, int | None]:
+    """The type of an error, and the code of one of the protocol."""
+    if error is None:
+        return None, None
+    if not isinstance(error, Exception):
+        return CANCELLED, None
+    code = getattr(error, "code", None)
+    return (str(code), code) if isinstance(code, int) else (type(error).__name__, None)
 
 
 def _unlabelled(value: Callable[[], float]) -> Callable[[], Iterable[tuple[float, Labels]]]:

@@ -1,0 +1,88 @@
+"""What the SDK answers, observed: a middleware in the place of the SDK's own, whose spans would be second ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp import MCPError
+from pydantic import ValidationError
+
+from bridge.server.protocol import INVALID_PARAMS
+from bridge.server.sse import MESSAGES_PATH
+from bridge.telemetry.conventions import TOOLS_CALL
+from bridge.telemetry.measures import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+    from bridge.server.publisher import Publisher
+    from bridge.telemetry.observer import Observer, Serving
+    from bridge.tools.context import Caller
+
+    Request = ServerRequestContext[Any, Any]
+
+
+class ObservingMiddleware:
+    """Tells an observer of every message.
+
+    Args:
+        publisher: What is served.
+        observer: Who is told.
+        caller_of_request: Says who sent the message that is being answered.
+    """
+
+    def __init__(
+        self, publisher: Publisher, observer: Observer, caller_of_request: Callable[[], Caller | None]
+    ) -> None:
+        self._tools = publisher.tools
+        self._observer = observer
+        self._caller_of_request = caller_of_request
+
+    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Have a message answered, and tell what came of it."""
+        if self._observer.is_replay(ctx.request_id, ctx.method):
+            return await call_next(ctx)
+        operation = self._begun(ctx)
+        try:
+            result = await call_next(ctx)
+        except MCPError as error:
+            operation.end_with_code(error.error.code, error.error.message)
+            raise
+        except ValidationError:
+            operation.end_with_code(
+                INVALID_PARAMS, "Invalid request parameters"
+            )  # what pydantic says quotes the client
+            raise
+        except Exception as error:
+            operation.end(type(error).__name__)
+            raise
+        except BaseException:
+            operation.end_cancelled()
+            raise
+        operation.end_with_result(result)
+        return result
+
+    def _begun(self, ctx: Request) -> Serving:
+        params: Any = ctx.params or {}
+        name = params.get("name") if ctx.method == TOOLS_CALL else None
+        tool = self._tools.find(name) if isinstance(name, str) else None
+        peer = Peer(_transport_of(ctx), ctx.protocol_version or "")
+        arguments = params.get("arguments")
+        caller = self._caller_of_request()
+        return self._observer.serve(
+            self._observer.series(ctx.method, None if tool is None else tool.name, peer),
+            ctx.request_id,
+            meta=params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
+            session_id=None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
+            caller=None if caller is None else caller.name,
+            arguments=arguments if isinstance(arguments, dict) else None,
+            server=None if tool is None else tool.server,
+        )
+
+
+def _transport_of(ctx: Request) -> str:
+    if ctx.request is None:
+        return "stdio"
+    return "sse" if ctx.request.scope["path"].endswith(MESSAGES_PATH.rstrip("/")) else "http"
