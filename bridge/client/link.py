@@ -15,7 +15,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from bridge.client.attempt import Attempt, current_attempt
+from bridge.client.peers import NOBODY
 from bridge.client.states import ServerInfo
+from bridge.telemetry import switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _Asked = Request[Any, str]
 _AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(Any)  # the SDK has looked at it already
+
 
 class SessionExpiredError(Exception):
     """The server no longer knows the session."""
@@ -79,6 +82,7 @@ class Link:
         self.answers = 0
         self.status: int | None = None
         self.sifts_tools = False
+        self.peer = NOBODY
         self.protocol_version = ""
         self.era: Era = "handshake"
         self.info = ServerInfo()
@@ -196,6 +200,19 @@ class Link:
             MCPError: It answered with an error, or cannot answer any more.
             ValidationError: It answered what the protocol does not know.
         """
+        observer = switch.observer()
+        if observer is None:
+            return await self._request(method, params, attempt, on_progress)
+        with observer.asking(method, params.get("name") if method == "tools/call" else None, self.peer) as asking:
+            if asking.meta:
+                params = {**params, "_meta": {**params.get("_meta", {}), **asking.meta}}
+            result = await self._request(method, params, attempt, on_progress)
+            asking.answered(result)
+            return result
+
+    async def _request(
+        self, method: str, params: Mapping[str, Any], attempt: Attempt, on_progress: ProgressFnT | None
+    ) -> dict[str, Any]:
         attempt.sent = not self.sees_attempts
         token = current_attempt.set(attempt)
         try:

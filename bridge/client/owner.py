@@ -18,9 +18,11 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from bridge.client.failures import Failures, is_cut_off
 from bridge.client.link import Link
+from bridge.client.peers import peer_of
 from bridge.client.states import ConnectionState
 from bridge.client.transport import Findings, opened
 from bridge.errors import ServerAuthError
+from bridge.telemetry import switch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -94,6 +96,7 @@ class Owner:
         self._waiters = 0
         self._was_useful = False
         self._answers_at_greeting = 0
+        self._greeted_at = 0.0
         self._connecting: anyio.CancelScope | None = None
 
     # --- for everyone ------------------------------------------------------------------------------------------------
@@ -243,6 +246,7 @@ class Owner:
         return lost or self.failures.too_slow(link)
 
     async def _greeted(self, link: Link) -> None:
+        link.peer = peer_of(self._config, link.kind, link.protocol_version)
         if self.connects:
             await self._relist(link)
         self._answers_at_greeting = link.answers
@@ -250,6 +254,9 @@ class Owner:
         self._attempts += 1
         self.error = None
         self.link = self.last = link
+        self._greeted_at = anyio.current_time()
+        if (observer := switch.observer()) is not None:
+            observer.connected(self._config.name)
         self._watching = anyio.Event()
         if self._wants_changes():
             self._changes_wanted.set()
@@ -271,6 +278,10 @@ class Owner:
         self.link = None
         self._was_useful = link.answers > self._answers_at_greeting
         error = self.failures.lost(link)
+        if (observer := switch.observer()) is not None:
+            is_lost = not self._stopping.is_set()
+            seconds = anyio.current_time() - self._greeted_at
+            observer.disconnected(link.peer, seconds, type(error).__name__ if is_lost else None)
         if not self._stopping.is_set():
             _logger.info("lost the server %r: %s", self._config.name, error.failure.reason)
             self._tell(_state_after(error, was_ready=True), error)
