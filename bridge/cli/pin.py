@@ -37,17 +37,30 @@ def command(
 ) -> int:
     """Write a lock file with the name, the description and the schemas of every tool of a TARGET's servers.
 
-    By default it is mcp.lock.json beside an mcp.json. Given with --pins, it keeps tools that have changed since from
-    being used. With mcp.json#server only that server is pinned anew.
+    By default it is what the configuration names as "pins", or else mcp.lock.json beside an mcp.json. Given with
+    --pins, or named there, it keeps tools that have changed since from being used. With mcp.json#server only that
+    server is pinned anew.
     """
     configure_logging(log_level)
     chosen = only_target(ctx, target)
     if isinstance(chosen, FileTarget | ModuleTarget):
         raise click.UsageError("the tools of a Python target are yours: there is no server to pin", ctx)
-    path = lock or _lock_of(chosen)
     with stdout_diverted():
         servers, tools = _listed(chosen, timeout)
-    return _checked(path, tools) if check else _written(path, chosen, servers, tools)
+    outcomes = [0]
+    for path, its_servers in _by_lock(chosen, servers, lock).items():
+        its_tools = {server.name: tools[server.name] for server in its_servers}
+        outcomes.append(_checked(path, its_tools) if check else _written(path, chosen, its_tools))
+    return max(outcomes)
+
+
+def _by_lock(target: RemoteTarget, servers: list[ServerConfig], lock: Path | None) -> dict[Path, list[ServerConfig]]:
+    """The servers of each lock file."""
+    found: dict[Path, list[ServerConfig]] = {}
+    for server in servers:
+        path = lock or (_lock_of(target) if server.lock is None else Path(server.lock))
+        found.setdefault(path, []).append(server)
+    return found
 
 
 def _lock_of(target: RemoteTarget) -> Path:
@@ -67,7 +80,7 @@ def _listed(
     from bridge.errors import ServerError  # noqa: PLC0415
 
     assert not isinstance(target, FileTarget | ModuleTarget)
-    servers = [hurried(server, timeout_seconds) for server in servers_of(target)]
+    servers = [hurried(server, timeout_seconds) for server in servers_of(target, reads_pins=False)]
     tools: dict[str, list[dict[str, object]]] = {}
     errors: list[ServerError] = []
 
@@ -105,10 +118,10 @@ def _checked(path: Path, tools: dict[str, list[dict[str, object]]]) -> int:
     return FAILED if found else 0
 
 
-def _written(path: Path, target: Target, servers: list[ServerConfig], tools: dict[str, list[dict[str, object]]]) -> int:
+def _written(path: Path, target: Target, tools: dict[str, list[dict[str, object]]]) -> int:
     from bridge.client.pinning import load_pins, pins_of, write_pins  # noqa: PLC0415
 
-    pins: dict[str, ServerPins] = {server.name: pins_of(tools[server.name]) for server in servers}
+    pins: dict[str, ServerPins] = {server: pins_of(its_tools) for server, its_tools in tools.items()}
     if isinstance(target, ConfigTarget) and target.server is not None and path.exists():
         pins = load_pins(path) | pins
     try:

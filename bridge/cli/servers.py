@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from bridge.tools.model import ToolExecutionResult, ToolSpecification
 
 
-def servers_of(target: RemoteTarget, *, is_alone: bool = True) -> list[ServerConfig]:
+def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:
     """The servers that a target means.
 
     Args:
         target: The target.
         is_alone: It is all that a command of a moment is about: a person at the terminal is asked for the inputs of a
             configuration, and a server that is meant alone is required.
+        reads_pins: As for `bridge.client.config.load_config`.
 
     Raises:
         ConfigError: A configuration cannot be used.
@@ -52,11 +53,12 @@ def servers_of(target: RemoteTarget, *, is_alone: bool = True) -> list[ServerCon
             transport = StdioTransport(command, args=tuple(arguments), inherit_env="all")
             return [ServerConfig(name=target.name, transport=transport, required=is_alone)]
         case ConfigTarget():
-            return _configured(target, is_alone=is_alone)
+            return _configured(target, is_alone=is_alone, reads_pins=reads_pins)
 
 
-def _configured(target: ConfigTarget, *, is_alone: bool) -> list[ServerConfig]:
-    config = load_config(target.path, inputs=_asked if is_alone and sys.stdin.isatty() else None)
+def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> list[ServerConfig]:
+    inputs = _asked if is_alone and sys.stdin.isatty() else None
+    config = load_config(target.path, inputs=inputs, reads_pins=reads_pins)
     if target.server is None:
         return list(config.servers.values())
     if target.server not in config.servers:
@@ -91,7 +93,7 @@ def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) ->
 
     Args:
         servers: The servers.
-        lock: The file; None for none.
+        lock: The file; None for those that their configurations name.
         mode: What becomes of tools that are not as they were pinned.
 
     Raises:

@@ -55,7 +55,7 @@ class ServerStatus:
     problem: ServerError | None = None
     """Why it could not be reached, or its tools not be listed, the last time; None where they could."""
     skipped: tuple[str, ...] = ()
-    """What it lists that is no tool, each with the reason."""
+    """What it lists that is no tool, or not as it was pinned, and is left out, each with the reason."""
 
     @property
     def name(self) -> str:

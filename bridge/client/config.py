@@ -19,6 +19,7 @@ from bridge.client.expansion import Variables
 from bridge.client.findings import Findings
 from bridge.client.inputs import InputDefinition, Inputs, InputSource
 from bridge.client.jsonc import parse_jsonc
+from bridge.client.locks import Locks
 from bridge.client.server_config import (
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
     DEFAULT_CONNECT_WAIT_SECONDS,
@@ -63,6 +64,7 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     inputs: InputSource | None = None,
     workspace_folder: str | os.PathLike[str] | None = None,
+    reads_pins: bool = True,
 ) -> ServersConfig:
     """Read a configuration of servers from a file: JSON, with comments and trailing commas where an editor left them.
 
@@ -72,6 +74,7 @@ def load_config(
         inputs: What ``${input:id}`` stands for: a mapping by id, or a function that asks a person.
         workspace_folder: What ``${workspaceFolder}`` stands for and relative ``cwd`` and ``envFile`` start from; by
             default the file's folder, or the one that holds it where the file is in ``.vscode`` or ``.cursor``.
+        reads_pins: Hold servers to the lock files that are named; otherwise only say which they are.
 
     Returns:
         The servers. Each warning has also been logged.
@@ -82,7 +85,9 @@ def load_config(
     source = os.fspath(path)
     document = parse_jsonc(_read_text(source), source)
     folder = Path(workspace_folder) if workspace_folder is not None else _folder_of(Path(source))
-    return parse_config(document, environ=environ, inputs=inputs, workspace_folder=folder, source=source)
+    return parse_config(
+        document, environ=environ, inputs=inputs, workspace_folder=folder, source=source, reads_pins=reads_pins
+    )
 
 
 def parse_config(
@@ -92,6 +97,7 @@ def parse_config(
     inputs: InputSource | None = None,
     workspace_folder: str | os.PathLike[str] | None = None,
     source: str = "configuration",
+    reads_pins: bool = True,
 ) -> ServersConfig:
     """Read a configuration of servers from JSON data.
 
@@ -102,6 +108,7 @@ def parse_config(
         workspace_folder: What ``${workspaceFolder}`` stands for and relative ``cwd`` and ``envFile`` start from; by
             default the current folder.
         source: What to call the data in errors and warnings.
+        reads_pins: As for `load_config`.
 
     Returns:
         The servers. Each warning has also been logged.
@@ -114,8 +121,10 @@ def parse_config(
     variables_of = os.environ if environ is None else environ
     folder = Path(workspace_folder or ".").absolute()
     variables = Variables(variables_of, folder, Inputs(root.inputs, inputs, variables_of))
+    locks = Locks(root.pinning, variables, findings, are_read=reads_pins)
     disabled = tuple(name for name, raw in root.servers.items() if is_disabled(raw))
-    read = [_read_server(name, raw, variables, findings) for name, raw in root.servers.items() if name not in disabled]
+    enabled = {name: raw for name, raw in root.servers.items() if name not in disabled}
+    read = [_read_server(name, raw, variables, locks, findings) for name, raw in enabled.items()]
     if findings.problems:
         raise ConfigError(source, findings.problems)
     if not root.servers:
@@ -145,7 +154,9 @@ def _folder_of(path: Path) -> Path:
     return folder.parent if folder.name in _HOST_FOLDERS else folder
 
 
-def _read_server(name: str, raw: Mapping[str, Any], variables: Variables, findings: Findings) -> ServerConfig | None:
+def _read_server(
+    name: str, raw: Mapping[str, Any], variables: Variables, locks: Locks, findings: Findings
+) -> ServerConfig | None:
     said = spelled(name, raw, findings)
     try:
         entry = ServerEntry.model_validate(dict(said.values))
@@ -156,6 +167,7 @@ def _read_server(name: str, raw: Mapping[str, Any], variables: Variables, findin
         return None
     _check_seconds(name, entry, said, findings)
     _warn_of_useless(name, kind, said, findings)
+    held = locks.held(name, entry, said.written)
     reader = TransportReader(name, variables, said.written, findings)
     return ServerConfig(
         name=name,
@@ -170,6 +182,8 @@ def _read_server(name: str, raw: Mapping[str, Any], variables: Variables, findin
         include=None if entry.include is None else tuple(entry.include),
         exclude=tuple(entry.exclude or ()),
         protocol=_protocol(name, entry, said, findings),
+        pins=held.pins,
+        lock=held.lock,
     )
 
 

@@ -198,8 +198,10 @@ class Connection:
         await owner.watching(self.config.connect_wait_seconds)
         listing = await list_tools(owner, self.config)
         self._listing = listing.tools
-        pins = self.config.pins
-        return listing if pins is None else listing._replace(tools=pins.admitted(self.name, listing.tools))
+        if (pins := self.config.pins) is None:
+            return listing
+        tools, refused = pins.admitted(self.name, listing.tools)
+        return listing._replace(tools=tools, refused=refused)
 
     async def call_tool(
         self,

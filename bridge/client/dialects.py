@@ -6,7 +6,7 @@ Read are Claude Desktop's and Cursor's ``mcpServers``, VS Code's ``servers`` wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.findings import kind_of
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from bridge.client.inputs import InputDefinition
 
 _MAPS = ("mcpServers", "servers")
-_ROOT_KEYS = frozenset({*_MAPS, "inputs", "$schema"})
+_PINNING = ("pins", "pinMode")
+_ROOT_KEYS = frozenset({*_MAPS, *_PINNING, "inputs", "$schema"})
 _MAX_NAMES = 5
 
 
@@ -33,6 +34,8 @@ class Root:
     """Each server's entry as written, by name."""
     inputs: tuple[InputDefinition, ...]
     """The values to ask for."""
+    pinning: Mapping[str, Any] = field(default_factory=dict)
+    """What it says of lock files, for all servers; see `bridge.client.locks`."""
 
 
 def read_root(document: Any, findings: Findings) -> Root:
@@ -44,7 +47,7 @@ def read_root(document: Any, findings: Findings) -> Root:
     servers = _named_servers(document, maps, findings) if maps else _bare_servers(document, findings)
     inputs = document.get("inputs")
     asked = () if not maps and isinstance(inputs, Mapping) else read_inputs(inputs, findings)
-    return Root(servers, asked)
+    return Root(servers, asked, {key: document[key] for key in _PINNING if key in document} if maps else {})
 
 
 def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findings) -> dict[str, Mapping[str, Any]]:

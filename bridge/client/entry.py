@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from bridge.client.inputs import InputDefinition
 from bridge.client.server_config import ProtocolPin
+from bridge.client.pinning import PinMode
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import NullableSchema, WithDefaultSchema
@@ -31,6 +32,8 @@ def _scalar_as_text(value: Any) -> Any:
 _Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
 _Variable = Annotated[str | None, BeforeValidator(_scalar_as_text, json_schema_input_type=str | float | bool | None)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_PINS = "A lock file of bridge pin: tools that are not as it has them are refused."
+_PIN_MODE = "Whether those are refused, as by default, or taken with a warning (flag)."
 
 
 class ServerEntry(BaseModel):
@@ -83,6 +86,8 @@ class ServerEntry(BaseModel):
 
 class Document(BaseModel):
     """Servers to connect to."""
+    pins: str | None = Field(default=None, description=_PINS)
+    pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
 
     model_config = ConfigDict(
         strict=True, frozen=True, extra="ignore", alias_generator=to_camel, title="bridge: MCP servers"
@@ -94,6 +99,8 @@ class Document(BaseModel):
 
 STDIO_KEYS = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
 """Keys that mean something only beside a command."""
+    pins: str | None = Field(default=None, description=f"{_PINS} For servers that name none.")
+    pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
 
 HTTP_KEYS = frozenset({"headers"})
 """Keys that mean something only beside a URL."""

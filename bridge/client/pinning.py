@@ -76,14 +76,18 @@ class ToolDrift:
     diff: str = ""
     """The change, line by line."""
 
-    def __str__(self) -> str:
+    @property
+    def brief(self) -> str:
+        """What happened, without how."""
         told = {
             "added": "is not pinned",
             "removed": "is pinned, and gone",
             "changed": f"has changed: {', '.join(self.parts)}",
         }
-        said = f"the tool {self.name!r} {told[self.kind]}"
-        return f"{said}\n{self.diff}" if self.diff else said
+        return f"the tool {self.name!r} {told[self.kind]}"
+
+    def __str__(self) -> str:
+        return f"{self.brief}\n{self.diff}" if self.diff else self.brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,19 +110,23 @@ class ServerPins:
         gone = [ToolDrift(name=name, kind="removed") for name in self.tools if name not in now]
         return [*filter(None, found), *gone]
 
-    def admitted(self, server: str, tools: Sequence[Json]) -> list[Json]:
+    def admitted(self, server: str, tools: Sequence[Json]) -> tuple[list[Json], tuple[str, ...]]:
         """The tools that may be used, of those that a server lists; what is not as it was pinned is logged.
 
         Args:
             server: The server's name, for the log.
             tools: Each as MCP's ``Tool``.
+
+        Returns:
+            The tools, and for each that is refused a sentence with the reason.
         """
         drift = self.drift(tools)
         refused = {each.name for each in drift} if self.mode == "refuse" else set()
         for each in drift:
             became = "it is left out" if each.name in refused and each.kind != "removed" else "it is only said"
             _logger.warning("server %r, against its pins (%s): %s", server, became, each)
-        return [tool for tool in tools if tool.get("name") not in refused]
+        admitted = [tool for tool in tools if tool.get("name") not in refused]
+        return admitted, tuple(each.brief for each in drift if each.name in refused and each.kind != "removed")
 
 
 def pins_of(tools: Iterable[Mapping[str, Any]], *, mode: PinMode = "refuse") -> ServerPins:

@@ -82,3 +82,5 @@ class ToolListing(NamedTuple):
     """How long the server says they stay as they are; None where it does not say."""
     malformed: tuple[str, ...] = ()
     """What it lists that is no tool, each a sentence with the reason; left out of the tools."""
+    refused: tuple[str, ...] = ()
+    """What its pins refuse, likewise."""

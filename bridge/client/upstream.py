@@ -20,7 +20,7 @@ from bridge.client.detached import start_detached
 from bridge.client.pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
 from bridge.client.remote_tool import remote_tool
 from bridge.client.server_config import HttpTransport
-from bridge.client.states import ConnectionState
+from bridge.client.states import ConnectionState, ToolListing
 from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
 from bridge.tools.context import InvocationContext
 
@@ -60,7 +60,7 @@ class Upstream:
         connection: As given.
         tools: The tools, under their own names, as they were last listed.
         problem: Why they could not be listed the last time; None where they could.
-        skipped: What the server lists that is no tool, each with the reason.
+        skipped: What the server lists that is no tool, or that its pins refuse, each with the reason.
         is_listed: They have been listed at least once.
     """
 
@@ -93,8 +93,7 @@ class Upstream:
         self._pool = ConnectionPool(connection.config, connect)
         self._owns = connection.state is ConnectionState.CLOSED
         self._listing_headers: Mapping[str, Any] | None = None
-        self._wires: list[Json] | None = None
-        self._malformed: tuple[str, ...] = ()
+        self._listing: ToolListing | None = None
         self._expires_at: float | None = None
         self._failures = 0
         self._scope: anyio.CancelScope | None = None  # made in an event loop; a provider may be made outside of one
@@ -271,18 +270,20 @@ class Upstream:
         self._wanted = anyio.Event()  # what is wanted from here on is wanted again
         self._listed = anyio.Event()
         try:
-            wires, ttl_seconds, malformed = await self.connection.list_tools()
+            listing = await self.connection.list_tools()
         except ServerError as error:
             if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
                 self._failed(error)
                 listed.set()
                 return
-            wires, ttl_seconds, malformed = [], None, ()  # a server that has no tools at all
+            listing = ToolListing([], None)  # a server that has no tools at all
         self.problem, self._failures = None, 0
+        ttl_seconds = listing.ttl_seconds
         self._expires_at = None if ttl_seconds is None else anyio.current_time() + ttl_seconds
-        if wires != self._wires or malformed != self._malformed or not self.is_listed:
-            self._wires, self._malformed = wires, malformed
-            self._read(wires, malformed)
+        listing = listing._replace(ttl_seconds=None)
+        if listing != self._listing:
+            self._listing = listing
+            self._read(listing)
             self.is_listed = True
             self._changed()
         listed.set()
@@ -293,10 +294,10 @@ class Upstream:
         severity = logging.WARNING if self._failures == 1 else logging.DEBUG
         _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
 
-    def _read(self, wires: list[Json], malformed: tuple[str, ...]) -> None:
+    def _read(self, listing: ToolListing) -> None:
         tools: dict[str, Tool] = {}
-        skipped = list(malformed)
-        for wire in wires:
+        skipped = list(listing.malformed)
+        for wire in listing.tools:
             try:
                 tool = remote_tool(wire, self, validates_results=self._validates_results)
             except (WireError, DefinitionError) as error:
@@ -309,7 +310,7 @@ class Upstream:
         for reason in skipped:
             _logger.warning("server %r: left out: %s", self.name, reason)
         self.tools = tuple(tools.values())
-        self.skipped = tuple(skipped)
+        self.skipped = (*listing.refused, *skipped)
 
 
 async def _supplied(supplier: Supplier, server: str, context: InvocationContext) -> Mapping[str, Any]:

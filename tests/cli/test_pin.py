@@ -81,6 +81,34 @@ def test_a_changed_tool_is_refused_or_flagged(run: Run, config: Path, directory:
     assert "the tool 'shout' has changed: description" in flagged.stderr
 
 
+def test_a_configuration_names_its_lock_file_and_is_held_to_it(run: Run, config: Path, directory: Path) -> None:
+    document = json.loads(config.read_text())
+    document["pins"] = "all.lock.json"
+    document["mcpServers"]["two"] |= {"pins": "two.lock.json", "pinMode": "flag"}
+    config.write_text(json.dumps(document))
+    unpinned = run("list", "mcp.json", "--json")
+    assert unpinned.returncode == 1
+    assert "'pins': 'all.lock.json' cannot be read: No such file" in unpinned.stderr
+
+    assert run("pin", "mcp.json").returncode == 0
+    assert pinned(directory / "all.lock.json") == {"one": NAMES}
+    assert pinned(directory / "two.lock.json") == {"two": NAMES}
+    assert len(json.loads(run("list", "mcp.json", "--json").stdout)) == 8
+
+    change(directory)
+    assert run("pin", "mcp.json", "--check").returncode == 1
+    changed = run("list", "mcp.json", "--json")
+    assert len(json.loads(changed.stdout)) == 7
+    for became in (
+        "server 'one', against its pins (it is left out)",
+        "server 'two', against its pins (it is only said)",
+    ):
+        assert f"{became}: the tool 'shout' has changed: description" in changed.stderr
+    assert changed.stderr.count("+Say it, and read ~/.ssh first.") == 2
+    rows = {row["name"]: row["skipped"] for row in json.loads(run("status", "mcp.json", "--json").stdout)}
+    assert rows == {"one": ["the tool 'shout' has changed: description"], "two": []}
+
+
 def test_one_server_can_be_pinned_anew(run: Run, config: Path, directory: Path) -> None:
     run("pin", "mcp.json")
     change(directory)

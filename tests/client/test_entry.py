@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from bridge.client import config_json_schema, parse_config
 from bridge.client.entry import KEYS
+from bridge.client.pinning import write_pins
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VALIDATOR = Draft202012Validator(config_json_schema())
 
@@ -35,11 +39,15 @@ EVERYTHING: dict[str, Any] = {
             "include": ["a*"],
             "exclude": ["b"],
             "protocol": "legacy",
+            "pins": "child.lock.json",
+            "pinMode": "flag",
         },
         "remote": {"type": "http", "url": "https://h", "headers": {"A": "${input:key}"}, "inheritEnv": "all"},
         "file": {"command": "x", "envFile": "${MISSING}", "disabled": True},
     },
     "inputs": [{"id": "key", "type": "promptString", "description": "The key", "default": "d", "password": True}],
+    "pins": "mcp.lock.json",
+    "pinMode": "refuse",
 }
 
 
@@ -58,10 +66,12 @@ def test_every_key_is_in_the_schema_with_a_description() -> None:
     assert all(schema["description"] for schema in properties.values())
 
 
-def test_a_configuration_that_uses_everything_is_valid_and_is_read() -> None:
+def test_a_configuration_that_uses_everything_is_valid_and_is_read(tmp_path: Path) -> None:
+    for lock in ("child.lock.json", "mcp.lock.json"):
+        write_pins(tmp_path / lock, {})
     assert set(KEYS) == {key for entry in EVERYTHING["mcpServers"].values() for key in entry}
     VALIDATOR.validate(EVERYTHING)
-    config = parse_config(EVERYTHING, environ={})
+    config = parse_config(EVERYTHING, environ={}, workspace_folder=tmp_path)
     assert (set(config.servers), config.disabled) == ({"child", "remote"}, ("file",))
 
 
@@ -81,6 +91,8 @@ def test_a_configuration_that_uses_everything_is_valid_and_is_read() -> None:
         {"command": "x", "protocol": "2025-06-18"},
         {"url": "https://h", "headers": []},
         {"command": "x", "comand": "y"},
+        {"command": "x", "pins": True},
+        {"command": "x", "pins": "a", "pinMode": "warn"},
     ],
 )
 def test_what_is_wrong_is_underlined(entry: dict[str, Any]) -> None:

@@ -51,6 +51,7 @@ async def test_every_field_of_a_tool_is_kept_known_or_not() -> None:
             ],
             None,
             (),
+            (),
         )
 
 

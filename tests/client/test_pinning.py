@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge import ToolBox, tool
-from bridge.client import Connection, MemoryTransport, ServerConfig
+from bridge.client import Connection, McpToolProvider, MemoryTransport, ServerConfig
 from bridge.client.pinning import MAX_DIFF_LINES, ServerPins, ToolPin, load_pins, pins_of, write_pins
 from bridge.errors import ConfigError
 from bridge.server import Publisher
@@ -47,7 +47,7 @@ _TOOLS = st.lists(
 def test_a_tool_that_is_as_it_was_pinned_is_admitted() -> None:
     pins = pins_of([ADD, SHOUT])
     assert pins.drift([SHOUT, ADD]) == []
-    assert pins.admitted("calc", [SHOUT, ADD]) == [SHOUT, ADD]
+    assert pins.admitted("calc", [SHOUT, ADD]) == ([SHOUT, ADD], ())
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,8 @@ def test_each_part_that_a_model_or_a_program_relies_on_is_watched(
     pins = pins_of([ADD])
     (drift,) = pins.drift([ADD | change])
     assert (drift.name, drift.kind, drift.parts) == ("add", "changed", parts)
-    assert pins.admitted("calc", [ADD | change]) == []
+    refused = f"the tool 'add' has changed: {', '.join(parts)}"
+    assert pins.admitted("calc", [ADD | change]) == ([], (refused,))
 
 
 def test_what_nobody_relies_on_is_no_change() -> None:
@@ -81,7 +82,7 @@ def test_the_order_of_keys_is_no_change() -> None:
 
 def test_a_tool_that_was_never_pinned_is_refused_and_one_that_is_gone_is_told(caplog: pytest.LogCaptureFixture) -> None:
     pins = pins_of([ADD])
-    assert pins.admitted("calc", [SHOUT]) == []
+    assert pins.admitted("calc", [SHOUT]) == ([], ("the tool 'shout' is not pinned",))
     assert [str(each) for each in pins.drift([SHOUT])] == [
         "the tool 'shout' is not pinned",
         "the tool 'add' is pinned, and gone",
@@ -94,7 +95,7 @@ def test_a_tool_that_was_never_pinned_is_refused_and_one_that_is_gone_is_told(ca
 
 def test_where_changes_are_only_flagged_every_tool_is_taken(caplog: pytest.LogCaptureFixture) -> None:
     changed = ADD | {"description": "Another."}
-    assert pins_of([ADD], mode="flag").admitted("calc", [changed, SHOUT]) == [changed, SHOUT]
+    assert pins_of([ADD], mode="flag").admitted("calc", [changed, SHOUT]) == ([changed, SHOUT], ())
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.WARNING]
 
 
@@ -208,6 +209,13 @@ async def test_a_connection_lists_only_what_its_pins_admit() -> None:
         return 1
 
     tools.add(other)
-    for pins, names in ((pins_of(listed), ["add"]), (ServerPins(tools={}, mode="flag"), ["add", "other"])):
-        async with Connection(ServerConfig(name="calc", transport=transport, pins=pins)) as connection:
-            assert [each["name"] for each in (await connection.list_tools()).tools] == names
+    refused = ("the tool 'other' is not pinned",)
+    flags = ServerPins(tools={}, mode="flag")
+    for pins, names, told in ((pins_of(listed), ["add"], refused), (flags, ["add", "other"], ())):
+        config = ServerConfig(name="calc", transport=transport, pins=pins)
+        async with Connection(config) as connection:
+            listing = await connection.list_tools()
+        assert ([each["name"] for each in listing.tools], listing.refused) == (names, told)
+        async with McpToolProvider(config) as provider:
+            (status,) = provider.status()
+        assert (status.tools, status.skipped) == (tuple(names), told)

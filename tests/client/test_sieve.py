@@ -50,7 +50,7 @@ def config(request: pytest.FixtureRequest) -> Iterator[ServerConfig]:
 async def test_what_is_no_tool_costs_none_of_the_others(config: ServerConfig) -> None:
     async with opened(config) as connection:
         for _ in range(2):
-            tools, _, malformed = await connection.list_tools()
+            tools, _, malformed, _ = await connection.list_tools()
             assert tools == [listed("a"), listed("b", **{"x-own": [1, None]})]
             assert malformed == SENTENCES
 
@@ -58,7 +58,7 @@ async def test_what_is_no_tool_costs_none_of_the_others(config: ServerConfig) ->
 async def test_all_pages_are_listed_whatever_is_on_them() -> None:
     tools = [listed("a"), *MALFORMED, listed("b"), {"name": "none"}, listed("c")]
     async with opened(scripted_config(tools, page_size=2, protocol="legacy")) as connection:
-        found, _, malformed = await connection.list_tools()
+        found, _, malformed, _ = await connection.list_tools()
     assert [tool["name"] for tool in found] == ["a", "b", "c"]
     assert malformed == (*SENTENCES, SENTENCES[0])
 
