@@ -23,7 +23,7 @@ from bridge.cli.failures import exit_code_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("serve", "list", "call", "chat", "status", "pin", "install")
+COMMANDS = ("serve", "list", "call", "chat", "status", "login", "logout", "pin", "install")
 """The commands in the order in which the help shows them; each is ``command`` of the module of its name."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,11 @@ def load_config(
     source = os.fspath(path)
     document = parse_jsonc(_read_text(source), source)
     folder = Path(workspace_folder) if workspace_folder is not None else _folder_of(Path(source))
-    return parse_config(
+    config = parse_config(
         document, environ=environ, inputs=inputs, workspace_folder=folder, source=source, reads_pins=reads_pins
     )
+    targets = {name: server.with_login_target(f"{source}#{name}") for name, server in config.servers.items()}
+    return replace(config, servers=targets)
 
 
 def parse_config(

@@ -13,9 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
+from bridge.client.auth.entry import AuthEntry
 from bridge.client.inputs import InputDefinition
-from bridge.client.server_config import ProtocolPin
 from bridge.client.pinning import PinMode
+from bridge.client.server_config import ProtocolPin
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import NullableSchema, WithDefaultSchema
@@ -31,9 +32,9 @@ def _scalar_as_text(value: Any) -> Any:
 
 _Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
 _Variable = Annotated[str | None, BeforeValidator(_scalar_as_text, json_schema_input_type=str | float | bool | None)]
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _PINS = "A lock file of bridge pin: tools that are not as it has them are refused."
 _PIN_MODE = "Whether those are refused, as by default, or taken with a warning (flag)."
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ServerEntry(BaseModel):
@@ -61,6 +62,9 @@ class ServerEntry(BaseModel):
     )
     url: str | None = Field(default=None, description="Where the server is: http or https.")
     headers: dict[str, _Text] | None = Field(default=None, description="Headers that go with every request.")
+    auth: str | AuthEntry | None = Field(
+        default=None, description="How to sign in: oauth for a login by bridge login, a token, or more in an object."
+    )
     disabled: bool | None = Field(default=None, description="Leave this server out.")
     timeout: _Seconds | None = Field(default=None, description="Seconds a call may go without progress; 60 if unsaid.")
     max_call_seconds: _Seconds | None = Field(default=None, description="Seconds a call may take; 600 if unsaid.")
@@ -82,12 +86,12 @@ class ServerEntry(BaseModel):
     protocol: ProtocolPin | None = Field(
         default=None, description="Speak the handshake era (legacy) or this version; negotiated if unsaid (auto)."
     )
+    pins: str | None = Field(default=None, description=_PINS)
+    pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
 
 
 class Document(BaseModel):
     """Servers to connect to."""
-    pins: str | None = Field(default=None, description=_PINS)
-    pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
 
     model_config = ConfigDict(
         strict=True, frozen=True, extra="ignore", alias_generator=to_camel, title="bridge: MCP servers"
@@ -95,14 +99,14 @@ class Document(BaseModel):
 
     mcp_servers: dict[str, ServerEntry] = Field(description="The servers by name.")
     inputs: list[InputDefinition] | None = Field(default=None, description="Values to ask a person for.")
+    pins: str | None = Field(default=None, description=f"{_PINS} For servers that name none.")
+    pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
 
 
 STDIO_KEYS = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
 """Keys that mean something only beside a command."""
-    pins: str | None = Field(default=None, description=f"{_PINS} For servers that name none.")
-    pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
 
-HTTP_KEYS = frozenset({"headers"})
+HTTP_KEYS = frozenset({"auth", "headers"})
 """Keys that mean something only beside a URL."""
 
 KEYS: tuple[str, ...] = tuple(field.alias or name for name, field in ServerEntry.model_fields.items())

@@ -6,7 +6,7 @@ Values compare by what they say, so that a configuration read again shows which 
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -159,6 +159,12 @@ class ServerConfig:
     """What its tools were when somebody looked at them; others are refused or flagged. None for whatever it offers."""
     lock: str | None = field(default=None, compare=False)
     """The lock file that its configuration names; None where it names none."""
+
+    def with_login_target(self, target: str) -> ServerConfig:
+        """The server, knowing what ``bridge login`` is to be given for it."""
+        if not isinstance(self.transport, HttpTransport):
+            return self
+        return replace(self, transport=replace(self.transport, login_target=target))
 
     def admits(self, tool_name: str) -> bool:
         """Whether a tool of the server, by its remote name, is to be taken."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
+from bridge.client.auth.entry import spelled_auth
 from bridge.client.entry import KEYS
 from bridge.client.jsonc import repeated_keys
 
@@ -29,6 +30,7 @@ _KEY_SPELLINGS = {
     "enabledTools": "include",
     "includeTools": "include",
     "enabled": "disabled",
+    "oauth": "auth",
 }
 _TRANSPORT_SPELLINGS = {
     "stdio": "stdio",
@@ -75,6 +77,8 @@ def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEnt
             findings.warning(f"not known, and ignored{_suggestion(str(key))}", server=name, key=str(key))
         elif value is not None:
             said = _canonical_value(canonical, str(key), value)
+            if canonical == "auth":
+                said = spelled_auth(name, str(key), said, findings)
             if canonical in values and values[canonical] != said:
                 findings.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
             values[canonical] = said

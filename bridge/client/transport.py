@@ -6,7 +6,6 @@ the child with all that it started.
 
 from __future__ import annotations
 
-import shlex
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,8 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import DiscoverResult, Implementation
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from bridge.client.auth.grants import OAuthLogin
-from bridge.client.auth.sign_in import shared_sign_in
+from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.callbacks import Callbacks
 from bridge.client.http import WatchedHttpClient
 from bridge.client.process import child_process
@@ -120,7 +118,7 @@ async def _greeted_over_http(
             is_sse=is_sse,
             headers=dict(transport.headers),
             connect_seconds=config.connect_timeout_seconds,
-            auth=auth if auth is not None else _sign_in(transport),
+            auth=auth if auth is not None else shared_sign_in(transport),
         )
 
     if transport.kind == "http" or (transport.kind is None and not findings.is_sse):
@@ -142,19 +140,6 @@ async def _greeted_over_http(
     client = await _greeted(stack, streams, "legacy", options)  # the specification has no modern era over SSE
     findings.is_sse = transport.kind is None
     return client
-
-
-def _sign_in(transport: HttpTransport) -> httpx2.Auth | None:
-    """What signs the requests where no header does."""
-    if any(name.lower() == "authorization" for name in transport.headers):
-        return None
-    target = transport.login_target or transport.redacted()
-    hint = f"run: bridge login {shlex.quote(target)}"
-    if transport.auth is None:
-        return shared_sign_in(
-            transport.url, OAuthLogin(), f"{hint} (or give it an 'Authorization' header in 'headers')"
-        )
-    return shared_sign_in(transport.url, transport.auth, hint)
 
 
 def _may_speak_sse(transport: HttpTransport, link: Link, mode: str) -> bool:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from bridge.client.auth.reading import read_auth
 from bridge.client.environment_file import read_environment_file
 from bridge.client.expansion import Expanded, ExpansionError
-from bridge.client.redaction import redact_command, redact_url
+from bridge.client.redaction import HIDDEN, redact_command, redact_url
 from bridge.client.server_config import HttpTransport, StdioTransport
 
 if TYPE_CHECKING:
@@ -42,16 +43,16 @@ class TransportReader:
 
     def stdio(self, entry: ServerEntry) -> StdioTransport:
         """The transport of a server that is a child process."""
-        command = self._expand(entry.command or "", "command")
+        command = self.expand(entry.command or "", "command")
         if not command.value.strip() and command is not _NOTHING:
-            self._problem("is empty: give the program to start, or a 'url'", "command")
-        args = [self._expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
+            self.problem("is empty: give the program to start, or a 'url'", "command")
+        args = [self.expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
         inherited = entry.inherit_env or "minimal"
         return StdioTransport(
             command.value,
             args=tuple(arg.value for arg in args),
             env=self._environment(entry),
-            cwd=None if entry.cwd is None else self._path(entry.cwd, "cwd").value,
+            cwd=None if entry.cwd is None else self.path(entry.cwd, "cwd").value,
             inherit_env=tuple(inherited) if isinstance(inherited, list) else inherited,
             shown=redact_command([command.shown, *(arg.shown for arg in args)]).shown,
             expanded=_secrets((command, *args)),
@@ -59,78 +60,116 @@ class TransportReader:
 
     def http(self, entry: ServerEntry) -> HttpTransport:
         """The transport of a server behind a URL."""
-        url = self._expand(entry.url or "", "url")
+        url = self.expand(entry.url or "", "url")
         if url is not _NOTHING and (complaint := _url_complaint(url.value)):
-            self._problem(complaint, "url")
+            self.problem(complaint, "url")
         headers = {name: self._header(name, value) for name, value in (entry.headers or {}).items()}
         if len({name.lower() for name in headers}) < len(headers):
-            self._problem("one header stands twice in different case: remove one", "headers")
+            self.problem("one header stands twice in different case: remove one", "headers")
+        if entry.auth is not None and any(name.lower() == "authorization" for name in headers):
+            self.problem("stands beside an 'Authorization' header: keep one of them", "auth")
+        texts = _Texts(self)
+        auth = read_auth(entry.auth, texts) if entry.auth is not None else None
+        if isinstance(auth, str):
+            headers["Authorization"] = self._header_value(Expanded(f"Bearer {auth}", HIDDEN, (auth,)), "auth")
         return HttpTransport(
             url.value,
             headers={name: value.value for name, value in headers.items()},
+            auth=None if isinstance(auth, str) else auth,
             kind=None if entry.type == "stdio" else entry.type,
             shown=redact_url(url.shown).shown,
-            expanded=_secrets((url, *headers.values())),
+            expanded=_secrets((url, *headers.values(), *texts.read)),
         )
 
     def _environment(self, entry: ServerEntry) -> dict[str, str]:
         environment = self._environment_file(entry.env_file) if entry.env_file is not None else {}
         for name, text in (entry.env or {}).items():
             if not name or "=" in name or "\0" in name:
-                self._problem("is no name for a variable", "env", f".{name}")
+                self.problem("is no name for a variable", "env", f".{name}")
             elif text is None:
                 environment.pop(name, None)
                 place = f"{self._written('env')}.{name}"
                 self.findings.warning("null leaves the variable unsaid", server=self.server, key=place)
             else:
-                environment[name] = self._expand(text, "env", f".{name}").value
+                environment[name] = self.expand(text, "env", f".{name}").value
         return environment
 
     def _environment_file(self, text: str) -> dict[str, str]:
-        path = self._path(text, "envFile")
+        path = self.path(text, "envFile")
         try:
             return read_environment_file(path.value) if path is not _NOTHING else {}
         except OSError as error:
-            self._problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", "envFile")
+            self.problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", "envFile")
         except ValueError:
-            self._problem(f"{path.shown!r} is not a UTF-8 text file", "envFile")
+            self.problem(f"{path.shown!r} is not a UTF-8 text file", "envFile")
         return {}
 
-    def _path(self, text: str, key: str) -> Expanded:
-        path = self._expand(text, key)
+    def path(self, text: str, key: str, place: str = "") -> Expanded:
+        """A path with its references replaced, from the workspace's folder on."""
+        path = self.expand(text, key, place)
         if path is _NOTHING:
             return path
         return Expanded(str(self.variables.workspace_folder / Path(path.value)), path.shown)
 
     def _header(self, name: str, text: str) -> Expanded:
-        value = self._expand(text, "headers", f".{name}")
         if not _HEADER_NAME.fullmatch(name):
-            self._problem("is no name for a header", "headers", f".{name}")
-        elif not _HEADER_VALUE.fullmatch(value.value):
-            self._problem(
-                "holds what a header cannot: a line break, a blank at an end, or a character that is not ASCII",
-                "headers",
-                f".{name}",
-            )
+            self.problem("is no name for a header", "headers", f".{name}")
+        return self._header_value(self.expand(text, "headers", f".{name}"), "headers", f".{name}")
+
+    def _header_value(self, value: Expanded, key: str, place: str = "") -> Expanded:
+        if not _HEADER_VALUE.fullmatch(value.value):
+            message = "holds what a header cannot: a line break, a blank at an end, or a character that is not ASCII"
+            self.problem(message, key, place)
         return value
 
-    def _expand(self, text: str, key: str, place: str = "") -> Expanded:
+    def expand(self, text: str, key: str, place: str = "") -> Expanded:
+        """A text with its references replaced; nothing where that cannot be done."""
         try:
             expanded = self.variables.expand(text)
         except ExpansionError as error:
             for message in error.messages:
-                self._problem(message, key, place)
+                self.problem(message, key, place)
             return _NOTHING
         if "\0" in expanded.value or not _is_encodable(expanded.value):
-            self._problem("holds a character that no program can be given", key, place)
+            self.problem("holds a character that no program can be given", key, place)
             return _NOTHING
         return expanded
 
     def _written(self, key: str) -> str:
         return self.written.get(key, key)
 
-    def _problem(self, message: str, key: str, place: str = "") -> None:
+    def problem(self, message: str, key: str, place: str = "") -> None:
+        """Say what is wrong."""
         self.findings.problem(message, server=self.server, key=self._written(key) + place)
+
+
+class _Texts:
+    """Reads the texts under ``auth``, and keeps what it has read (`bridge.client.auth.reading.Reader`)."""
+
+    def __init__(self, reader: TransportReader) -> None:
+        self._reader = reader
+        self.read: list[Expanded] = []
+
+    def text(self, text: str, key: str, place: str = "") -> str | None:
+        """A text with its references replaced; None where that cannot be done, which has been told."""
+        self.read.append(self._reader.expand(text, key, place))
+        return self.read[-1].value if self.read[-1] is not _NOTHING else None
+
+    def file(self, text: str, key: str, place: str = "") -> str | None:
+        """What is in a file; None as for `text`."""
+        path = self._reader.path(text, key, place)
+        try:
+            return Path(path.value).read_text(encoding="ascii") if path is not _NOTHING else None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            self.problem(f"cannot read {path.shown!r}: {reason}", key, place)
+        except ValueError:
+            self.problem(f"{path.shown!r} is no PEM file", key, place)
+        return None
+
+    def problem(self, message: str, key: str, place: str = "") -> None:
+        """Say what is wrong."""
+        self._reader.problem(message, key, place)
 
 
 def _url_complaint(url: str) -> str | None:

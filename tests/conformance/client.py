@@ -11,8 +11,10 @@ import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 import anyio
+import httpx2
 
 from bridge import (
     ClientHandlers,
@@ -28,14 +30,20 @@ from bridge import (
     Text,
     UrlElicitation,
 )
+from bridge.client.auth.assertion import exchanged
+from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
+from bridge.client.auth.sign_in import SignIn
+from bridge.client.auth.store import MemoryLogins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from bridge import Connection
+    from bridge.client.auth.grants import Grant
 
 MODERN = "2026-07-28"
 DEADLINE_SECONDS = 60
+CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
 SAMPLES = {"string": "text", "number": 1.5, "integer": 1, "boolean": True, "array": [], "object": {}}
 
 Calls: TypeAlias = "Iterable[tuple[str, Mapping[str, Any]]]"
@@ -53,11 +61,74 @@ async def main(url: str) -> None:
     )
     handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
     with anyio.fail_after(DEADLINE_SECONDS):
-        async with McpToolProvider([server], handlers=handlers) as provider:
+        async with McpToolProvider([server], handlers=handlers, auth=await signing(scenario)) as provider:
             for name, arguments in CALLS.get(scenario, every_tool)(provider):
                 result = await provider.call(name, arguments)
                 sys.stderr.write(f"{name}: {'failed: ' if result.is_error else ''}{result.text}\n")
             await everything_else(provider.connections["suite"])
+
+
+# --- who it is -------------------------------------------------------------------------------------------------------
+
+
+async def signing(scenario: str) -> Callable[[ServerConfig], SignIn | None]:
+    """What signs the requests: whoever the suite tells, else a person whom the suite's authorization server trusts."""
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    make_grant = GRANTS.get(scenario, a_person)
+    grant = await make_grant(context, sys.argv[-1])
+    return lambda config: SignIn(sys.argv[-1], grant, logins=MemoryLogins(), show_page=browse)
+
+
+async def browse(url: str) -> None:
+    """Agree to everything."""
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(url)
+
+
+async def a_person(context: Mapping[str, Any], url: str) -> Grant:
+    return OAuthLogin(
+        client_id=context.get("client_id"),
+        client_secret=context.get("client_secret"),
+        issuer=context.get("issuer"),
+        client_metadata_url=CLIENT_METADATA_URL,
+    )
+
+
+async def a_program(context: Mapping[str, Any], url: str) -> Grant:
+    return ClientCredentials(
+        client_id=context["client_id"],
+        client_secret=context.get("client_secret"),
+        private_key=context.get("private_key_pem"),
+        signing_algorithm=context.get("signing_algorithm", "RS256"),
+        issuer=await issuer_of(url),
+    )
+
+
+async def an_employee(context: Mapping[str, Any], url: str) -> Grant:
+    async def id_token() -> str:
+        return str(context["idp_id_token"])
+
+    return IdentityAssertion(
+        client_id=context["client_id"],
+        client_secret=context["client_secret"],
+        issuer=await issuer_of(url),
+        assertion=exchanged(context["idp_token_endpoint"], client_id=context["idp_client_id"], id_token=id_token),
+    )
+
+
+async def issuer_of(url: str) -> str:
+    """The authorization server, which the suite does not tell, and a person who configures a program knows."""
+    parts = urlsplit(url)
+    async with httpx2.AsyncClient() as http:
+        found = await http.get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}")
+    return str(found.json()["authorization_servers"][0])
+
+
+GRANTS: dict[str, Callable[[Mapping[str, Any], str], Awaitable[Grant]]] = {
+    "auth/client-credentials-basic": a_program,
+    "auth/client-credentials-jwt": a_program,
+    "auth/enterprise-managed-authorization": an_employee,
+}
 
 
 # --- what is called --------------------------------------------------------------------------------------------------

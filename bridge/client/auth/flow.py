@@ -36,7 +36,7 @@ _LONG_AGO = 1.0
 _UNUSED_REDIRECT = "http://127.0.0.1/callback"
 
 
-class _Draft:
+class Draft:
     """What the SDK's client is given, and what it has found out (the SDK's TokenStorage)."""
 
     def __init__(self, client: OAuthClientInformationFull | None, tokens: OAuthToken | None) -> None:
@@ -45,16 +45,20 @@ class _Draft:
         self.has_new_tokens = False
 
     async def get_tokens(self) -> OAuthToken | None:
+        """The tokens."""
         return self.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        """There are new ones."""
         self.tokens = tokens
         self.has_new_tokens = True
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """The client that the authorization server knows."""
         return self.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """There is another one."""
         self.client = client_info
 
 
@@ -70,7 +74,7 @@ async def refreshed(url: str, login: Login, request: httpx2.Request, http: httpx
     Raises:
         SignInError: The authorization server does not answer; another time it may.
     """
-    draft = _Draft(login.client, login.tokens)
+    draft = Draft(login.client, login.tokens)
     provider = OAuthClientProvider(url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
     _remember(provider, login)
     provider.context.token_expiry_time = _LONG_AGO
@@ -112,7 +116,7 @@ async def authorized(
         OAuthFlowError: It failed.
         HTTPError: A server cannot be reached.
     """
-    draft = _Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
+    draft = Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
     provider = OAuthClientProvider(
         url,
         _metadata(grant, loopback.redirect_uri),
@@ -144,13 +148,13 @@ async def granted(
     http: httpx2.AsyncClient,
 ) -> Login:
     """A login that needs no person; see `authorized`."""
-    draft = _Draft(None, None)
+    draft = Draft(None, None)
     scope = " ".join(grant.scopes) or None
     await _drive(_provider(url, grant, draft, scope), grant, challenge, request, http)
     return login.renewed(draft.tokens)
 
 
-def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: _Draft, scope: str | None) -> _Provider:
+def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Draft, scope: str | None) -> _Provider:
     if isinstance(grant, IdentityAssertion):
         return IdentityAssertionOAuthProvider(
             url,

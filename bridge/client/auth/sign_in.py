@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
-from anyio.lowlevel import RunVar
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import union_scopes
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from bridge.client.auth.challenge import Challenge, challenge_in
 from bridge.client.auth.errors import SignInError
@@ -35,7 +34,7 @@ from bridge.errors import WireError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
     from bridge.client.auth.grants import Grant
     from bridge.client.auth.store import Logins
@@ -46,9 +45,8 @@ _TOKEN_SECONDS = 10.0
 """How long an authorization server may take to answer."""
 _MAX_REASON_CHARS = 300
 _PROTOCOL_HEADER = "mcp-protocol-version"
+_QUESTION_HEADERS = {"accept": "text/event-stream", _PROTOCOL_HEADER: LATEST_HANDSHAKE_VERSION}
 _logger = logging.getLogger("bridge.client")
-
-_shared: RunVar[WeakValueDictionary[Any, SignIn]] = RunVar("bridge.client.auth.shared")
 
 
 class SignIn(httpx2.Auth):
@@ -128,27 +126,36 @@ class SignIn(httpx2.Auth):
 
     # --- renewing ----------------------------------------------------------------------------------------------------
 
-    async def log_in(self, request: httpx2.Request, challenge: Challenge | None = None) -> None:
-        """Log in, whatever there is already.
+    async def log_in(self, headers: Mapping[str, str] | None = None) -> None:
+        """Log in, whatever there is already: as another person, or for more.
 
         Args:
-            request: What is to be signed afterwards.
-            challenge: What the server asks for; None where it has not been asked.
+            headers: What goes with every request to the server.
 
         Raises:
             SignInError: It failed; what there was, still is.
         """
+        request = httpx2.Request("GET", self._url, headers={**(headers or {}), **_QUESTION_HEADERS})
         async with self._lock:
-            stored = await self._stored_if_readable()
-            login = stored or self._blank()
-            wanted = challenge or Challenge()
+            login = await self._stored_if_readable() or self._blank()
+            challenge = await self._asked(request)
             if login.wanted_scope is not None:
                 granted_scope = login.tokens.scope if login.tokens is not None else None
-                scope = union_scopes(union_scopes(wanted.scope, granted_scope), login.wanted_scope)
-                wanted = Challenge(scope=scope, metadata_url=wanted.metadata_url)
-            await self._keep(await self._logged_in(login, wanted, request))
+                scope = union_scopes(union_scopes(challenge.scope, granted_scope), login.wanted_scope)
+                challenge = replace(challenge, scope=scope)
+            await self._keep(await self._logged_in(login, challenge, request))
             self._failure = None
             self._renewals += 1
+
+    async def _asked(self, request: httpx2.Request) -> Challenge:
+        """What the server asks for of whoever comes without a token; nothing in particular where it asks for none."""
+        try:
+            async with _http() as http, http.stream("GET", request.url, headers=request.headers) as response:
+                challenge = challenge_in(response)
+        except httpx2.HTTPError as error:
+            reason = f"the server does not answer: {self._scrubbed(error) or type(error).__name__}"
+            raise SignInError(reason, is_permanent=False) from error
+        return challenge or Challenge()
 
     async def _renewed(self, used: str | None, challenge: Challenge | None, request: httpx2.Request) -> str | None:
         """Another token than the one that was used, which all who wait for one share."""
@@ -285,27 +292,6 @@ class SignIn(httpx2.Auth):
         tokens = self._login.tokens if self._login is not None else None
         known = (tokens.access_token, tokens.refresh_token or "") if tokens is not None else ()
         return scrub(text, (*self._grant.secrets, *known, *redact_url(self._url).secrets))
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """What connections share a `SignIn` by."""
-
-    url: str
-    grant: Grant
-
-
-def shared_sign_in(url: str, grant: Grant, hint: str | None = None) -> SignIn:
-    """What signs requests to a server; one for all connections of this event loop that say the same."""
-    known = _shared.get(None)
-    if known is None:
-        known = WeakValueDictionary()
-        _shared.set(known)
-    share = _Share(url, grant)
-    signing = known.get(share)
-    if signing is None:
-        signing = known[share] = SignIn(url, grant, hint=hint)
-    return signing
 
 
 def _need(challenge: Challenge, stored: Login | None) -> str:

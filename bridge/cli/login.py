@@ -1,0 +1,132 @@
+"""``bridge login``: a person logs in to servers, with a browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli.failures import CommandError, say
+from bridge.cli.list import only_target
+from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.numbers import Number
+from bridge.cli.output import stdout_diverted
+from bridge.cli.targets import FileTarget, ModuleTarget
+
+if TYPE_CHECKING:
+    from bridge.cli.targets import Target
+    from bridge.client.auth.grants import OAuthLogin
+    from bridge.client.server_config import ServerConfig
+
+DEFAULT_TIMEOUT_SECONDS = 300.0
+"""How long a person may take."""
+
+
+@click.command(short_help="Log in to the server of a TARGET.")
+@click.argument("target")
+@click.option("--scope", "scopes", multiple=True, help="What to ask for; may be repeated. What it asks for, if unsaid.")
+@click.option("--no-browser", is_flag=True, help="Open no browser: only show the address.")
+@click.option(
+    "--timeout",
+    type=Number(0, min_open=True),
+    default=DEFAULT_TIMEOUT_SECONDS,
+    show_default=True,
+    help="How many seconds the person may take.",
+)
+@log_level_option("warning")
+@click.pass_context
+def command(
+    ctx: click.Context, target: str, scopes: tuple[str, ...], no_browser: bool, timeout: float, log_level: str
+) -> None:
+    """Log in to the server of a TARGET: a URL, mcp.json#server, or an mcp.json in which one server has a login.
+
+    The browser is opened, and hands over what was agreed to at an address of this machine. The login is kept for all
+    commands and programs of this user, and renewed as long as the server allows; bridge logout forgets it. On another
+    machine's terminal, --no-browser shows the address, and the port that it comes back to has to be forwarded.
+    """
+    configure_logging(log_level)
+    server = server_to_log_in_to(ctx, only_target(ctx, target))
+    import anyio  # noqa: PLC0415 - wrong usage does without it
+
+    with stdout_diverted():
+        tools = anyio.run(_logged_in, server, scopes, not no_browser, timeout)
+    say(f"logged in to {server.name!r}, which has {tools} tool{'' if tools == 1 else 's'}")
+
+
+def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
+    """The one server of a target that a person can log in to.
+
+    Raises:
+        click.UsageError: There is none, or there are several.
+    """
+    if isinstance(target, FileTarget | ModuleTarget):
+        raise click.UsageError("the tools of a Python target are yours: there is no server to log in to", ctx)
+    from bridge.cli.servers import servers_of  # noqa: PLC0415 - wrong usage does without the SDK
+
+    servers = servers_of(target)
+    able = [server for server in servers if grant_of(server) is not None]
+    if len(able) != 1 and len(marked := [server for server in able if _says_login(server)]) == 1:
+        able = marked
+    if len(able) == 1:
+        return able[0]
+    if not able:
+        raise click.UsageError("nobody can log in there: it is no server over HTTP, or has credentials already", ctx)
+    names = ", ".join(repr(server.name) for server in able)
+    raise click.UsageError(f"there are several servers: name one of {names} after a #", ctx)
+
+
+def grant_of(server: ServerConfig) -> OAuthLogin | None:
+    """As whom a person logs in to a server; None where nobody can."""
+    from bridge.client.auth.grants import OAuthLogin  # noqa: PLC0415
+    from bridge.client.server_config import HttpTransport  # noqa: PLC0415
+
+    transport = server.transport
+    if not isinstance(transport, HttpTransport) or any(name.lower() == "authorization" for name in transport.headers):
+        return None
+    grant = transport.auth or OAuthLogin()
+    return grant if isinstance(grant, OAuthLogin) else None
+
+
+def _says_login(server: ServerConfig) -> bool:
+    return getattr(server.transport, "auth", None) is not None
+
+
+async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browser: bool, seconds: float) -> int:
+    """Log in; returns how many tools the server has then."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    import anyio  # noqa: PLC0415
+
+    from bridge.client.auth.errors import SignInError  # noqa: PLC0415
+    from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415
+    from bridge.client.connection import Connection  # noqa: PLC0415
+    from bridge.client.server_config import HttpTransport  # noqa: PLC0415
+
+    grant, transport = grant_of(server), server.transport
+    assert grant is not None
+    assert isinstance(transport, HttpTransport)
+
+    async def show(url: str) -> None:
+        say(f"log in here: {url}")
+        if opens_browser:
+            await _open(url)
+
+    signing = SignIn(transport.url, replace(grant, scopes=scopes or grant.scopes), show_page=show)
+    try:
+        with anyio.fail_after(seconds):
+            await signing.log_in(dict(transport.headers))
+    except SignInError as error:
+        raise CommandError(f"server {server.name!r}: {error}") from error
+    except TimeoutError:
+        raise CommandError(f"server {server.name!r}: nobody logged in within {seconds:g} seconds") from None
+    async with Connection(server) as connection:
+        return len((await connection.list_tools()).tools)
+
+
+async def _open(url: str) -> None:
+    import webbrowser  # noqa: PLC0415 - only when it is used
+
+    import anyio.to_thread  # noqa: PLC0415
+
+    if not await anyio.to_thread.run_sync(webbrowser.open, url):
+        say("(there is no browser to open here: open the address yourself)")

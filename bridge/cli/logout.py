@@ -1,0 +1,33 @@
+"""``bridge logout``: the login to a server is forgotten, here and there."""
+
+from __future__ import annotations
+
+import click
+
+from bridge.cli.failures import say
+from bridge.cli.list import only_target
+from bridge.cli.login import grant_of, server_to_log_in_to
+from bridge.cli.logs import configure_logging, log_level_option
+from bridge.client.server_config import HttpTransport
+
+
+@click.command(short_help="Forget the login to the server of a TARGET.")
+@click.argument("target")
+@log_level_option("warning")
+@click.pass_context
+def command(ctx: click.Context, target: str, log_level: str) -> None:
+    """Forget the login to the server of a TARGET, as bridge login takes it.
+
+    Its tokens are revoked where the authorization server lets them be (RFC 7009); they are forgotten in any case.
+    """
+    configure_logging(log_level)
+    server = server_to_log_in_to(ctx, only_target(ctx, target))
+    import anyio  # noqa: PLC0415 - wrong usage does without these
+
+    from bridge.client.auth.revocation import logged_out  # noqa: PLC0415
+
+    grant = grant_of(server)
+    assert grant is not None
+    assert isinstance(server.transport, HttpTransport)
+    was_logged_in = anyio.run(logged_out, server.transport.url, grant)
+    say(f"logged out of {server.name!r}" if was_logged_in else f"there was no login to {server.name!r}")
