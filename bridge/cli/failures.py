@@ -41,9 +41,18 @@ class CommandError(BridgeError):
     """A command cannot do what it was asked to do; the message says why."""
 
 
+_as_said: Callable[[str], str] | None = None
+
+
 def say(message: str) -> None:
     """Write one diagnostic line to standard error."""
-    click.echo(message, err=True)
+    click.echo(message if _as_said is None else _as_said(message), err=True)
+
+
+def say_as(form: Callable[[str], str] | None) -> None:
+    """Give what is said from now on another form, such as JSON; None for the plain one."""
+    global _as_said  # noqa: PLW0603 - a process has one standard error
+    _as_said = form
 
 
 def one_line(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.cli.failures import say_as
 from bridge.cli.tracebacks import UsersTracebackFormatter
 
 if TYPE_CHECKING:
@@ -36,15 +37,26 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
     )
 
 
-def configure_logging(level: str) -> None:
+def configure_logging(level: str, form: str = "text") -> None:
     """Log to standard error from a level up.
+
+    Args:
+        level: One of `LEVELS`.
+        form: ``text``, or ``json`` for one JSON object a line, the command's own messages included.
 
     Below ``debug`` a traceback shows the user's own frames, uvicorn logs its warnings only, and the MCP SDK nothing:
     what it logs of a broken connection is told by the command in one line.
     """
     handler = logging.StreamHandler(sys.stderr)
     is_debug = level == "debug"
-    handler.setFormatter(logging.Formatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
+    if form == "json":
+        from bridge.cli.json_logs import JsonFormatter, message_as_json  # noqa: PLC0415 - for those who want it
+
+        handler.setFormatter(JsonFormatter(shows_all_frames=is_debug))
+        say_as(message_as_json)
+    else:
+        handler.setFormatter(logging.Formatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
+        say_as(None)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     if not is_debug:

@@ -103,3 +103,14 @@ def record_as_json(record: CallRecord, **beside: Any) -> bytes:
     names = [name[:MAX_NAME_CHARS] for name in record.arguments[:MAX_NAMES]]
     told["arguments"] = dict.fromkeys(names, REDACTED)
     return to_json(told, fallback=repr)
+
+
+def gap_as_json(count: int, **beside: Any) -> bytes:
+    """What says how many records are missing, as one line of JSON without its end.
+
+    Args:
+        count: How many.
+        beside: What stands before it.
+    """
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return to_json({"time": now, **beside, "event": "lost", "calls": count})

@@ -17,7 +17,7 @@ from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS
 from bridge.telemetry.measures import failure_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from opentelemetry.context import Context
     from opentelemetry.sdk.resources import Resource
@@ -121,17 +121,7 @@ def _parent(meta: Mapping[str, Any] | None) -> tuple[Context | None, list[Link]]
 # --- the SDK ---------------------------------------------------------------------------------------------------------
 
 
-def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment asks for traces, in OpenTelemetry's words."""
-    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    exporters = environment.get("OTEL_TRACES_EXPORTER")
-    if exporters is not None:
-        return exporters.strip().lower() not in {"", "none"}
-    return bool(environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") or environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
-
-
-def tracing_by_environment(service: str) -> tuple[Tracing, TracerProvider]:
+def tracing_by_environment(service: str) -> tuple[Tracing, Callable[[], None]]:
     """Set OpenTelemetry's SDK up as the environment says, for the whole process.
 
     Spans go where ``OTEL_TRACES_EXPORTER`` says (``otlp``, ``console``, ``none``, several with commas between them), in
@@ -142,7 +132,7 @@ def tracing_by_environment(service: str) -> tuple[Tracing, TracerProvider]:
         service: What the service is called, unless ``OTEL_SERVICE_NAME`` or ``OTEL_RESOURCE_ATTRIBUTES`` say it.
 
     Returns:
-        What opens spans, and the provider, which is to be shut down at the end.
+        What opens spans, and what sends the last of them and ends it.
 
     Raises:
         MissingExtraError: The SDK, or the exporter that is asked for, is not installed.
@@ -171,7 +161,7 @@ def tracing_by_environment(service: str) -> tuple[Tracing, TracerProvider]:
         if exporter is not None:
             provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    return Tracing(provider), provider
+    return Tracing(provider), provider.shutdown
 
 
 def resource_named(service: str) -> Resource:
