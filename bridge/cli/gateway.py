@@ -10,6 +10,7 @@ from bridge.cli.loading import load_toolbox
 from bridge.cli.rereading import changes_of, follow
 from bridge.cli.servers import pinned, servers_of
 from bridge.cli.serving import Serving
+from bridge.cli.status_json import status_as_json
 from bridge.cli.targets import ConfigTarget
 from bridge.client.process import end_all_children
 from bridge.errors import DefinitionError, TargetError
@@ -76,7 +77,7 @@ def serving_again(
                 with suppress(asyncio.CancelledError):
                     await following
 
-    return Serving(gateway.tools, lifespan, end_all_children)
+    return Serving(gateway.tools, lifespan, end_all_children, lambda: [*map(status_as_json, gateway.status())])
 
 
 def _label(target: RemoteTarget) -> str:

@@ -9,8 +9,10 @@ import click
 from bridge.cli import listening, reloading
 from bridge.cli.entries import configuration, url_entry
 from bridge.cli.failures import say
+from bridge.cli.operating import operated
 from bridge.cli.serve_options import name_of, serving_of, targets_of
 from bridge.cli.targets import split_targets
+from bridge.server.operations import Operations
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -35,6 +37,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         raise click.UsageError("--no-sse leaves nothing of --transport sse", ctx)
     if not options.path.startswith("/"):
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
+    options.operations.check(ctx)
     addresses = listening.resolve(options.host, options.port)
     if not options.no_auth and not listening.are_loopback(addresses):
         raise click.UsageError(
@@ -58,13 +61,17 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
 
     app = _app(ctx, serving.tools, name, options)
+    operations = Operations(servers=serving.servers, is_held=True)
     listening.run(
         app,
         sockets,
         announce,
+        operations=operations,
+        operated=operated(ctx, app, operations, options),
         is_debug=options.log_level == "debug",
         is_child=reloading.is_child(),
         lifespan=serving.lifespan,
+        last_act=serving.last_act,
     )
 
 

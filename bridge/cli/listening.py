@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gc
 import signal
 import socket
 import sys
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import uvicorn
 
-from bridge.cli.failures import CommandError
+from bridge.cli.ending import DrainTimes
+from bridge.cli.failures import CommandError, end_now
+from bridge.cli.http_server import HttpServer, SilentServer
 from bridge.cli.joined_writes import joining_protocol
+from bridge.server.operations import Probes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp
+
+    from bridge.server.operations import Operations
 
 GRACEFUL_SECONDS = 10
 """How long running calls may go on after the server was asked to end; a second Ctrl-C ends at once."""
 RELOAD_GRACEFUL_SECONDS = 1
 """The same, where the server ends only to start again."""
+
+KEEP_ALIVE_SECONDS = 75
+"""How long a connection may be idle: longer than balancers keep theirs, lest they use one that closes."""
 
 _BACKLOG = 2048
 _YOUNG_OBJECTS = 10_000
@@ -36,6 +45,20 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 
 Address = tuple[int, tuple[Any, ...]]
 """A family of addresses, and an address of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operated:
+    """Where a server tells of itself, and how it ends."""
+
+    times: DrainTimes
+    """How long the end takes after SIGTERM."""
+    pages: Mapping[str, ASGIApp]
+    """What is answered before the application, by path."""
+    admin_app: ASGIApp | None = None
+    """What is served beside the application, from before it starts until it has ended."""
+    admin_sockets: list[socket.socket] = field(default_factory=list)
+    """Where that is."""
 
 
 def resolve(host: str, port: int) -> list[Address]:
@@ -126,49 +149,72 @@ def _leave_out_what_stays() -> None:
     gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, that says when it listens, and ends the app's streams instead of waiting for them when it ends."""
-
-    def __init__(self, config: uvicorn.Config, app: Starlette, announce: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._app = app
-        self._announce = announce
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            _leave_out_what_stays()
-            self._announce()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.state.shutdown()
-        await super().shutdown(sockets)
-
-
 def run(
     app: Starlette,
     sockets: list[socket.socket],
     announce: Callable[[], None],
     *,
+    operations: Operations,
+    operated: Operated,
     is_debug: bool,
     is_child: bool,
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+    last_act: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve an application until a signal ends it.
 
     Args:
         app: The application.
         sockets: Where to listen.
-        announce: Called when requests are accepted.
+        announce: Called when requests are served.
+        operations: Is told how the server is.
+        operated: Where it tells of itself, and how it ends.
         is_debug: Whether each request is logged.
         is_child: Whether the server ends only to start again.
         lifespan: What is open while the application is served; a signal ends its opening too.
+        last_act: Called where the process ends before all is closed; from any thread.
 
     Raises:
         CommandError: The application did not start; the log says why.
         Exception: What could not be opened.
+        KeyboardInterrupt: The signal was SIGINT.
     """
-    config = uvicorn.Config(
+    config = _config(Probes(app, operations, operated.pages), is_debug=is_debug, is_child=is_child)
+
+    def opened() -> None:
+        _leave_out_what_stays()
+        announce()
+
+    server = HttpServer(
+        config,
+        app,
+        operations,
+        opened,
+        lifespan=lifespan,
+        times=DrainTimes(timeout_seconds=RELOAD_GRACEFUL_SECONDS) if is_child else operated.times,
+        last_act=last_act,
+    )
+
+    async def serve() -> None:
+        async with AsyncExitStack() as stack:
+            if operated.admin_app is not None:
+                beside = SilentServer(_config(operated.admin_app, is_debug=is_debug, is_child=True))
+                await stack.enter_async_context(beside.beside(operated.admin_sockets))
+            await server.run_until_ended(sockets)
+
+    try:
+        with server.ending.on_signals():
+            anyio.run(serve, backend_options={"loop_factory": config.get_loop_factory()})
+    except SystemExit as error:
+        raise CommandError("the server did not start") from error
+    if server.ending.first == signal.SIGINT:
+        raise KeyboardInterrupt
+    if server.ending.first == signal.SIGTERM:
+        end_now(0)
+
+
+def _config(app: ASGIApp, *, is_debug: bool, is_child: bool) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=joining_protocol(),
         lifespan="on",
@@ -177,63 +223,6 @@ def run(
         access_log=is_debug,
         server_header=False,
         backlog=_BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=RELOAD_GRACEFUL_SECONDS if is_child else GRACEFUL_SECONDS,
     )
-    server = _Server(config, app, announce)
-    try:
-        if lifespan is not None:
-            _run_within(lifespan, server, sockets, config)
-        else:
-            with _done_when_terminated():
-                server.run(sockets)
-    except SystemExit as error:
-        raise CommandError("the server did not start") from error
-
-
-def _run_within(
-    lifespan: Callable[[], AbstractAsyncContextManager[Any]],
-    server: _Server,
-    sockets: list[socket.socket],
-    config: uvicorn.Config,
-) -> None:
-    """Serve while something is open, which is closed in order whatever signals come meanwhile."""
-    caught: set[int] = set()
-
-    async def serve() -> None:
-        loop = asyncio.get_running_loop()
-        opening = anyio.CancelScope()
-
-        def end(number: int, _frame: object) -> None:
-            caught.add(number)
-            loop.call_soon_threadsafe(opening.cancel)
-
-        with _handled(end):
-            async with AsyncExitStack() as stack:
-                with opening:
-                    await stack.enter_async_context(lifespan())
-                if not caught:
-                    await server.serve(sockets)  # which handles signals itself, and raises them again
-
-    anyio.run(serve, backend_options={"loop_factory": config.get_loop_factory()})
-    if signal.SIGINT in caught:
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def _handled(handler: Callable[[int, object], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)
-
-
-@contextmanager
-def _done_when_terminated() -> Iterator[None]:
-    """Let SIGTERM, which uvicorn raises again when it has shut down, be no failure."""
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

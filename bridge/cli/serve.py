@@ -8,7 +8,8 @@ import click
 
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import WholeNumber
-from bridge.cli.options import option, texts_option
+from bridge.cli.operations_options import OperationsOptions, operations_options
+from bridge.cli.options import option, taken, texts_option
 from bridge.cli.output import stdout_diverted
 from bridge.cli.pins import pins_options
 from bridge.cli.serve_options import ServeOptions
@@ -68,6 +69,7 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
     "--forward-headers",
     help="Headers of a caller to hand on to servers behind URLs; none that is a credential. Repeatable.",
 )
+@operations_options
 @pins_options
 @option("--name", help="What the server calls itself; by default after its targets.")
 @texts_option(
@@ -87,7 +89,8 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
     """
-    options = ServeOptions(**settings)
+    operations = taken(OperationsOptions, settings)
+    options = ServeOptions(operations=operations, **settings)
     configure_logging(options.log_level)
     if options.transport == "stdio":
         from bridge.cli.stdio_serving import serve_stdio  # noqa: PLC0415 - HTTP does without it

@@ -14,6 +14,7 @@ from bridge.cli.targets import command_target, existing_targets, parse_target, s
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bridge.cli.operations_options import OperationsOptions
     from bridge.cli.targets import Target
     from bridge.client.pinning import PinMode
 
@@ -36,6 +37,7 @@ class ServeOptions:
     reload: bool
     name: str | None
     forward_headers: tuple[str, ...]
+    operations: OperationsOptions
     pins: Path | None
     pin_mode: PinMode
     default_targets: tuple[str, ...]

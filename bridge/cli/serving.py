@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from bridge.tools.toolbox import ToolBox
@@ -26,3 +26,5 @@ class Serving:
     """What is open while they are served; None for nothing."""
     last_act: Callable[[], None] = _nothing
     """Called where the process has to end before that is closed; from any thread."""
+    servers: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    """How each server behind the tools is, as ``bridge status --json`` has it."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.failures import FAILED, one_line
+from bridge.cli.failures import FAILED
 from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
+from bridge.cli.status_json import status_as_json
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand
 
 if TYPE_CHECKING:
@@ -64,26 +65,7 @@ def _rows(target: Target, timeout_seconds: float | None) -> list[dict[str, Any]]
             return provider.status()
 
     statuses = zip(servers, anyio.run(look), strict=True)
-    return [_as_json(status, is_required=server.required) for server, status in statuses]
-
-
-def _as_json(status: ServerStatus, *, is_required: bool) -> dict[str, Any]:
-    connection, info = status.connection, status.connection.server_info
-    problem = status.problem or connection.last_error
-    is_unlisted = connection.state.value == "ready" and problem is not None
-    return {
-        "name": status.name,
-        "state": "failed" if is_unlisted else connection.state.value,
-        "required": is_required,
-        "transport": connection.transport,
-        "address": connection.address,
-        "era": connection.era,
-        "protocolVersion": connection.protocol_version,
-        "server": None if info is None else {"name": info.name, "version": info.version, "title": info.title},
-        "tools": list(status.tools),
-        "skipped": list(status.skipped),
-        "lastError": None if problem is None else one_line(problem),
-    }
+    return [status_as_json(status) | {"required": server.required} for server, status in statuses]
 
 
 def _as_row(row: dict[str, Any]) -> tuple[str, ...]:

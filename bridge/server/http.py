@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bridge.server.body import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
+from bridge.server.drain import Drain
 from bridge.server.edge import Edge
 from bridge.server.fast_http import FastHttp
 from bridge.server.names import Names
@@ -76,7 +77,8 @@ def http_app(
 
     Returns:
         The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
-        uvicorn, wait for their connections before they end the lifespan: call it before they wait.
+        uvicorn, wait for their connections before they end the lifespan: call it before they wait. Its ``state.drain``
+        does the same and lets running calls end (see `bridge.server.drain.Drain`); run it while they wait.
 
     Raises:
         ValueError: Neither transport is wanted, or a path, host, origin or limit is not written as it has to be.
@@ -104,6 +106,7 @@ def http_app(
     app = Starlette(routes=service.routes, middleware=middleware, lifespan=service.lifespan)
     app.router.redirect_slashes = False
     app.state.shutdown = service.end_streams
+    app.state.drain = service.drain
     return app
 
 
@@ -124,6 +127,9 @@ class _Service:
         self.routes: list[Route] = []
         self._publisher = publisher
         self._streams = Streams()
+        self._sse_streams = Streams()
+        farewells = [publisher.server.end_subscriptions, self._streams.end]
+        self.drain = Drain(publisher.running, farewells)
         self._endpoint: StreamableEndpoint | None = None
         self.shortcut: Shortcut | None = None
         if path is not None:
@@ -133,7 +139,9 @@ class _Service:
                 self.shortcut = FastHttp(publisher, sessions, paths).answered
         if sse:
             transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
-            self._route(STREAM_PATH, SseStream(publisher.server, transport, self._streams), methods=["GET"])
+            stream = SseStream(publisher.server, transport, self._sse_streams)
+            self._route(STREAM_PATH, stream, methods=["GET"])
+            farewells.append(stream.end_when_answered)
             self._route(MESSAGES_PATH, SseMessages(transport, max_request_bytes))
 
     def _route(self, path: str, endpoint: object, methods: list[str] | None = None) -> tuple[str, ...]:
@@ -158,3 +166,4 @@ class _Service:
     def end_streams(self) -> None:
         self._publisher.server.end_subscriptions()
         self._streams.end()
+        self._sse_streams.end()

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp.server.runner import serve_loop
 
+from bridge.server.answering import Answering
 from bridge.server.body import read_body, replaying
 from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
+from bridge.server.telemetry_sessions import observed_session
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -41,17 +43,29 @@ class SseStream:
         self._server = server
         self._transport = transport
         self._streams = streams
+        self._answering: set[Answering] = set()
+
+    def end_when_answered(self) -> None:
+        """End each session as soon as all of its requests are answered."""
+        for answering in tuple(self._answering):
+            answering.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one session."""
-        await self._streams.run(self._serve, scope, receive, send)
+        with observed_session("sse"):
+            await self._streams.run(self._serve, scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with (
             self._server.lifespan(self._server) as state,
             self._transport.connect_sse(scope, receive, send) as (reading, writing),
         ):
-            await serve_loop(self._server, reading, writing, lifespan_state=state)
+            answering = Answering(reading, writing)
+            self._answering.add(answering)
+            try:
+                await serve_loop(self._server, answering.reading, answering.writing, lifespan_state=state)
+            finally:
+                self._answering.discard(answering)
 
 
 class SseMessages:

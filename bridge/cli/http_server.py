@@ -1,0 +1,139 @@
+"""The HTTP server: uvicorn, that says when it listens, starts what it serves, and drains when it is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import uvicorn
+
+from bridge.cli.ending import DrainTimes, Ending
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Callable, Generator
+    from contextlib import AbstractAsyncContextManager
+
+    from starlette.applications import Starlette
+
+    from bridge.server.operations import Operations
+
+_logger = logging.getLogger("bridge.cli")
+
+_ANSWER_SECONDS = 1
+"""How long the errors of calls that were cancelled may take to reach their clients."""
+
+
+class SilentServer(uvicorn.Server):
+    """uvicorn, that leaves signals to others."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Capture none."""
+        yield
+
+    @asynccontextmanager
+    async def beside(self, sockets: list[socket.socket]) -> AsyncIterator[None]:
+        """Serve while something else does."""
+        serving = asyncio.create_task(self.serve(sockets))
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            await serving
+
+
+class HttpServer(SilentServer):
+    """The server of an app, until a signal ends it.
+
+    Requests are accepted before everything is open, and wait for that; probes do not.
+
+    Args:
+        config: Of uvicorn; what it serves knows of the operations.
+        app: The app itself.
+        operations: Is told how it is.
+        opened: Called when everything is open and requests are served.
+        lifespan: What is open while the app is served; None for nothing. A signal ends its opening, too.
+        times: How long it drains.
+        last_act: Called where the process ends before all is closed.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: Starlette,
+        operations: Operations,
+        opened: Callable[[], None],
+        *,
+        lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
+        times: DrainTimes,
+        last_act: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self.ending = Ending(self._begin_end, self._hurry, last_act, times)
+        self._app = app
+        self._operations = operations
+        self._opened = opened
+        self._lifespan = lifespan
+        self._times = times
+        self._stack = AsyncExitStack()
+        self._opening: anyio.CancelScope | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run_until_ended(self, sockets: list[socket.socket]) -> None:
+        """Serve until a signal comes, and close in order whatever signals come meanwhile.
+
+        Raises:
+            Exception: What could not be opened.
+        """
+        self._loop, self._opening = asyncio.get_running_loop(), anyio.CancelScope()
+        async with self._stack:
+            await self.serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept requests, and open what has to be open before they are served."""
+        await super().startup(sockets)
+        assert self._opening is not None, "it is run by run_until_ended"
+        try:
+            with self._opening:
+                if self._lifespan is not None:
+                    await self._stack.enter_async_context(self._lifespan())
+        except BaseException:
+            self._operations.fail()
+            await self.shutdown(sockets)
+            raise
+        if self.should_exit:
+            self._operations.fail()
+        else:
+            self._operations.open()
+            self._opened()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let what is open end, and close."""
+        if not (self.ending.is_drain and self._operations.has_started):
+            self._app.state.shutdown()
+            await super().shutdown(sockets)
+            return
+        if calls := len(self._app.state.drain):
+            _logger.info("draining; calls that are being run: %d", calls)
+        await asyncio.sleep(self._times.delay_seconds)
+        self.config.timeout_graceful_shutdown = math.ceil(self._times.timeout_seconds) + _ANSWER_SECONDS
+        draining = asyncio.create_task(self._app.state.drain(self._times.timeout_seconds))
+        try:
+            await super().shutdown(sockets)
+        finally:
+            draining.cancel()
+
+    def _begin_end(self) -> None:
+        if self.ending.is_drain:
+            self._operations.drain()
+        self.should_exit = True
+        if self._loop is not None and self._opening is not None:
+            self._loop.call_soon_threadsafe(self._opening.cancel)
+
+    def _hurry(self) -> None:
+        self.force_exit = True

@@ -1,0 +1,47 @@
+"""Operating ``bridge serve`` over HTTP: which page tells of it where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from starlette.routing import Route
+
+from bridge.cli import listening
+from bridge.cli.ending import DrainTimes
+from bridge.cli.failures import say
+from bridge.server.edge import Edge
+from bridge.server.names import Names
+from bridge.server.operations import PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
+
+    from bridge.cli.serve_options import ServeOptions
+    from bridge.server.operations import Operations
+
+
+def operated(ctx: click.Context, app: Starlette, operations: Operations, options: ServeOptions) -> listening.Operated:
+    """Put the pages where they belong: beside the tools, or at a port of their own.
+
+    Beside the tools, the status is one of the app's routes, behind everything that lets callers in.
+
+    Raises:
+        click.UsageError: The path of the tools is that of a page.
+        CommandError: It cannot be listened at the admin port.
+    """
+    chosen = options.operations
+    times = DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout)
+    status = StatusPage(operations)
+    if chosen.admin_port is None:
+        if options.path in PATHS:
+            raise click.UsageError(f"the path {options.path!r} tells how the server is; choose another", ctx)
+        app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
+        return listening.Operated(times=times, pages=probe_pages(operations))
+    pages: dict[str, ASGIApp] = probe_pages(operations)
+    names = Names(chosen.admin_host, options.allowed_hosts, options.allowed_origins)
+    pages[STATUS_PATH] = Edge(status, names=names, is_running=lambda: True)
+    sockets = listening.bind(listening.resolve(chosen.admin_host, chosen.admin_port))
+    say(f"operations at {listening.url_of(chosen.admin_host, sockets[0].getsockname()[1], '')}")
+    return listening.Operated(times=times, pages={}, admin_app=Pages(pages), admin_sockets=sockets)

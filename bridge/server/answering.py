@@ -1,0 +1,120 @@
+"""Answering: one SSE session's requests until each has its answer, and the session's end only after that.
+
+Over SSE a call is posted, and its answer comes over the session's stream: a stream that is closed too early takes
+answers with it that were ready. So a session that is to end reads on until nothing is owed, and then sees the end of
+its input; what it has written by then goes out in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyio import CancelScope, EndOfStream
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+if TYPE_CHECKING:
+    from contextvars import Context
+    from types import TracebackType
+    from typing import Self
+
+    from mcp.shared.message import SessionMessage
+
+
+class Answering:
+    """What one session still owes.
+
+    Args:
+        reading: The SDK's stream of the session's messages.
+        writing: The SDK's stream of its answers.
+    """
+
+    def __init__(self, reading: Any, writing: Any) -> None:
+        self.reading = _Reading(reading, self)
+        self.writing = _Writing(writing, self)
+        self._owed: set[str] = set()
+        self._is_ending = False
+        self._waiting: CancelScope | None = None
+
+    def end(self) -> None:
+        """Let the session end as soon as nothing is owed."""
+        self._is_ending = True
+        self._end_if_done()
+
+    async def received(self, stream: Any) -> Any:
+        """The next message.
+
+        Raises:
+            EndOfStream: There is none, or none is wanted.
+        """
+        if self._is_ending and not self._owed:
+            raise EndOfStream
+        with CancelScope() as self._waiting:
+            item = await stream.receive()
+            self._note(item)
+            return item
+        raise EndOfStream
+
+    def answered(self, item: SessionMessage) -> None:
+        """A message has been written."""
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._owed.discard(str(item.message.id))
+            self._end_if_done()
+
+    def _note(self, item: Any) -> None:
+        message = getattr(item, "message", None)
+        if isinstance(message, JSONRPCRequest):
+            self._owed.add(str(message.id))
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._owed.discard(str((message.params or {}).get("requestId")))  # which is not answered
+
+    def _end_if_done(self) -> None:
+        if self._is_ending and not self._owed and self._waiting is not None:
+            self._waiting.cancel()
+
+
+class _Ends:
+    """An end of a session that is closed with the SDK's."""
+
+    def __init__(self, stream: Any, answering: Answering) -> None:
+        self._stream = stream
+        self._answering = answering
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Reading(_Ends):
+    """Messages, with the context in which each was posted."""
+
+    @property
+    def last_context(self) -> Context | None:
+        context: Context | None = self._stream.last_context
+        return context
+
+    async def receive(self) -> Any:
+        return await self._answering.received(self._stream)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class _Writing(_Ends):
+    """Answers, each of which settles what is owed."""
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._stream.send(item)
+        self._answering.answered(item)

@@ -1,0 +1,235 @@
+"""Operations: what whoever runs a server asks it, and what it says of itself.
+
+Probes ── before everything else: no Host, no auth, no body
+  ├── /healthz   the process answers; it waits for nothing
+  ├── /readyz    503 until it has started, while a required server is missing, and from the beginning of its end on
+  ╰── the app ── /status among its routes: how each server is
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from anyio import Event
+
+from bridge.server.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEALTH_PATH = "/healthz"
+READY_PATH = "/readyz"
+STATUS_PATH = "/status"
+METRICS_PATH = "/metrics"
+PATHS = (HEALTH_PATH, READY_PATH, STATUS_PATH, METRICS_PATH)
+"""Where a server tells of itself; tools are served elsewhere."""
+
+_METHODS = ("GET", "HEAD")
+_CLOSE = (b"connection", b"close")
+
+
+def _no_servers() -> tuple[Mapping[str, Any], ...]:
+    return ()
+
+
+class Operations:
+    """How a server is.
+
+    Args:
+        servers: How each server is whose tools are served again, as JSON: at least its ``name``, its ``state``, which
+            is ``ready`` where it is, and whether it is ``required``.
+        is_held: Whether more than the app has to start: requests are kept waiting until `open` or `fail` is called.
+    """
+
+    def __init__(
+        self, *, servers: Callable[[], Iterable[Mapping[str, Any]]] = _no_servers, is_held: bool = False
+    ) -> None:
+        self._servers = servers
+        self._is_held = is_held
+        self._settled = Event()
+        self.has_started = False
+        """Requests are served."""
+        self.is_draining = False
+        """The server is ending: what comes is still served, by connections that are closed afterwards."""
+        self.is_steady = False
+        """Neither of both has to be looked at."""
+
+    def open(self) -> None:
+        """Everything has started."""
+        self.has_started = True
+        self.is_steady = not self.is_draining
+        self._settled.set()
+
+    def app_started(self) -> None:
+        """The app has started."""
+        if not self._is_held:
+            self.open()
+
+    def fail(self) -> None:
+        """It will not start: whoever waits for it is told so."""
+        self._settled.set()
+
+    def drain(self) -> None:
+        """The end has begun. From any thread, and from a signal handler."""
+        self.is_draining = True
+        self.is_steady = False
+
+    async def settled(self) -> bool:
+        """Wait until it has started, or will not; returns whether it has."""
+        await self._settled.wait()
+        return self.has_started
+
+    def missing(self) -> list[str]:
+        """What keeps the server from being ready, each in words; none of them a secret."""
+        found = [] if self.has_started else ["it has not started yet"]
+        if self.is_draining:
+            found.append("it is draining")
+        return found + [
+            f"the required server {server['name']!r} is {server['state']}"
+            for server in self._servers()
+            if server["required"] and server["state"] != "ready"
+        ]
+
+    def status(self) -> dict[str, Any]:
+        """All that can be told: whether it is ready, and how each server is."""
+        missing = self.missing()
+        return {"ready": not missing, "missing": missing, "servers": list(self._servers())}
+
+
+class HealthProbe:
+    """ASGI: the process is there."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
+        """Answer; nothing is waited for."""
+        await _answer(scope, send, 200, {"status": "ok"})
+
+
+class ReadinessProbe:
+    """ASGI: whether calls should come here.
+
+    Args:
+        operations: How the server is.
+    """
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
+        """Answer 200, or 503 with what is missing."""
+        missing = self._operations.missing()
+        await _answer(scope, send, 503 if missing else 200, {"ready": not missing, "missing": missing})
+
+
+class StatusPage:
+    """ASGI: how each server is. For those who may know: put it behind whatever lets callers in.
+
+    Args:
+        operations: How the server is.
+    """
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
+        """Answer."""
+        await _answer(scope, send, 200, self._operations.status())
+
+
+class Probes:
+    """ASGI middleware before everything else: answers probes, and goes with an app through its start and its end.
+
+    Requests that come before the app has started wait for it. While it is draining, each answer closes its connection,
+    so that the client's next call goes elsewhere.
+
+    Args:
+        app: What is served.
+        operations: How it is; None to know only whether the app has started.
+        pages: What is answered here, by path; None for ``/healthz`` and ``/readyz``.
+    """
+
+    def __init__(
+        self, app: ASGIApp, operations: Operations | None = None, pages: Mapping[str, ASGIApp] | None = None
+    ) -> None:
+        self._app = app
+        self.operations = operations or Operations()
+        self._pages = probe_pages(self.operations) if pages is None else pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a probe, or let the app do what it does."""
+        if self.operations.is_steady and scope.get("path") not in self._pages:
+            await self._app(scope, receive, send)
+        else:
+            await self._attend(scope, receive, send)
+
+    async def _attend(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, self._watching(send) if scope["type"] == "lifespan" else send)
+        elif (page := self._pages.get(scope["path"])) is not None:
+            await page(scope, receive, self._closing(scope, send))
+        elif self.operations.has_started or await self.operations.settled():
+            await self._app(scope, receive, self._closing(scope, send))
+        else:
+            await refuse(send, 503, "the server did not start; its log says why")
+
+    def _watching(self, send: Send) -> Send:
+        async def watch(message: Message) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete":
+                self.operations.app_started()
+
+        return watch
+
+    def _closing(self, scope: Scope, send: Send) -> Send:
+        if not self.operations.is_draining or not scope.get("http_version", "1.1").startswith("1"):
+            return send
+
+        async def close(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), _CLOSE]}
+            await send(message)
+
+        return close
+
+
+def probe_pages(operations: Operations) -> dict[str, ASGIApp]:
+    """The pages that anybody may see."""
+    return {HEALTH_PATH: HealthProbe(), READY_PATH: ReadinessProbe(operations)}
+
+
+class Pages:
+    """ASGI: pages, and nothing beside them.
+
+    Args:
+        pages: The pages, by path.
+    """
+
+    def __init__(self, pages: Mapping[str, ASGIApp]) -> None:
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+        elif (page := self._pages.get(scope["path"])) is not None:
+            await page(scope, receive, send)
+        else:
+            await _answer(scope, send, 404, {"error": f"here are {', '.join(self._pages)}"})
+
+
+async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
+    is_allowed = scope["method"] in _METHODS
+    body = json.dumps(content if is_allowed else {"error": "only GET is answered here"}, ensure_ascii=False).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]
+    if not is_allowed:
+        headers.append((b"allow", ", ".join(_METHODS).encode()))
+    await send({"type": "http.response.start", "status": status if is_allowed else 405, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
