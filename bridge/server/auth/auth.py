@@ -1,0 +1,153 @@
+"""All that lets callers in: several verifiers as one, and what they have to be granted."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from anyio import create_task_group
+
+from bridge.errors import DefinitionError
+from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
+from bridge.server.auth.issuer import checked_url
+from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.token import VerifiedToken
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+    from mcp.server.auth.provider import AccessToken, TokenVerifier
+
+_logger = logging.getLogger("bridge.server.auth")
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A verifier that has to do something while the server runs."""
+
+    async def keep_current(self, changed: Callable[[], None]) -> None:
+        """Follow what verdicts depend on, until cancelled.
+
+        Args:
+            changed: To be called when earlier verdicts no longer hold.
+        """
+        ...
+
+
+class Auth:
+    """Who may come in, and with which scopes; a `TokenVerifier` of the SDK made of others.
+
+    Args:
+        verifiers: Who tells a good credential: `ApiKeys`, `KeyFile`, `JwtVerifier`, `Introspection`, or any other
+            `TokenVerifier` of the SDK. They are asked in this order, until one knows the credential.
+        resource_url: The URL under which clients reach this server, where they are to be told of the issuers that give
+            tokens for it (RFC 9728).
+        required_scopes: What everyone has to be granted.
+        tool_scopes: What beside that has to be granted, by the names of tools or patterns (``delete_*``).
+        authorization_servers: The issuers, where the verifiers do not say.
+
+    Raises:
+        DefinitionError: There is no verifier, or a URL or scope is none.
+    """
+
+    def __init__(
+        self,
+        *verifiers: TokenVerifier,
+        resource_url: str | None = None,
+        required_scopes: Iterable[str] = (),
+        tool_scopes: Mapping[str, Iterable[str]] | None = None,
+        authorization_servers: Iterable[str] = (),
+    ) -> None:
+        if not verifiers:
+            raise DefinitionError("nobody could come in: Auth needs a verifier, such as ApiKeys or JwtVerifier")
+        self._verifiers = verifiers
+        self._changed: list[Callable[[], None]] = []
+        self.resource_url = None if resource_url is None else checked_url(resource_url, "resource_url")
+        self.required_scopes = scopes_of(required_scopes)
+        self.tool_scopes = ToolScopes(tool_scopes)
+        issuers = [getattr(verifier, "issuer", None) for verifier in verifiers]
+        self.authorization_servers = tuple(dict.fromkeys([*authorization_servers, *filter(None, issuers)]))
+        """The issuers whose tokens are accepted."""
+
+    @classmethod
+    def of(cls, auth: Auth | TokenVerifier) -> Auth:
+        """Itself, or what one verifier makes."""
+        return auth if isinstance(auth, Auth) else cls(auth)
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """Every scope that the server knows."""
+        return self.required_scopes | self.tool_scopes.all
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Who bears a credential.
+
+        Returns:
+            The credential, verified; None where nobody knows it.
+
+        Raises:
+            TokenRefusedError: It is known to be bad.
+            IssuerUnavailableError: Nobody knows it, and one could not be asked.
+        """
+        refusal: TokenRefusedError | IssuerUnavailableError | None = None
+        for verifier in self._verifiers:
+            try:
+                found = await verifier.verify_token(token)
+            except IssuerUnavailableError as error:
+                _logger.warning("a caller was asked to wait: %s", error)
+                refusal = error
+                continue
+            except TokenRefusedError as error:
+                refusal = refusal or error
+                continue
+            if found is not None:
+                self._check_name(verifier, found)
+                return self._with_all_scopes(found)
+        if refusal is not None:
+            raise refusal
+        return None
+
+    def access_of(self, token: AccessToken) -> Access:
+        """What the bearer of a credential may do."""
+        tools = token.tools if isinstance(token, VerifiedToken) else None
+        if tools is None and not self.tool_scopes:
+            return EVERYTHING
+        # Of a token's scopes only those that matter: what is kept for each access is kept for few.
+        return Access(tools=tools, scopes=self.tool_scopes.all.intersection(token.scopes), tool_scopes=self.tool_scopes)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever earlier verdicts no longer hold."""
+        self._changed.append(listener)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The time during which callers come: files are followed, and issuers' keys kept."""
+        async with create_task_group() as tasks:
+            for verifier in self._verifiers:
+                if isinstance(verifier, Followed):
+                    tasks.start_soon(verifier.keep_current, self._tell)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    def _tell(self) -> None:
+        for listener in self._changed:
+            listener()
+
+    def _check_name(self, verifier: TokenVerifier, token: AccessToken) -> None:
+        """No issuer makes a caller out of the name of a key: memory, limits and audits go by the name."""
+        name = token.subject or token.client_id
+        keys: Any = next((each for each in self._verifiers if name in getattr(each, "names", ())), None)
+        if keys is not None and not hasattr(verifier, "names"):
+            _logger.error("a token was refused: its bearer %r is called as a key is; give the key another name", name)
+            raise TokenRefusedError("the token's bearer is called as another caller is")
+
+    def _with_all_scopes(self, token: AccessToken) -> AccessToken:
+        if isinstance(token, VerifiedToken) and token.has_all_scopes:
+            return token.model_copy(update={"scopes": sorted(self.scopes.union(token.scopes))})
+        return token
+
+    def __repr__(self) -> str:
+        return f"Auth({', '.join(map(repr, self._verifiers))})"

@@ -1,0 +1,175 @@
+"""The gate: nobody without a credential gets further, and everybody behind it is known.
+
+It asks the SDK's `BearerAuthBackend` and hands on through its `AuthContextMiddleware`, so that ownership of sessions, the
+state that a client carries between rounds, and tools see who calls. A good credential is not looked at again for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from hashlib import sha256
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
+from starlette.authentication import AuthCredentials
+from starlette.requests import HTTPConnection
+
+from bridge.server.auth.challenge import NO_CREDENTIAL, Challenge, send_challenge
+from bridge.server.auth.identity import KnownUser
+from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.token import VerifiedToken
+from bridge.server.body import HEADERS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from bridge.server.auth.auth import Auth
+
+_logger = logging.getLogger("bridge.server.auth")
+
+_MAX_KNOWN = 1024
+_HEADER = b"authorization"
+_BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
+_QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
+
+
+class _Known(NamedTuple):
+    """A credential that was found good."""
+
+    user: KnownUser
+    credentials: AuthCredentials
+    until: float
+    """When it has to be looked at again, by the monotonic clock."""
+
+
+class Gate:
+    """ASGI middleware behind the edge: lets in whoever has a credential, before anything of the body is read.
+
+    Args:
+        app: What is behind it.
+        auth: Who may come in.
+        metadata_url: Where a client learns which issuers give tokens for this server.
+        open_paths: Where everybody gets through.
+    """
+
+    def __init__(self, app: ASGIApp, *, auth: Auth, metadata_url: str | None, open_paths: Collection[str]) -> None:
+        self._app = app
+        self._inner = AuthContextMiddleware(app)
+        self._auth = auth
+        self._backend = BearerAuthBackend(auth)
+        self._metadata_url = metadata_url
+        self._open_paths = frozenset(open_paths)
+        self._known: dict[bytes, _Known] = {}
+        auth.on_change(self._forget)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] != "http" or (self._open_paths and _path_of(scope) in self._open_paths):
+            await self._app(scope, receive, send)
+            return
+        found = self._remembered(scope) or await self._identified(scope)
+        if isinstance(found, Challenge):
+            client = scope.get("client")
+            _logger.log(
+                logging.INFO if found.error is None else logging.WARNING,
+                "refused a request from %s with %d: %s",
+                client[0] if client else "an unknown address",
+                found.status,
+                found.description,
+            )
+            await send_challenge(send, found, self._metadata_url)
+            return
+        scope["user"], scope["auth"] = found.user, found.credentials
+        await self._inner(scope, receive, send)
+
+    def _remembered(self, scope: Scope) -> _Known | None:
+        """What is known of a credential that came alone; found by its digest, so that time tells nothing of it."""
+        headers = scope[HEADERS]
+        value = headers.get(_HEADER)
+        if value is None or scope["query_string"] or len(headers) < len(scope["headers"]):
+            return None
+        known = self._known.get(sha256(value).digest())
+        return known if known is not None and monotonic() < known.until else None
+
+    async def _identified(self, scope: Scope) -> _Known | Challenge:
+        values = [value.strip(b" \t") for name, value in scope["headers"] if name == _HEADER]
+        if (problem := self._syntax_problem(scope, values)) is not None:
+            return problem
+        known = self._known  # a verdict that no longer holds when it comes goes where it is forgotten
+        try:
+            found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
+        except TokenRefusedError as error:
+            return self._unauthorized(str(error))
+        except IssuerUnavailableError as error:
+            description = "the issuer of tokens cannot be asked at the moment; the server's log says why"
+            return Challenge(
+                status=503,
+                error="temporarily_unavailable",
+                description=description,
+                retry_after_seconds=error.retry_after_seconds,
+            )
+        if found is None:
+            return self._unauthorized("the key or token is not known here, or has expired")
+        user = found[1]
+        assert isinstance(user, AuthenticatedUser)
+        return self._admitted(user, values[0], known)
+
+    def _admitted(self, user: AuthenticatedUser, value: bytes, known: dict[bytes, _Known]) -> _Known | Challenge:
+        token = user.access_token
+        if missing := self._auth.required_scopes.difference(token.scopes):
+            return Challenge(
+                status=403,
+                error="insufficient_scope",
+                description=f"{token.subject or token.client_id} was not granted {' '.join(sorted(missing))}",
+                scopes=self._auth.required_scopes,
+            )
+        keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
+        admitted = _Known(
+            KnownUser(token, self._auth.access_of(token)),
+            AuthCredentials(token.scopes),
+            monotonic() + keep_seconds,
+        )
+        if keep_seconds > 0:
+            if len(known) >= _MAX_KNOWN:
+                known.pop(next(iter(known)), None)
+            known[sha256(value).digest()] = admitted
+        return admitted
+
+    def _syntax_problem(self, scope: Scope, values: list[bytes]) -> Challenge | None:
+        if len(values) > 1:
+            return _malformed("a request has one Authorization header")
+        in_query = _QUERY_TOKEN.search(scope["query_string"]) is not None
+        if values and in_query:
+            return _malformed("a credential belongs into the Authorization header alone, never into an address")
+        if not values or not values[0].lower().startswith(b"bearer"):
+            hint = "; one in an address is not read, and is to be replaced" if in_query else ""
+            return Challenge(status=401, description=NO_CREDENTIAL + hint, scopes=self._auth.required_scopes)
+        if not _BEARER.fullmatch(values[0]):
+            return _malformed("the header is not written as Authorization: Bearer KEY-OR-TOKEN")
+        return None
+
+    def _unauthorized(self, description: str) -> Challenge:
+        return Challenge(status=401, error="invalid_token", description=description, scopes=self._auth.required_scopes)
+
+    def _forget(self) -> None:
+        self._known = {}
+
+
+def _malformed(description: str) -> Challenge:
+    return Challenge(status=400, error="invalid_request", description=description)
+
+
+def _with_one_space(scope: Scope, value: bytes) -> Scope:
+    """A request with its credential as the SDK reads it."""
+    token = value[len(b"bearer") :].strip(b" \t")
+    return {**scope, "headers": [(_HEADER, b"Bearer " + token)]}
+
+
+def _path_of(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))

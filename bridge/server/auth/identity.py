@@ -1,0 +1,48 @@
+"""Identity: who sent the request that is being answered, and what the sender may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+
+from bridge.server.auth.access import EVERYTHING
+from bridge.tools.context import Caller
+
+if TYPE_CHECKING:
+    from mcp.server.auth.provider import AccessToken
+
+    from bridge.server.auth.access import Access
+
+
+class KnownUser(AuthenticatedUser):
+    """The SDK's authenticated user, with what tools are told of it.
+
+    Args:
+        token: The credential, verified.
+        access: What it lets its bearer do.
+    """
+
+    def __init__(self, token: AccessToken, access: Access) -> None:
+        super().__init__(token)
+        self.caller = _caller_of(token)
+        self.access = access
+
+
+def caller_of_request() -> Caller | None:
+    """Who calls, where the transport let nobody in without a credential."""
+    user = auth_context_var.get()
+    if user is None:
+        return None
+    return user.caller if isinstance(user, KnownUser) else _caller_of(user.access_token)
+
+
+def access_of_request() -> Access:
+    """What the caller may do: everything, where nobody was asked for a credential."""
+    user = auth_context_var.get()
+    return user.access if isinstance(user, KnownUser) else EVERYTHING
+
+
+def _caller_of(token: AccessToken) -> Caller:
+    return Caller(token.subject or token.client_id, frozenset(token.scopes), token.claims or {})

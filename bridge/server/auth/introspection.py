@@ -1,0 +1,151 @@
+"""Tokens that only their issuer can read: it is asked what each of them is worth (RFC 7662)."""
+
+from __future__ import annotations
+
+import math
+import time
+from base64 import b64encode
+from hashlib import sha256
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+import anyio
+
+from bridge.errors import DefinitionError
+from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
+from bridge.server.auth.issuer import Issuer, checked_url
+from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
+from bridge.server.auth.refusals import TokenRefusedError
+from bridge.server.auth.token import VerifiedToken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+CACHE_SECONDS = 30.0
+"""How long an answer is kept: a token that was taken back counts no longer than that."""
+
+_KEPT_ANSWERS = 1024
+
+
+class Introspection:
+    """Verifies tokens by asking their issuer: a `TokenVerifier` of the SDK.
+
+    Args:
+        url: The issuer's introspection endpoint.
+        client_id: Who asks.
+        client_secret: The secret of who asks.
+        audience: For whom the tokens are: their ``aud``, as a rule the URL of this server. None where the issuer names
+            none and issues tokens for this server alone.
+        issuer: What the issuer calls itself; None where clients need not be told.
+        cache_seconds: How long an answer is kept.
+
+    Raises:
+        DefinitionError: A URL is none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        client_secret: str,
+        *,
+        audience: str | None,
+        issuer: str | None = None,
+        cache_seconds: float = CACHE_SECONDS,
+    ) -> None:
+        if audience == "":
+            raise DefinitionError("audience must not be empty; None says that the issuer's tokens name none")
+        self.url = checked_url(url, "an introspection endpoint")
+        self.issuer = None if issuer is None else checked_url(issuer, "an issuer")
+        self.audience = audience
+        self._cache_seconds = cache_seconds
+        credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()  # RFC 6749, section 2.3.1
+        self._headers = {"authorization": f"Basic {b64encode(credentials).decode()}", "accept": "application/json"}
+        self._issuer = Issuer(issuer or url)
+        self._answers: dict[bytes, tuple[float, Mapping[str, Any]]] = {}
+        self._asking: dict[bytes, anyio.Lock] = {}
+
+    async def verify_token(self, token: str) -> VerifiedToken | None:
+        """Who bears a token.
+
+        Raises:
+            TokenRefusedError: It is a bad one.
+            IssuerUnavailableError: Nobody can tell, because the issuer cannot be asked.
+        """
+        if len(token) > MAX_TOKEN_BYTES:
+            raise TokenRefusedError(f"the token is over {MAX_TOKEN_BYTES} bytes long")
+        until, claims = await self._answer_for(token)
+        if claims.get("active") is not True:
+            raise TokenRefusedError("the token is not active: it is unknown, has expired or was taken back")
+        self._check(claims)
+        client, subject = bearer_in({"client_id": claims.get("username")} | dict(claims))
+        expires_at = _time_in(claims, "exp")
+        return VerifiedToken(
+            token=token,
+            client_id=client,
+            subject=subject,
+            scopes=scopes_in(claims),
+            expires_at=None if expires_at is None else math.ceil(expires_at + LEEWAY_SECONDS),
+            resource=self.audience,
+            claims=({} if self.issuer is None else {"iss": self.issuer}) | dict(claims),
+            keep_seconds=until - monotonic(),
+        )
+
+    async def keep_current(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - nothing of it changes
+        """Close the connections to the issuer when cancelled."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await self._issuer.aclose()
+
+    async def _answer_for(self, token: str) -> tuple[float, Mapping[str, Any]]:
+        """What the issuer says of a token, and until when that holds: asked once by all who wait for it."""
+        digest = sha256(token.encode(errors="surrogateescape")).digest()
+        if (known := self._known(digest)) is not None:
+            return known
+        lock = self._asking.setdefault(digest, anyio.Lock())
+        try:
+            async with lock:
+                if (known := self._known(digest)) is not None:
+                    return known
+                form = {"token": token, "token_type_hint": "access_token"}
+                answer = monotonic() + self._cache_seconds, await self._issuer.post(self.url, form, self._headers)
+                if len(self._answers) >= _KEPT_ANSWERS:
+                    del self._answers[next(iter(self._answers))]
+                self._answers[digest] = answer
+                return answer
+        finally:
+            if not lock.statistics().tasks_waiting:
+                self._asking.pop(digest, None)
+
+    def _known(self, digest: bytes) -> tuple[float, Mapping[str, Any]] | None:
+        answer = self._answers.get(digest)
+        return answer if answer is not None and monotonic() < answer[0] else None
+
+    def _check(self, claims: Mapping[str, Any]) -> None:
+        now = time.time()
+        expires_at, not_before = _time_in(claims, "exp"), _time_in(claims, "nbf")
+        if expires_at is not None and expires_at + LEEWAY_SECONDS < now:
+            raise TokenRefusedError("the token has expired")
+        if not_before is not None and not_before - LEEWAY_SECONDS > now:
+            raise TokenRefusedError("the token is not valid yet")
+        if self.issuer is not None and claims.get("iss", self.issuer) != self.issuer:
+            raise TokenRefusedError("the token is of another issuer")
+        if self.audience is not None:
+            named = claims.get("aud")
+            audiences = {each for each in named if isinstance(each, str)} if isinstance(named, list) else {named}
+            if audiences.isdisjoint(audiences_of(self.audience)):
+                raise TokenRefusedError("the token is for another audience")
+
+    def __repr__(self) -> str:
+        return f"Introspection({self.url!r}, audience={self.audience!r})"
+
+
+def _time_in(claims: Mapping[str, Any], name: str) -> float | None:
+    found = claims.get(name)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise TokenRefusedError(f"the token's {name} is no time")
+    return float(found)

@@ -1,0 +1,133 @@
+"""An issuer of tokens, as far as it is asked over HTTP: in the background of the event loop, and never for long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx2
+from pydantic_core import from_json
+
+from bridge.errors import DefinitionError
+from bridge.server.auth.refusals import IssuerUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIMEOUT_SECONDS = 5.0
+"""How long an issuer may take for one answer."""
+
+MAX_ANSWER_BYTES = 1024 * 1024
+"""How long an answer may be."""
+
+_OK = 200
+
+
+class Issuer:
+    """What issues tokens.
+
+    Args:
+        url: What it calls itself (RFC 8414, ``issuer``).
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._client: httpx2.AsyncClient | None = None
+
+    async def get(self, url: str) -> Mapping[str, Any]:
+        """The JSON object at an address.
+
+        Raises:
+            IssuerUnavailableError: There is no such answer; the message says why.
+        """
+        return await self._asked("GET", url)
+
+    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Mapping[str, Any]:
+        """The JSON object that answers a form.
+
+        Raises:
+            IssuerUnavailableError: There is no such answer; the message says why.
+        """
+        return await self._asked("POST", url, data=dict(form), headers=dict(headers))
+
+    async def metadata(self) -> Mapping[str, Any]:
+        """What the issuer says of itself (RFC 8414, OpenID Connect Discovery 1.0).
+
+        Raises:
+            IssuerUnavailableError: It says nothing, or calls itself something else.
+        """
+        error: IssuerUnavailableError | None = None
+        for address in _metadata_addresses(self.url):
+            try:
+                found = await self.get(address)
+            except IssuerUnavailableError as failed:
+                error = error or failed
+                continue
+            if found.get("issuer") != self.url:
+                raise IssuerUnavailableError(
+                    f"{address} speaks for the issuer {str(found.get('issuer'))[:200]!r}, not for {self.url!r}: "
+                    "the issuer is to be given exactly as it calls itself"
+                )
+            return found
+        assert error is not None
+        raise error
+
+    async def aclose(self) -> None:
+        """Close the connections; they open again when needed."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _asked(self, method: str, url: str, **options: Any) -> Mapping[str, Any]:
+        if self._client is None:
+            self._client = httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False)
+        try:
+            with anyio.fail_after(TIMEOUT_SECONDS):
+                async with self._client.stream(method, url, **options) as response:
+                    body = b""
+                    async for part in response.aiter_bytes():
+                        body += part
+                        if len(body) > MAX_ANSWER_BYTES:
+                            raise IssuerUnavailableError(f"{url} answered more than {MAX_ANSWER_BYTES} bytes")
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, OSError) as error:
+            raise IssuerUnavailableError(f"{url} cannot be asked: {str(error) or type(error).__name__}") from error
+        if response.status_code != _OK:
+            raise IssuerUnavailableError(f"{url} answered with HTTP status {response.status_code}")
+        try:
+            found = from_json(body)
+        except ValueError as error:
+            raise IssuerUnavailableError(f"{url} did not answer with JSON") from error
+        if not isinstance(found, dict):
+            raise IssuerUnavailableError(f"{url} did not answer with a JSON object")
+        return found
+
+
+def checked_url(url: str, what: str) -> str:
+    """A URL that can be asked or told.
+
+    Raises:
+        DefinitionError: It is none; the message names what it was to be.
+    """
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise DefinitionError(f"{what} is a URL such as https://login.example.org, not {url!r}: {error}") from error
+    if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.fragment or parsed.userinfo:
+        raise DefinitionError(f"{what} is an http(s) URL without a user and a fragment, not {_without_user(parsed)!r}")
+    return url
+
+
+def _without_user(url: httpx2.URL) -> str:
+    return str(url.copy_with(userinfo=b"")) if url.userinfo else str(url)
+
+
+def _metadata_addresses(issuer: str) -> tuple[str, ...]:
+    """Where an issuer describes itself: as RFC 8414 has it, then as OpenID Connect has it, both in use with a path."""
+    parsed = httpx2.URL(issuer)
+    path = parsed.path.rstrip("/")
+    paths = (
+        f"/.well-known/oauth-authorization-server{path}",
+        f"/.well-known/openid-configuration{path}",
+        f"{path}/.well-known/openid-configuration",
+    )
+    return tuple(str(parsed.copy_with(path=each, query=None)) for each in dict.fromkeys(paths))
