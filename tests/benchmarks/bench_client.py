@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.server import Server
+from mcp_types import ListToolsResult
 
-from bridge.client import Connection, HttpTransport, McpToolProvider, ServerConfig, StdioTransport
+from bridge import ToolBox, tools_from
+from bridge.client import (
+    Connection,
+    HttpTransport,
+    McpToolProvider,
+    MemoryTransport,
+    ServerConfig,
+    StdioTransport,
+)
+from bridge.server.publisher import Publisher
+from tests.benchmarks import tools
 from tests.benchmarks.http_server import serving
 from tests.benchmarks.messages import Era
-from tests.benchmarks.processes import MANY_TOOLS, ROOT, TOOLS, cpu_clock
+from tests.benchmarks.processes import MANY_TOOLS, ROOT, TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from bridge.client.server_config import ProtocolPin
@@ -26,15 +38,16 @@ if TYPE_CHECKING:
 
 OFFICIAL = "mcp.Client"
 ARGUMENTS = {"a": 1, "b": 2}
-CALLS_IN_A_ROUND = {1: 25, 16: 64, 256: 256}
-ROUNDS = {1: 60, 16: 30, 256: 10}
-CONNECTING_ROUNDS = {1: 20, 10: 8, 100: 3}
+CALLS_IN_A_ROUND = {1: 50, 16: 96, 256: 256}
+ROUNDS = {1: 60, 16: 40, 256: 20}
+CONNECTING_ROUNDS = {1: 40, 10: 16, 100: 6}
+SLOW_SECONDS = 0.25
 MANY = 10_000
-LISTING_ROUNDS = 5
+LISTING_ROUNDS = 10
 LIMIT_SECONDS = 600
 PINS: dict[Era, ProtocolPin] = {Era.HANDSHAKE: "legacy", Era.MODERN: "2026-07-28"}
+TOOLBOX = ToolBox(tools_from(tools))
 CHILD = ("-m", "bridge", "serve", TOOLS)
-WHOSE = ("official", "ours")
 
 
 @pytest.fixture(scope="module")
@@ -104,88 +117,121 @@ async def ours(transport: Any, era: Era) -> AsyncIterator[Callable[[], Awaitable
         yield lambda: provider.call("add", ARGUMENTS)
 
 
-def opened(whose: str, kind: str, server: HttpServer, era: Era) -> AbstractAsyncContextManager[Any]:
-    if whose == "official":
-        child = StdioServerParameters(command=sys.executable, args=list(CHILD), cwd=ROOT)
-        return official(child if kind == "stdio" else url(server), era)
+def opened(kind: str, server: HttpServer, era: Era) -> tuple[AbstractAsyncContextManager[Any], ...]:
+    """The official client and a provider, each with a child or session of its own."""
+    if kind == "memory":
+        mine, its = (Publisher(TOOLBOX, name="server").server for _ in range(2))
+        return official(its, era), ours(MemoryTransport(mine), era)
     if kind == "stdio":
-        return ours(StdioTransport(sys.executable, args=CHILD, cwd=str(ROOT)), era)
-    return ours(HttpTransport(url(server), kind="http"), era)
+        child = StdioServerParameters(command=sys.executable, args=list(CHILD), cwd=ROOT)
+        return official(child, era), ours(StdioTransport(sys.executable, args=CHILD, cwd=str(ROOT)), era)
+    return official(url(server), era), ours(HttpTransport(url(server), kind="http"), era)
 
 
-def named(whose: str, figure: str) -> str:
-    return f"{figure}: {OFFICIAL if whose == 'official' else 'provider'}"
-
-
-@pytest.mark.parametrize("whose", WHOSE)
 @pytest.mark.parametrize("at_once", CALLS_IN_A_ROUND)
 @pytest.mark.parametrize("era", Era)
-@pytest.mark.parametrize("kind", ["stdio", "HTTP"])
-def bench_call(meter: Meter, server: HttpServer, loop: Loop, kind: str, era: Era, at_once: int, whose: str) -> None:
-    calls = CALLS_IN_A_ROUND[at_once]
+@pytest.mark.parametrize("kind", ["memory", "stdio", "HTTP"])
+def bench_call(meter: Meter, server: HttpServer, loop: Loop, kind: str, era: Era, at_once: int) -> None:
+    calls = CALLS_IN_A_ROUND[at_once] // at_once * at_once
 
-    async def caller() -> None:
-        for _ in range(calls // at_once):
-            await call()
+    async def round_of_calls(call: Callable[[], Awaitable[object]]) -> None:
+        async def caller() -> None:
+            for _ in range(calls // at_once):
+                await call()
 
-    async def round_of_calls() -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(at_once):
                 tasks.start_soon(caller)
 
-    figure = (
-        f"a call over {kind}, {era.name.lower()}, {'one after the other' if at_once == 1 else f'{at_once} at once'}"
-    )
-    with loop.holding(opened(whose, kind, server, era)) as call:
-        meter.measure(
-            named(whose, figure),
-            lambda: loop.run(round_of_calls()),
+    together = "one after the other" if at_once == 1 else f"{at_once} at once"
+    figure = f"a call over {kind}, {era.name.lower()}, {together}"
+    its, mine = opened(kind, server, era)
+    with loop.holding(its) as its_call, loop.holding(mine) as my_call:
+        meter.compare(
+            f"{figure}: provider",
+            lambda: loop.run(round_of_calls(my_call)),
+            f"{figure}: {OFFICIAL}",
+            lambda: loop.run(round_of_calls(its_call)),
             rounds=ROUNDS[at_once],
             warmup_rounds=3,
             units=calls,
-            beside=named("official", figure),
-            cpu_seconds=cpu_clock(server.process) if kind == "HTTP" else lambda: None,
         )
 
 
-@pytest.mark.parametrize("whose", WHOSE)
-@pytest.mark.parametrize("count", CONNECTING_ROUNDS)
-@pytest.mark.parametrize("era", Era)
-def bench_connecting(meter: Meter, server: HttpServer, loop: Loop, era: Era, count: int, whose: str) -> None:
-    async def connect_officially(tools: list[int]) -> None:
-        async with Client(url(server), mode=PINS[era]) as client:
-            tools.append(len((await client.list_tools()).tools))
+def compare_connecting(
+    meter: Meter, loop: Loop, figure: str, era: Era, targets: Sequence[tuple[Any, Any]], rounds: int, tools: int
+) -> None:
+    """Connect to servers at once, list their tools, and end all connections.
+
+    Args:
+        meter: Notes the figures.
+        loop: Where it is done.
+        figure: What is measured.
+        era: How servers are greeted.
+        targets: The servers, each as the official client takes it, and as ours does.
+        rounds: How often it is done.
+        tools: How many tools each server has.
+    """
+
+    async def connect_officially(target: Any, listed: list[int]) -> None:
+        async with Client(target, mode=PINS[era]) as client:
+            listed.append(len((await client.list_tools()).tools))
 
     async def all_officially() -> None:
-        tools: list[int] = []
+        listed: list[int] = []
         async with anyio.create_task_group() as tasks:
-            for _ in range(count):
-                tasks.start_soon(connect_officially, tools)
-        assert tools == [4] * count
+            for target, _ in targets:
+                tasks.start_soon(connect_officially, target, listed)
+        assert listed == [tools] * len(targets)
 
     async def all_of_ours() -> None:
-        transport = HttpTransport(url(server), kind="http")
         configs = [
             ServerConfig(name=f"server_{number}", transport=transport, protocol=PINS[era], required=True)
-            for number in range(count)
+            for number, (_, transport) in enumerate(targets)
         ]
         async with McpToolProvider(configs, prefix="always") as provider:
-            assert len(provider.tools) == 4 * count
+            assert len(provider.tools) == tools * len(targets)
 
-    figure = f"connecting, listing, closing, {era.name.lower()}, {count} at once"
-    meter.measure(
-        named(whose, figure),
-        lambda: loop.run(all_officially() if whose == "official" else all_of_ours()),
-        rounds=CONNECTING_ROUNDS[count],
-        beside=named("official", figure),
-        cpu_seconds=cpu_clock(server.process),
+    meter.compare(
+        f"{figure}: provider",
+        lambda: loop.run(all_of_ours()),
+        f"{figure}: {OFFICIAL}",
+        lambda: loop.run(all_officially()),
+        rounds=rounds,
     )
 
 
-@pytest.mark.parametrize("whose", WHOSE)
+@pytest.mark.parametrize("count", CONNECTING_ROUNDS)
+@pytest.mark.parametrize("era", Era)
+def bench_connecting(meter: Meter, server: HttpServer, loop: Loop, era: Era, count: int) -> None:
+    figure = f"connecting, listing, closing over HTTP, {era.name.lower()}, {count} at once"
+    targets = [(url(server), HttpTransport(url(server), kind="http"))] * count
+    compare_connecting(meter, loop, figure, era, targets, CONNECTING_ROUNDS[count], tools=len(TOOLBOX))
+
+
+@pytest.mark.parametrize("count", CONNECTING_ROUNDS)
+def bench_connecting_to_the_slow(meter: Meter, loop: Loop, count: int) -> None:
+    """The slowest decides, not the sum."""
+
+    @asynccontextmanager
+    async def slowly(_server: Any) -> AsyncIterator[None]:
+        await anyio.sleep(SLOW_SECONDS)
+        yield
+
+    async def list_none(_context: Any, _params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[])
+
+    def slow() -> Server[None]:
+        return Server("slow", lifespan=slowly, on_list_tools=list_none)
+
+    figure = f"connecting to what takes {SLOW_SECONDS:g} s to start, {count} at once"
+    targets = [(slow(), MemoryTransport(slow())) for _ in range(count)]
+    compare_connecting(meter, loop, figure, Era.HANDSHAKE, targets, rounds=4, tools=0)
+
+
 @pytest.mark.parametrize("count", [MANY])
 @pytest.mark.parametrize("era", Era)
-def bench_listing(meter: Meter, loop: Loop, era: Era, count: int, whose: str) -> None:
+def bench_listing(meter: Meter, loop: Loop, era: Era, count: int) -> None:
     @asynccontextmanager
     async def listing_officially() -> AsyncIterator[Callable[[], Awaitable[object]]]:
         async with Client(url(many), mode=PINS[era]) as client:
@@ -203,8 +249,7 @@ def bench_listing(meter: Meter, loop: Loop, era: Era, count: int, whose: str) ->
     @asynccontextmanager
     async def listing_of_ours() -> AsyncIterator[Callable[[], Awaitable[object]]]:
         config = ServerConfig(name="server", transport=HttpTransport(url(many), kind="http"), protocol=PINS[era])
-        async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(Connection(config))
+        async with Connection(config) as connection:
 
             async def list_all() -> None:
                 async with McpToolProvider([connection]) as provider:
@@ -215,12 +260,13 @@ def bench_listing(meter: Meter, loop: Loop, era: Era, count: int, whose: str) ->
     figure = f"listing {count:,} tools, {era.name.lower()}"
     with (
         serving(MANY_TOOLS, tools=count) as many,
-        loop.holding(listing_officially() if whose == "official" else listing_of_ours()) as list_all,
+        loop.holding(listing_officially()) as list_officially,
+        loop.holding(listing_of_ours()) as list_ours,
     ):
-        meter.measure(
-            named(whose, figure),
-            lambda: loop.run(list_all()),
+        meter.compare(
+            f"{figure}: provider",
+            lambda: loop.run(list_ours()),
+            f"{figure}: {OFFICIAL}",
+            lambda: loop.run(list_officially()),
             rounds=LISTING_ROUNDS,
-            beside=named("official", figure),
-            cpu_seconds=cpu_clock(many.process),
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from statistics import median
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.table import Row
+from tests.benchmarks.table import Ratios, Row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -14,6 +16,21 @@ if TYPE_CHECKING:
 
 _ROUNDS_FOR_P99 = 200
 _CALLS_IN_A_ROUND = 1000
+
+
+class _Timed:
+    """A function, and how long each of its rounds took."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self.seconds: list[float] = []
+        self.cpu_seconds: list[float] = []
+
+    def __call__(self) -> None:
+        began, worked = perf_counter(), process_time()
+        self._function()
+        self.seconds.append(perf_counter() - began)
+        self.cpu_seconds.append(process_time() - worked)
 
 
 class Meter:
@@ -76,6 +93,56 @@ class Meter:
             )
         )
 
+    def compare(
+        self,
+        name: str,
+        function: Callable[[], object],
+        other_name: str,
+        other_function: Callable[[], object],
+        *,
+        rounds: int,
+        warmup_rounds: int = 1,
+        units: int = 1,
+    ) -> None:
+        """Run two functions in turn, round after round, each first in every other round.
+
+        Args:
+            name: What is measured.
+            function: One round of it.
+            other_name: With what it is compared.
+            other_function: One round of that.
+            rounds: How many rounds of each count.
+            warmup_rounds: How many rounds before them do not.
+            units: How many units of work one round is; the figures are those of one.
+        """
+        other, own = _Timed(other_function), _Timed(function)
+        turns = [other, own]
+
+        def both() -> None:
+            for turn in turns:
+                turn()
+            turns.reverse()
+
+        self._benchmark.pedantic(both, rounds=rounds, warmup_rounds=warmup_rounds)
+        if self._benchmark.stats is None:
+            return
+        ratios = Ratios(
+            time=_ratio(own.seconds[warmup_rounds:], other.seconds[warmup_rounds:]),
+            cpu=_ratio(own.cpu_seconds[warmup_rounds:], other.cpu_seconds[warmup_rounds:]),
+        )
+        for timed, row_name in ((other, other_name), (own, name)):
+            took = [seconds / units for seconds in timed.seconds[warmup_rounds:]]
+            self._table.add(
+                Row(
+                    group=self._group,
+                    name=row_name,
+                    best_seconds=min(took),
+                    median_seconds=median(took),
+                    beside=other_name,
+                    ratios=ratios,
+                )
+            )
+
     def measure_calls(
         self,
         name: str,
@@ -101,3 +168,8 @@ class Meter:
 
         with asyncio.Runner() as runner:
             self.measure(name, lambda: runner.run(repeat()), rounds=rounds, units=calls, beside=beside)
+
+
+def _ratio(own: list[float], other: list[float]) -> float:
+    """How many times as much, round beside round."""
+    return median(mine / its for mine, its in zip(own, other, strict=True) if its > 0)

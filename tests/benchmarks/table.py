@@ -15,6 +15,16 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ratios:
+    """How many times as long one thing took as another, round beside round: what disturbs one disturbs the other."""
+
+    time: float
+    """The median of the rounds' ratios."""
+    cpu: float
+    """The same of the time for which a processor worked for this process, which others on the machine change less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One figure: the seconds that one unit of work takes, such as a call."""
 
@@ -30,6 +40,8 @@ class Row:
     """How long a processor worked for the server; None where there is none, or where the system does not tell."""
     beside: str | None = None
     """The name of the row of the same group with which it is compared; its own, or one that is not here, is none."""
+    ratios: Ratios | None = None
+    """By how much it differs from that, where both were measured in turn."""
 
 
 class Table:
@@ -64,10 +76,12 @@ class Table:
         return f"  {row.name}", *("" if each is None else duration(each) for each in times), self._comparison(row)
 
     def _comparison(self, row: Row) -> str:
-        # Of the best rounds: what else the machine does disturbs them least.
         other = None if row.beside is None else self._rows.get((row.group, row.beside))
         if other is None or other is row:
             return ""
+        if (ratios := row.ratios) is not None:
+            return f"{_three_digits(ratios.time)} x in time, {_three_digits(ratios.cpu)} x in CPU, of {other.name}"
+        # Of the best rounds: what else the machine does disturbs them least.
         more = row.best_seconds - other.best_seconds
         times = row.best_seconds / other.best_seconds
         return f"{'-' if more < 0 else '+'}{duration(abs(more))}, {_three_digits(times)} x {other.name}"

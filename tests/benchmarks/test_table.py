@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.table import Row, Table, duration
+from tests.benchmarks.table import Ratios, Row, Table, duration
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,14 @@ def test_rows_stand_under_their_group_beside_what_they_are_compared_with() -> No
         "Starts",
         "  empty   1.00 s   1.00 s",
     ]
+
+
+def test_what_was_measured_in_turn_is_compared_round_by_round() -> None:
+    table = Table()
+    table.add(Row(group="Calls", name="bare", best_seconds=1e-6, median_seconds=2e-6))
+    ratios = Ratios(time=1.05, cpu=0.95)
+    table.add(Row(group="Calls", name="tool", best_seconds=1e-6, median_seconds=2e-6, beside="bare", ratios=ratios))
+    assert "  1.05 x in time, 0.95 x in CPU, of bare" in "\n".join(table.lines())
 
 
 def test_without_rows_there_is_no_table() -> None:
