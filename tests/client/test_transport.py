@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
-from bridge.errors import ServerAuthError, ServerFailure, ServerUnavailableError
+from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerFailure, ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, python_config
 
 if TYPE_CHECKING:
@@ -174,6 +174,26 @@ for line in sys.stdin:
     async with opened(python_config(code, protocol="legacy")) as connection:
         assert (await connection.list_tools()).tools == []
         assert (await connection.call_tool("x", {}))["content"] == []
+
+
+async def test_a_call_of_a_child_that_has_closed_its_input_ends_at_once() -> None:
+    code = """
+import json, os, signal, sys
+for line in iter(sys.stdin.readline, ""):
+    request = json.loads(line)
+    if "id" in request:
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"},
+                  "tools": []}
+        if is_last := request["method"] == "tools/list":
+            os.close(0)
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+        if is_last:
+            signal.pause()
+"""
+    async with opened(python_config(code, protocol="legacy")) as connection:
+        await connection.list_tools()
+        with anyio.fail_after(DEADLINE_SECONDS / 2), pytest.raises(OutcomeUnknownError):
+            await connection.call_tool("x", {})
 
 
 async def test_a_child_that_never_answers_is_given_up_in_time() -> None:
