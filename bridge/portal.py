@@ -2,14 +2,15 @@
 
 It is started when it is first needed and ends with the process. A facade that is called in a worker thread of a running
 event loop, as a synchronous tool is, uses that event loop instead: so a call stays within its caller's cancellation
-(on trio it goes on, like whatever a thread has begun).
+(on trio by a `Leash`, since trio lets go on whatever a thread has begun).
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-from threading import Lock
+from concurrent.futures import CancelledError
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
@@ -46,6 +47,51 @@ class _Holder:
                 self._started = None
                 portal.call(portal.stop, True)  # what still runs is cancelled
                 manager.__exit__(None, None, None)
+
+
+class Leash:
+    """What a worker thread runs in its event loop, which ends when nobody waits for the thread any more.
+
+    Its methods are called in the event loop, but for `hold` and `let_go`.
+    """
+
+    __slots__ = ("_is_cut", "_scopes")
+
+    def __init__(self) -> None:
+        self._scopes: set[anyio.CancelScope] = set()
+        self._is_cut = False
+
+    def hold(self) -> None:
+        """Hold what the calling thread runs from now on."""
+        _here.leash = self
+
+    def let_go(self) -> None:
+        """Hold nothing any more: the thread will do something else."""
+        _here.leash = None
+
+    def cut(self) -> None:
+        """Nobody waits any more."""
+        self._is_cut = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def outcome(
+        self, function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
+    ) -> tuple[_T | None, BaseException | None]:
+        """What a function returned or raised, unless the leash was cut."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            if self._is_cut:
+                scope.cancel()
+            try:
+                return await _outcome(function, arguments)
+            finally:
+                self._scopes.discard(scope)
+        return None, CancelledError()
+
+
+_here = local()
+"""The leash of each thread."""
 
 
 def run(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
@@ -97,7 +143,8 @@ def _run_anywhere(
         anyio.from_thread.check_cancelled()
     except RuntimeError:  # this is no worker thread of an event loop
         return _run_in_portal(function, arguments)
-    return anyio.from_thread.run(_outcome, function, arguments)
+    leash: Leash | None = getattr(_here, "leash", None)
+    return anyio.from_thread.run(_outcome if leash is None else leash.outcome, function, arguments)
 
 
 def _run_in_portal(

@@ -18,6 +18,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from bridge.errors import DefinitionError
+from bridge.portal import Leash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,11 +99,12 @@ def _current() -> _Limiters:
 class _Place:
     """One place under the limit: freed by whoever is last, the caller that leaves or the function that returns."""
 
-    __slots__ = ("_left", "_limiter", "_lock", "_running")
+    __slots__ = ("_leash", "_left", "_limiter", "_lock", "_running")
 
     def __init__(self, limiter: anyio.CapacityLimiter) -> None:
         self._limiter = limiter
         self._lock = Lock()
+        self._leash = Leash()
         self._running = False
         self._left = False
 
@@ -116,6 +118,7 @@ class _Place:
         """Run the function; in the worker thread. The value is wrapped, since trio refuses coroutines as values."""
         if self._runs(running=True):
             raise RuntimeError("the caller left before the function began")  # seen by nobody
+        self._leash.hold()
         try:
             return (function(),)
         except Exception as error:
@@ -123,6 +126,7 @@ class _Place:
                 _log_unheard(error, function)
             raise
         finally:
+            self._leash.let_go()
             if self._runs(running=False):
                 with suppress(RuntimeError):  # the event loop has ended, and the limit with it
                     anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
@@ -138,7 +142,9 @@ class _Place:
         with self._lock:
             self._left = True
             running = self._running
-        if not running:
+        if running:
+            self._leash.cut()
+        else:
             self._limiter.release_on_behalf_of(self)
 
 

@@ -44,7 +44,6 @@ async def test_a_plain_method_called_by_a_tool_runs_in_the_event_loop_of_the_too
     assert result.tool_executions[0].result.text == "inner"
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio lets what a thread has begun go on
 async def test_cancelling_reaches_through_a_plain_method_in_a_thread() -> None:
     stopped, started = anyio.Event(), anyio.Event()
 

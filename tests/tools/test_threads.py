@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
+from bridge import portal
 from bridge.errors import DefinitionError
 from bridge.tools.threads import DEFAULT_THREADS, run_in_thread, set_thread_limit, thread_limiter
 
@@ -198,3 +200,35 @@ def test_a_function_that_outlives_its_event_loop_ends_quietly(anyio_backend: str
     anyio.run(main, backend=anyio_backend)
     go_on.set()
     assert ended.wait(PATIENCE_SECONDS)
+
+
+async def test_what_a_function_runs_in_the_event_loop_ends_when_its_caller_leaves_and_the_next_is_free() -> None:
+    running, ended = anyio.Event(), threading.Event()
+    outcomes: list[str] = []
+
+    async def forever() -> None:
+        running.set()
+        await anyio.sleep_forever()
+
+    async def answer() -> int:
+        return 42
+
+    def work() -> None:
+        for function in (forever, answer):
+            try:
+                portal.run(function)
+                outcomes.append("returned")
+            except BaseException as error:  # noqa: BLE001 - whatever the event loop says
+                outcomes.append("cancelled" if "Cancel" in type(error).__name__ else repr(error))
+        ended.set()
+
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, work)
+            await running.wait()
+            tasks.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(ended.wait, PATIENCE_SECONDS)
+        assert outcomes == ["cancelled", "cancelled"]
+        for _ in range(3):
+            assert await run_in_thread(lambda: portal.run(answer)) == 42
+            assert await anyio.to_thread.run_sync(lambda: portal.run(answer)) == 42
