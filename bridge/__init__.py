@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.catalogue import ServerStatus, ToolsChange
     from bridge.client.config import load_config
@@ -128,6 +129,7 @@ __all__ = [
     "ChatRequest",
     "ChatRequestParameters",
     "ChatResponse",
+    "ClientCredentials",
     "ClientHandlers",
     "ConfigError",
     "Connection",
@@ -141,6 +143,7 @@ __all__ = [
     "ExecutionPolicy",
     "File",
     "HttpTransport",
+    "IdentityAssertion",
     "Image",
     "InputRequired",
     "InvocationContext",
@@ -156,6 +159,7 @@ __all__ = [
     "MemoryTransport",
     "MissingExtraError",
     "NameClashError",
+    "OAuthLogin",
     "OutcomeUnknownError",
     "P",
     "Question",
@@ -236,6 +240,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "bridge.client.auth.grants": ("ClientCredentials", "IdentityAssertion", "OAuthLogin"),
     "bridge.client.blocking": ("BlockingToolProvider", "connect"),
     "bridge.client.catalogue": ("ServerStatus", "ToolsChange"),
     "bridge.client.config": ("load_config",),

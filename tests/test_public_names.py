@@ -13,11 +13,11 @@ import bridge
 PUBLIC = """
     AiMessage Answer ApprovalPolicy ArgumentProblem ArgumentsError Audio BlockingContext BlockingToolProvider
     BridgeError Caller ChatMemory ChatModel ChatModelError ChatRequest ChatRequestParameters ChatResponse
-    ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content Decision DefinitionError
-    Elicitation ElicitationAnswer ExecutionPolicy File HttpTransport Image InputRequired InvocationContext
+    ClientCredentials ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content Decision DefinitionError
+    Elicitation ElicitationAnswer ExecutionPolicy File HttpTransport IdentityAssertion Image InputRequired InvocationContext
     InvocationError InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError
     JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryTransport MissingExtraError NameClashError
-    OutcomeUnknownError P Question ReplyError ResourceLink Result ReturnBehavior Root Roots Sampling SamplingAnswer
+    OAuthLogin OutcomeUnknownError P Question ReplyError ResourceLink Result ReturnBehavior Root Roots Sampling SamplingAnswer
     SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus
     ServerTimeoutError ServerUnavailableError ServersConfig StdioTransport StreamingChatModel SuspendedInvocation
     SystemMessage TargetError Text TokenStream Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolError

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.catalogue import ServerStatus, ToolsChange
     from bridge.client.config import (
@@ -34,16 +35,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockingToolProvider",
+    "ClientCredentials",
     "ClientHandlers",
     "Connection",
     "ConnectionState",
     "ConnectionStatus",
     "Healing",
     "HttpTransport",
+    "IdentityAssertion",
     "InputDefinition",
     "InputSource",
     "McpToolProvider",
     "MemoryTransport",
+    "OAuthLogin",
     "RemoteExecutor",
     "RemoteName",
     "RemoteResource",
@@ -62,13 +66,16 @@ __all__ = [
 
 _HOMES = dict.fromkeys(__all__, "bridge.client.config") | {
     "BlockingToolProvider": "bridge.client.blocking",
+    "ClientCredentials": "bridge.client.auth.grants",
     "ClientHandlers": "bridge.client.handlers",
     "Connection": "bridge.client.connection",
     "ConnectionState": "bridge.client.states",
     "ConnectionStatus": "bridge.client.states",
     "Healing": "bridge.client.healing",
+    "IdentityAssertion": "bridge.client.auth.grants",
     "McpToolProvider": "bridge.client.provider",
     "MemoryTransport": "bridge.client.server_config",
+    "OAuthLogin": "bridge.client.auth.grants",
     "RemoteExecutor": "bridge.client.remote_tool",
     "RemoteName": "bridge.client.naming",
     "RemoteResource": "bridge.client.resources",
