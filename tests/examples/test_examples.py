@@ -6,17 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.models.openai_wire import completion
+from tests.examples.played import playing
 from tests.models.provider import running_provider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from bridge import ChatRequest
+    from bridge.models.scripted import Reply, Script
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DEADLINE_SECONDS = 90
@@ -58,20 +62,57 @@ def test_an_example_is_a_target_of_the_command(name: str, offered: list[str], tm
     assert [tool["name"] for tool in listed] == offered
 
 
-def test_an_example_runs_with_a_model_that_is_named(tmp_path: Path) -> None:
-    wanted = {"name": "square_root", "arguments": '{"x": 475695037565}'}
+def script_of(name: str) -> Script:
+    """What a model would say in an example, by the example itself."""
+    specification = spec_from_file_location(f"played_{name}", EXAMPLES / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = module_from_spec(specification)
+    specification.loader.exec_module(module)
+    if name != "experts":
+        script: Script = module.script
+        return script
+
+    def experts(request: ChatRequest) -> Reply:
+        if request.tool_specifications:
+            reply: Reply = module.router_script(request)
+            return reply
+        return "See one who knows."
+
+    return experts
+
+
+ONLINE = [
+    "booking",
+    "error_recovery",
+    "experts",
+    "imported_tools",
+    "parallel_tools",
+    "published_service",
+    "square_root",
+    "streaming",
+    "weather",
+]
+
+
+def test_every_example_that_asks_a_model_is_tried_with_one() -> None:
+    assert [path.stem for path in sorted(EXAMPLES.glob("*.py")) if "OpenAiChatModel(" in path.read_text()] == ONLINE
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_an_example_runs_with_a_model_that_is_named(name: str, tmp_path: Path) -> None:
+    named = [] if name == "published_service" else ["--model", "some-model"]
     with running_provider() as provider:
-        provider.will_answer(
-            completion({"tool_calls": [{"id": "call_1", "type": "function", "function": wanted}]}, "tool_calls"),
-            completion({"content": "It is 689,706.4865."}),
-        )
+        provider.answer_to = playing(script_of(name))
         shown = run(
-            str(EXAMPLES / "square_root.py"),
-            "--model",
-            "some-model",
+            str(EXAMPLES / f"{name}.py"),
+            *named,
             working_directory=tmp_path,
-            environment={"OPENAI_BASE_URL": f"{provider.url}/v1", "OPENAI_API_KEY": "secret"},
+            environment={
+                "OPENAI_BASE_URL": f"{provider.url}/v1",
+                "OPENAI_API_KEY": "secret",
+                "MODEL": "some-model",
+            },
         )
-    assert shown.splitlines()[-1] == "It is 689,706.4865."
-    assert [request.body["model"] for request in provider.requests] == ["some-model", "some-model"]
-    assert provider.requests[1].body["messages"][-1]["content"] == "689706.4865324959"
+    assert len(shown.splitlines()) >= 2
+    assert {request.body["model"] for request in provider.requests} == {"some-model"}

@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 DEADLINE_SECONDS = 20
 
@@ -57,6 +57,8 @@ class Provider:
         self.url = url
         self.requests: list[Received] = []
         self.answers: deque[Answer] = deque()
+        self.answer_to: Callable[[Received], Answer] = lambda _: self.answers.popleft()
+        """Makes the answer to a request; a test may give another."""
         self.asked = Event()
         """A request has come whose answer is held."""
         self.released = Event()
@@ -108,8 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
         provider: Provider = self.server.provider  # type: ignore[attr-defined]  # ours
         body = self.rfile.read(int(self.headers["content-length"]))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        provider.requests.append(Received(self.path, headers, json.loads(body)))
-        answer = provider.answers.popleft()
+        received = Received(self.path, headers, json.loads(body))
+        provider.requests.append(received)
+        answer = provider.answer_to(received)
         if answer.is_held:
             provider.asked.set()
             provider.released.wait(DEADLINE_SECONDS)
