@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
+from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.fast_path import failure
 from bridge.server.hang_up import HungUpError, until_hang_up
-from bridge.server.lowlevel import caller_of_request
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from bridge.server.fast_path import PlainCall
+    from bridge.server.fast_path import FastPath, PlainCall
     from bridge.server.publisher import Publisher
     from bridge.server.sessions import Session, Sessions
     from bridge.tools.json_reading import Json
@@ -73,41 +73,47 @@ class FastHttp:
             message = _request_in(body)
             if message is None or not _routes(headers, message):
                 return False
-            plan = self._plans.modern(message)
+            plans = self._plans.limited_to(access_of_request())
+            plan = plans.modern(message)
             if plan is None:
                 return False
             if isinstance(plan, bytes):
                 await _send(send, plan)
             else:
-                await self._call(plan, headers, receive, send)
+                await self._call(plans, plan, headers, receive, send)
             return True
         session = self._session_of(scope, headers, version)
         return session is not None and await self._answered_in(session, headers, body, send)
 
     async def _answered_in(self, session: Session, headers: Mapping[bytes, bytes], body: bytes, send: Send) -> bool:
         message = _request_in(body)
+        plans = self._plans.limited_to(access_of_request())
         plan = (
             None
             if message is None or str(message["id"]) in session.running
-            else self._plans.handshake(message, session.version or "")
+            else plans.handshake(message, session.version or "")
         )
         if plan is None:
             return False
         with session:
-            answer = plan if isinstance(plan, bytes) else await self._call_in(session, plan, headers)
+            answer = plan if isinstance(plan, bytes) else await self._call_in(session, plans, plan, headers)
             await _send(send, answer, session=session)
         return True
 
-    async def _call(self, call: PlainCall, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def _call(
+        self, plans: FastPath, call: PlainCall, headers: Mapping[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
         """Run a call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
         context = self._context(headers, call.capabilities, session_id=None)
         try:
-            answer, code = await until_hang_up(self._plans.run(call, context), receive, self._running)
+            answer, code = await until_hang_up(plans.run(call, context), receive, self._running)
         except HungUpError:
             return
         await _send(send, answer, HTTP_STATUS.get(code, 200))
 
-    async def _call_in(self, session: Session, call: PlainCall, headers: Mapping[bytes, bytes]) -> bytes:
+    async def _call_in(
+        self, session: Session, plans: FastPath, call: PlainCall, headers: Mapping[bytes, bytes]
+    ) -> bytes:
         """Run a call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
         context = self._context(headers, session.capabilities, session_id=session.id)
         task = asyncio.current_task()
@@ -123,7 +129,7 @@ class FastHttp:
         session.running[running] = cancel
         self._running.enter(task)
         try:
-            answer, _ = await self._plans.run(call, context)
+            answer, _ = await plans.run(call, context)
         except asyncio.CancelledError:
             if not is_cancelled or task.cancelling() > 1:
                 raise
@@ -178,7 +184,7 @@ class _DecodedHeaders(Mapping[str, str]):
 def same_credential(scope: Scope, session: Session) -> bool:
     """Whether a request carries the credential that opened a session, as the SDK compares them."""
     user = scope.get("user")
-    if user is None or session.user is None:
+    if user is session.user or user is None or session.user is None:
         return user is session.user
     from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only where there are credentials
         AuthenticatedUser,

@@ -1,6 +1,7 @@
 """Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one edge.
 
 Edge ── Host, Origin, started?
+Gate ── a key or token, where one is asked for
 BoundedBody ── body limit, fast path
   ├── /mcp, /mcp/              StreamableEndpoint   both eras
   ├── /sse, /sse/              SseStream            handshake era
@@ -31,6 +32,10 @@ from bridge.server.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
+    from mcp.server.auth.provider import TokenVerifier
+
+    from bridge.server.auth.auth import Auth
+    from bridge.server.auth.guarding import Guarding
     from bridge.server.body import Shortcut
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
@@ -52,6 +57,7 @@ def http_app(
     publisher: Publisher | None = None,
     fast_path: bool = True,
     session_idle_seconds: float | None = IDLE_SECONDS,
+    auth: Auth | TokenVerifier | None = None,
 ) -> Starlette:
     """A Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -74,6 +80,8 @@ def http_app(
             which then do not count.
         fast_path: Whether plain requests are answered without the SDK.
         session_idle_seconds: How long a session of the handshake era may go unused; None for as long as the app runs.
+        auth: Who may come in: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None for
+            everyone.
 
     Returns:
         The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
@@ -91,23 +99,35 @@ def http_app(
         raise ValueError(f"the path {path!r} is that of SSE; choose another, or serve without SSE")
     if max_request_bytes < 1:
         raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
+    publisher = publisher or Publisher(tools, name=name, page_size=page_size, policy=policy)
+    guarding = None if auth is None else _guarding(auth, publisher, max_request_bytes)
     service = _Service(
-        publisher or Publisher(tools, name=name, page_size=page_size, policy=policy),
+        publisher,
         Sessions(session_idle_seconds),
         max_request_bytes,
         path if streamable else None,
         sse=sse,
         fast_path=fast_path,
+        guarding=guarding,
     )
     middleware = [
         Middleware(Edge, names=Names(host, allowed_hosts, allowed_origins), is_running=lambda: service.is_running),
+        *([] if guarding is None else guarding.before_body),
         Middleware(BoundedBody, max_bytes=max_request_bytes, shortcut=service.shortcut),
+        *([] if guarding is None else guarding.after_body),
     ]
     app = Starlette(routes=service.routes, middleware=middleware, lifespan=service.lifespan)
     app.router.redirect_slashes = False
     app.state.shutdown = service.end_streams
     app.state.drain = service.drain
+    app.state.open_routes = [] if guarding is None else guarding.routes
     return app
+
+
+def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> Guarding:
+    from bridge.server.auth.guarding import Guarding  # noqa: PLC0415 - only for those who ask for a credential
+
+    return Guarding(auth, publisher, max_request_bytes)
 
 
 class _Service:
@@ -122,9 +142,11 @@ class _Service:
         *,
         sse: bool,
         fast_path: bool,
+        guarding: Guarding | None,
     ) -> None:
         self.is_running = False
-        self.routes: list[Route] = []
+        self.routes: list[Route] = [] if guarding is None else list(guarding.routes)
+        self._guarding = guarding
         self._publisher = publisher
         self._streams = Streams()
         self._sse_streams = Streams()
@@ -156,6 +178,8 @@ class _Service:
         async with AsyncExitStack() as stack:
             if self._endpoint is not None:
                 await stack.enter_async_context(self._endpoint.running())
+            if self._guarding is not None:
+                await stack.enter_async_context(self._guarding.running())
             self.is_running = True
             try:
                 yield

@@ -8,7 +8,6 @@ from weakref import finalize
 
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
-from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.caching import CacheHint
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
@@ -23,6 +22,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from bridge.server.announcer import Announcer, ChangesBus, session_id
+from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.catalog import CACHE_SCOPE, CursorError
 from bridge.server.channel import HandshakeChannel, ModernChannel
 from bridge.server.protocol import (
@@ -36,7 +36,7 @@ from bridge.server.protocol import (
 from bridge.server.publisher import DISCOVERY_TTL_MS
 from bridge.server.telemetry_middleware import ObservingMiddleware
 from bridge.telemetry import switch
-from bridge.tools.context import LOG_LEVELS, Caller, InvocationContext
+from bridge.tools.context import LOG_LEVELS, InvocationContext
 from bridge.tools.questions import InputRequired
 from bridge.wire import senders_meta
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.models import InitializationOptions
 
+    from bridge.server.catalog import Catalog
     from bridge.server.publisher import Publisher
     from bridge.tools.context import LogLevel
     from bridge.tools.json_reading import Json
@@ -68,7 +69,7 @@ def build_server(publisher: Publisher) -> PublishedServer:
         title=publisher.title,
         instructions=publisher.instructions,
         cache_hints={"server/discover": CacheHint(ttl_ms=DISCOVERY_TTL_MS, scope=CACHE_SCOPE)},
-        get_tool_input_schema=publisher.catalog.header_schema,
+        get_tool_input_schema=handlers.header_schema,
     )
     server.add_request_handler("tools/list", PaginatedRequestParams, handlers.list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, handlers.call_tool)
@@ -117,9 +118,12 @@ class _Handlers:
         self._publisher = publisher
         self._log_levels: dict[int, LogLevel] = {}
 
+    def header_schema(self, name: str) -> Mapping[str, Any] | None:
+        return self._catalog().header_schema(name)
+
     async def list_tools(self, request: Request, params: PaginatedRequestParams) -> Json:
         try:
-            return self._publisher.catalog.page(params.cursor, modern=_is_modern(request))
+            return self._catalog().page(params.cursor, modern=_is_modern(request))
         except CursorError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
 
@@ -130,7 +134,9 @@ class _Handlers:
             context = self._context(request, channel)
             arguments, modern = params.arguments or _NOTHING, isinstance(channel, ModernChannel)
             with publisher.running.entered():
-                return await publisher.call(params.name, arguments, context, _checked, modern=modern)
+                return await publisher.call(
+                    params.name, arguments, context, _checked, modern=modern, access=access_of_request()
+                )
         except InputRequired as asked:
             if isinstance(channel, ModernChannel):
                 return _translated(channel.input_required, asked)
@@ -150,6 +156,9 @@ class _Handlers:
                 finalize(client, self._log_levels.pop, key, None).atexit = False
             self._log_levels[key] = params.level
         return EmptyResult()
+
+    def _catalog(self) -> Catalog:
+        return self._publisher.views.of(access_of_request()).catalog
 
     def _channel(self, request: Request) -> HandshakeChannel | ModernChannel:
         if _is_modern(request):
@@ -183,14 +192,6 @@ def _checked(result: Json) -> Json:
 
 def _is_modern(request: Request) -> bool:
     return request.protocol_version in MODERN_VERSIONS
-
-
-def caller_of_request() -> Caller | None:
-    """Who calls, where the transport let nobody in without a credential."""
-    token = get_access_token()
-    if token is None:
-        return None
-    return Caller(token.subject or token.client_id, frozenset(token.scopes), token.claims or {})
 
 
 async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:

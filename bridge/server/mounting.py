@@ -48,6 +48,7 @@ def mount(parent: Starlette, path: str, tools: ToolBox, **options: Any) -> Starl
         raise DefinitionError(f"the path begins with a slash, has no parameters and is not the root: not {path!r}")
     _must_be_free(parent, path)
     app = http_app(tools, path="/", **options)
+    parent.router.routes.extend(app.state.open_routes)
     parent.router.routes.append(Route(path, endpoint=_Doorstep(app)))
     parent.mount(path, app)
     outer = parent.router.lifespan_context

@@ -155,8 +155,7 @@ class Publisher:
             InputRequired: The tool asked something that only a later round can answer.
         """
         tools = self.views.of(access).tools
-        if name in tools:
-            _check_scopes(name, access)
+        _check_scopes(name, tools, access)
         try:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
@@ -183,9 +182,9 @@ class Publisher:
             raise _failed(name, error) from None
 
 
-def _check_scopes(name: str, access: Access) -> None:
+def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:
     """Refuse what HTTP's edge has refused already, with a 403, unless there is a way around it."""
-    if access.missing(name):
+    if access.missing(name) and name in tools:
         raise ProtocolError(INVALID_REQUEST, f"the tool {name!r} needs a scope that was not granted")
 
 

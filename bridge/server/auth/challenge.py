@@ -1,4 +1,4 @@
-"""Challenges: the answers to requests without the credential that they need (RFC 6750, section 3; RFC 9728, section 5.1)."""
+"""Challenges: answers to requests without the credential that they need (RFC 6750, section 3; RFC 9728, 5.1)."""
 
 from __future__ import annotations
 

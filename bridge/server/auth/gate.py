@@ -1,7 +1,8 @@
 """The gate: nobody without a credential gets further, and everybody behind it is known.
 
-It asks the SDK's `BearerAuthBackend` and hands on through its `AuthContextMiddleware`, so that ownership of sessions, the
-state that a client carries between rounds, and tools see who calls. A good credential is not looked at again for a while.
+It asks the SDK's `BearerAuthBackend` and hands on through its `AuthContextMiddleware`, so that the ownership of
+sessions, the state that a client carries between rounds, and tools see who calls. A good credential is not looked at
+again for a while.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Gate:
         """What is known of a credential that came alone; found by its digest, so that time tells nothing of it."""
         headers = scope[HEADERS]
         value = headers.get(_HEADER)
-        if value is None or scope["query_string"] or len(headers) < len(scope["headers"]):
+        query = scope["query_string"]
+        if value is None or len(headers) < len(scope["headers"]) or (query and _QUERY_TOKEN.search(query)):
             return None
         known = self._known.get(sha256(value).digest())
         return known if known is not None and monotonic() < known.until else None
@@ -122,10 +124,12 @@ class Gate:
     def _admitted(self, user: AuthenticatedUser, value: bytes, known: dict[bytes, _Known]) -> _Known | Challenge:
         token = user.access_token
         if missing := self._auth.required_scopes.difference(token.scopes):
+            told = " ".join(sorted(missing))
+            _logger.warning("%r was not granted %s", token.subject or token.client_id, told)
             return Challenge(
                 status=403,
                 error="insufficient_scope",
-                description=f"{token.subject or token.client_id} was not granted {' '.join(sorted(missing))}",
+                description=f"this server needs the scope {told}",
                 scopes=self._auth.required_scopes,
             )
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0

@@ -52,8 +52,8 @@ class ScopedTools:
         if missing:
             caller = caller_of_request()
             _logger.warning(
-                "refused %s the tool %r: not granted %s",
-                "somebody" if caller is None else caller.name,
+                "refused %r the tool %r: not granted %s",
+                None if caller is None else caller.name,
                 name,
                 " ".join(sorted(missing)),
             )

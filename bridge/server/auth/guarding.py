@@ -1,0 +1,61 @@
+"""Guarding: what an app needs so that nobody without a credential reaches its tools.
+
+Edge → Gate → BoundedBody, fast path → ScopedTools → the transports
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.middleware import Middleware
+
+from bridge.server.auth.auth import Auth
+from bridge.server.auth.gate import Gate
+from bridge.server.auth.metadata import metadata_routes, metadata_url_of
+from bridge.server.auth.scoped import ScopedTools
+
+if TYPE_CHECKING:
+    from mcp.server.auth.provider import TokenVerifier
+
+    from bridge.server.publisher import Publisher
+
+
+class Guarding:
+    """The guards of one app.
+
+    Args:
+        auth: Who may come in.
+        publisher: What they come for; its clients are told when what they may use has changed.
+        max_request_bytes: How long a request's body may be.
+    """
+
+    def __init__(self, auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> None:
+        self._auth = Auth.of(auth)
+        self._publisher = publisher
+        self._max_request_bytes = max_request_bytes
+        self._metadata_url = metadata_url_of(self._auth)
+        self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
+        """What everybody may read."""
+        self.running = self._auth.running
+        self._auth.on_change(publisher.changes.ring)
+
+    @property
+    def before_body(self) -> list[Middleware]:
+        """What stands before anything of a body is read."""
+        open_paths = [route.path for route in self.routes]
+        return [Middleware(Gate, auth=self._auth, metadata_url=self._metadata_url, open_paths=open_paths)]
+
+    @property
+    def after_body(self) -> list[Middleware]:
+        """What looks at what is asked for, where the fast path has not answered."""
+        if not self._auth.tool_scopes:
+            return []
+        return [
+            Middleware(
+                ScopedTools,
+                auth=self._auth,
+                publisher=self._publisher,
+                metadata_url=self._metadata_url,
+                max_bytes=self._max_request_bytes,
+            )
+        ]
