@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import click
-from anyio import to_thread
 from pydantic_core import to_json
 
-from bridge.cli.failures import FAILED, end_now, one_line, say
+from bridge.cli.failures import FAILED, INTERRUPTED, end_now, one_line, say
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, command_target, parse_target, split_targets
 from bridge.errors import ChatModelError, InvocationError, ServerError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.cli.targets import Target
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import StreamingChatModel
@@ -172,29 +171,33 @@ async def _converse(
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
     async with Gateway(servers, local=load_toolbox(local) if local else ToolBox()) as gateway:
+        person = Person()
         service = ai_service(
             _Conversation,
             streaming_chat_model=model,
             tools=gateway.tools,
             memory=ChatMemory(memory),
             system_message=(lambda _: system) if system is not None else None,
-            approval=_approval(approve, can_ask=sys.stdin.isatty() and once is None, terminal=terminal),
+            approval=_approval(approve, person if person.is_there and once is None else None, terminal),
         )
         if once is not None:
             return await _answer(service, once, terminal)
         say(f"{len(gateway.tools)} tools: {', '.join(tool.name for tool in gateway.tools)}")
-        code = 0
-        while (question := await to_thread.run_sync(_next_question, abandon_on_cancel=True)) is not None:
-            if question.strip():
-                code = await _answer(service, question, terminal)
-        return code
+        return await _talk(service, person, terminal)
 
 
-def _next_question() -> str | None:
-    if sys.stdin.isatty():
-        click.echo(_PROMPT, nl=False, err=True)
-    line = sys.stdin.readline()
-    return line.rstrip("\n") if line else None
+async def _talk(service: _Conversation, person: Person, terminal: _Terminal) -> int:
+    """Answer questions until the input ends; returns the exit code that the last answer deserves."""
+    code = 0
+    with closing(person):
+        while (question := await person.line(_PROMPT)) is not None:
+            if not question.strip():
+                continue
+            answered = await interruptible(partial(_answer, service, question, terminal))
+            if answered is None:
+                terminal.note("bridge chat: interrupted; neither the question nor the answer is kept")
+            code = INTERRUPTED if answered is None else answered
+    return code
 
 
 async def _answer(service: _Conversation, question: str, terminal: _Terminal) -> int:
@@ -209,8 +212,8 @@ async def _answer(service: _Conversation, question: str, terminal: _Terminal) ->
     return 0
 
 
-def _approval(approve: str, *, can_ask: bool, terminal: _Terminal) -> ApprovalPolicy | None:
-    """What becomes of calls of tools that are not annotated as read-only."""
+def _approval(approve: str, person: Person | None, terminal: _Terminal) -> ApprovalPolicy | None:
+    """What becomes of calls of tools that are not annotated as read-only; None instead of a person who is asked."""
     from bridge.service.approval import ApprovalPolicy, Decision  # noqa: PLC0415 - loaded by then
 
     if approve == "auto":
@@ -219,11 +222,10 @@ def _approval(approve: str, *, can_ask: bool, terminal: _Terminal) -> ApprovalPo
     async def ask(request: ToolExecutionRequest, tool: Tool, context: InvocationContext) -> Decision:  # noqa: ARG001 - an Approver's
         if approve == "deny":
             return Decision.no("the person allows no tool that may change something")
-        if not can_ask:
+        if person is None:
             return Decision.no("nobody is there to approve; --approve auto allows every tool")
         terminal.end_line()
-        question: Callable[[], Any] = lambda: click.confirm(f"?? {_called(request)}", err=True)  # noqa: E731 - runs in a thread
-        allowed = await to_thread.run_sync(question)
+        allowed = await person.confirms(f"?? {_called(request)}")
         return Decision.yes() if allowed else Decision.no("the person said no")
 
     return ApprovalPolicy(approve=ask)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pty
-import select
 import subprocess
 import sys
-from collections import deque
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-DEADLINE_SECONDS = 60
 TOOLS = '''
 from bridge import ToolAnnotations, tool
 
@@ -35,60 +28,6 @@ def wipe() -> str:
     """Delete everything."""
     return "wiped"
 '''
-
-
-def text(*pieces: str) -> list[dict[str, Any]]:
-    return [{"content": piece} for piece in pieces]
-
-
-def call(name: str, arguments: str) -> list[dict[str, Any]]:
-    function = {"name": name, "arguments": arguments}
-    return [{"tool_calls": [{"index": 0, "id": "call-1", "type": "function", "function": function}]}]
-
-
-class Provider:
-    """Streams the replies that it was given, and keeps the requests."""
-
-    def __init__(self, *replies: list[dict[str, Any]]) -> None:
-        self.replies = deque(replies)
-        self.requests: list[dict[str, Any]] = []
-
-    def stream(self, request: dict[str, Any]) -> bytes:
-        self.requests.append(request)
-        deltas = self.replies.popleft()
-        reason = "tool_calls" if "tool_calls" in deltas[-1] else "stop"
-        chunks: list[tuple[dict[str, Any], str | None]] = [*((delta, None) for delta in deltas), ({}, reason)]
-        common = {"id": "chat-1", "object": "chat.completion.chunk", "created": 0, "model": "test"}
-        lines = [
-            json.dumps(common | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
-            for delta, finish in chunks
-        ]
-        return "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
-
-
-@contextmanager
-def serving(provider: Provider) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = provider.stream(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
@@ -150,38 +89,6 @@ def test_a_conversation_goes_on_and_is_kept_for_the_next_time(tools: Path, tmp_p
     assert again.stdout == "Still Ada.\n"
     said = [message["content"] for message in provider.requests[-1]["messages"]]
     assert said == ["I am Ada.", "Hello, Ada.", "Who am I?", "Ada.", "And now?"]
-
-
-class Terminal:
-    """A person at a terminal in which a command runs."""
-
-    def __init__(self, *command: str) -> None:
-        self.seen = ""
-        self._fd, theirs = pty.openpty()
-        environment = os.environ | {"OPENAI_API_KEY": "test"}
-        self._process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-        )
-        os.close(theirs)
-
-    def until(self, text: str) -> None:
-        """Read until a text stands there, and forget what was before."""
-        while text not in self.seen:
-            ready, _, _ = select.select([self._fd], [], [], DEADLINE_SECONDS)
-            assert ready, f"{text!r} did not come after {self.seen!r}"
-            self.seen += os.read(self._fd, 4096).decode()
-        self.seen = self.seen.partition(text)[2]
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def ended(self) -> int:
-        try:
-            return self._process.wait(DEADLINE_SECONDS)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            os.close(self._fd)
 
 
 def test_a_person_at_the_terminal_is_asked_for_approval(tools: Path) -> None:
