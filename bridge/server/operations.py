@@ -188,7 +188,8 @@ class Probes:
 
         async def close(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), _CLOSE]}
+                kept = [header for header in message.get("headers", ()) if header[0].lower() != _CLOSE[0]]
+                message = {**message, "headers": [*kept, _CLOSE]}
             await send(message)
 
         return close
