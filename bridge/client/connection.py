@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bridge.client.detached import start_detached
 from bridge.client.handlers import ClientHandlers
 from bridge.client.healing import Healing
+from bridge.client.listeners import Listeners
 from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
 from bridge.client.states import ConnectionState, ConnectionStatus, ToolListing
 from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
@@ -61,8 +62,8 @@ class Connection:
         self._healing = healing or Healing()
         self._auth = auth
         self._owner: Owner | None = None
-        self._state_listeners: list[Callable[[ConnectionState], None]] = []
-        self._tools_listeners: list[Callable[[], None]] = []
+        self._state_listeners = Listeners[[ConnectionState]]()
+        self._tools_listeners = Listeners[[]]()
         self._listing: list[Json] | None = None
 
     # --- opening and closing -----------------------------------------------------------------------------------------
@@ -161,8 +162,7 @@ class Connection:
         Returns:
             A function that ends it.
         """
-        self._state_listeners.append(listener)
-        return lambda: _remove(self._state_listeners, listener)
+        return self._state_listeners.add(listener)
 
     def on_tools_changed(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Have it told when the server's tools have, or may have, changed: list them again.
@@ -175,10 +175,9 @@ class Connection:
         Returns:
             A function that ends it.
         """
-        self._tools_listeners.append(listener)
         if self._owner is not None:
             self._owner.want_changes()
-        return lambda: _remove(self._tools_listeners, listener)
+        return self._tools_listeners.add(listener)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -299,7 +298,7 @@ class Connection:
             auth=self._auth,
             changed=self._changed,
             relist=self._relist,
-            tools_changed=self._tell_tools_changed,
+            tools_changed=self._tools_listeners.tell,
             wants_changes=lambda: bool(self._tools_listeners),
         )
         self._changed(ConnectionState.CONNECTING, None)
@@ -319,23 +318,18 @@ class Connection:
             listing = (await tools_over(link)).tools
         except Exception as error:  # noqa: BLE001 - whoever lists the tools will be told
             _logger.debug("server %r: the tools cannot be listed again: %r", self.name, error)
-            self._tell_tools_changed()
+            self._tools_listeners.tell()
             return
         if listing != self._listing:
             self._listing = listing
-            self._tell_tools_changed()
+            self._tools_listeners.tell()
 
     def _changed(self, state: ConnectionState, error: ServerError | None) -> None:
         if state is not ConnectionState.CLOSED:
             self.last_error = error
         if state is not self.state:
             self.state = state
-            for listener in tuple(self._state_listeners):
-                _call(listener, state)
-
-    def _tell_tools_changed(self) -> None:
-        for listener in tuple(self._tools_listeners):
-            _call(listener)
+            self._state_listeners.tell(state)
 
     def _transport_kind(self) -> TransportKind | None:
         if (link := self._last_link) is not None:
@@ -347,15 +341,3 @@ class Connection:
                 return "memory"
             case HttpTransport(kind=kind):
                 return kind
-
-
-def _call(listener: Callable[..., None], *arguments: Any) -> None:
-    try:
-        listener(*arguments)
-    except Exception:
-        _logger.exception("a listener failed")
-
-
-def _remove(listeners: list[Any], listener: Any) -> None:
-    if listener in listeners:
-        listeners.remove(listener)

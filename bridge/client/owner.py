@@ -10,17 +10,16 @@ and tell it when they find one broken.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
-from mcp import MCPError
-from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-from bridge.client.failures import Failures, is_cut_off
+from bridge.client.failures import Failures
 from bridge.client.link import Link
 from bridge.client.peers import peer_of
 from bridge.client.states import ConnectionState
 from bridge.client.transport import Findings, opened
+from bridge.client.watch import Watch, first_of
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 
@@ -88,7 +87,7 @@ class Owner:
         self._tools_changed = tools_changed
         self._wants_changes = wants_changes
         self._changes_wanted = anyio.Event()
-        self._watching = anyio.Event()
+        self._watch: Watch | None = None
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
@@ -159,9 +158,9 @@ class Owner:
 
     async def watching(self, seconds: float) -> None:
         """Wait, for so long at most, until the server tells of changes, where it does and somebody wants to hear."""
-        if self._changes_wanted.is_set():
+        if self._changes_wanted.is_set() and self._watch is not None:
             with anyio.move_on_after(seconds):
-                await self._watching.wait()
+                await self._watch.hears_changes.wait()
 
     def want_changes(self) -> None:
         """Somebody wants to hear when the tools change."""
@@ -205,9 +204,9 @@ class Owner:
         """Wait until it is time to try again; returns whether that is because somebody wants it now."""
         if error.failure.is_permanent:  # whoever waited has just been told
             self._wanted = anyio.Event()
-            await _first_of(self._wanted.wait, self._stopping.wait)
+            await first_of(self._wanted.wait, self._stopping.wait)
         else:
-            await _first_of(self._wanted.wait, self._stopping.wait, self._sleep(failures))
+            await first_of(self._wanted.wait, self._stopping.wait, self._sleep(failures))
         is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
         return is_wanted
 
@@ -224,11 +223,11 @@ class Owner:
         try:
             with scope:
                 async with opened(link, self._config, self._handlers, self.findings, self._auth):
-                    await self._greeted(link)
+                    watch = await self._greeted(link)
                     scope.deadline = float("inf")
                     self._connecting = None
                     try:
-                        await self._serve(link)
+                        await self._serve(link, watch)
                     finally:
                         lost = self._lost(link)
                         seconds = CLOSE_SECONDS if self._stopping.is_set() else _LOST_SECONDS
@@ -245,7 +244,7 @@ class Owner:
             self.link = None
         return lost or self.failures.too_slow(link)
 
-    async def _greeted(self, link: Link) -> None:
+    async def _greeted(self, link: Link) -> Watch:
         link.peer = peer_of(self._config, link.kind, link.protocol_version)
         if self.connects:
             await self._relist(link)
@@ -257,17 +256,18 @@ class Owner:
         self._greeted_at = anyio.current_time()
         if (observer := switch.observer()) is not None:
             observer.connected(self._config.name)
-        self._watching = anyio.Event()
+        watch = self._watch = Watch(link, self._config.name, self._healing, self._changes_wanted)
         if self._wants_changes():
             self._changes_wanted.set()
         self._tell(ConnectionState.READY, None)
         self._notify()
+        return watch
 
-    async def _serve(self, link: Link) -> None:
+    async def _serve(self, link: Link, watch: Watch) -> None:
         """Keep a link alive until it ends."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._keep_alive, link)
-            tasks.start_soon(self._watch_tools, link)
+            tasks.start_soon(watch.keep_alive)
+            tasks.start_soon(watch.hear_changes)
             await link.ended.wait()
             await self._settle(link)
             tasks.cancel_scope.cancel()
@@ -291,75 +291,9 @@ class Owner:
         if link.child is not None and not self._stopping.is_set():
             await link.child.settle(_SETTLE_SECONDS)
 
-    # --- health and changes ------------------------------------------------------------------------------------------
-
-    async def _keep_alive(self, link: Link) -> None:
-        """Ask an idle or suspected server whether it is there, and end the link if it is not."""
-        while not link.ended.is_set():
-            answers = link.answers
-            await _first_of(link.suspicion.wait, lambda: self._healing.sleep(self._healing.health_check_seconds))
-            if link.suspicion.is_set() or not (link.answers > answers or link.calls):
-                await self._check(link)
-
-    async def _check(self, link: Link) -> None:
-        checked, link.checked, link.suspicion = link.checked, anyio.Event(), anyio.Event()
-        try:
-            with anyio.fail_after(self._healing.health_timeout_seconds):
-                await link.ping()
-        except MCPError as error:
-            if is_cut_off(error):  # any other answer is a sign of life
-                link.fail(error)
-        except Exception as error:  # noqa: BLE001 - whatever came, it was no sign of life
-            link.fail(error)
-        finally:
-            checked.set()
-
-    async def _watch_tools(self, link: Link) -> None:
-        """Hear of changes to the tools, for as long as the link lasts; in the handshake era they come by themselves."""
-        tools = link.info.capabilities.get("tools")
-        if link.era != "modern" or not (isinstance(tools, dict) and tools.get("listChanged")):
-            self._watching.set()
-            return
-        await self._changes_wanted.wait()
-        losses = 0
-        while True:
-            try:
-                async with link.client.listen(tools_list_changed=True) as subscription:
-                    if self._watching.is_set():
-                        self._tools_changed()  # they may have changed while nobody listened
-                    self._watching.set()
-                    losses = 0
-                    async for _ in subscription:
-                        self._tools_changed()
-            except ListenNotSupportedError:
-                return
-            except MCPError as error:
-                if not is_cut_off(error):
-                    _logger.debug("server %r tells of no changes: %s", self._config.name, error)
-                    return
-            except SubscriptionLost:
-                pass
-            finally:
-                self._watching.set()
-            losses += 1
-            link.suspect()
-            await self._healing.sleep(self._healing.delay_seconds(losses))
-
 
 def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:
     if isinstance(error, ServerAuthError):
         return ConnectionState.NEEDS_AUTH
     is_healing = was_ready and not error.failure.is_permanent
     return ConnectionState.DEGRADED if is_healing else ConnectionState.FAILED
-
-
-async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:
-    """Wait until the first of these has come."""
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(function: Callable[[], Awaitable[Any]]) -> None:
-            await function()
-            tasks.cancel_scope.cancel()
-
-        for function in waits:
-            tasks.start_soon(wait, function)

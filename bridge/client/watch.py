@@ -1,0 +1,108 @@
+"""Watch: what is done beside the calls over a link, to see whether its server is there and what of it changes."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp import MCPError
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+from bridge.client.failures import is_cut_off
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bridge.client.healing import Healing
+    from bridge.client.link import Link
+
+_logger = logging.getLogger("bridge.client")
+
+
+class Watch:
+    """Watches one link, until it ends.
+
+    Args:
+        link: The link.
+        name: What the server is called.
+        healing: How often the server is asked whether it is there.
+        changes_wanted: Set when somebody wants to hear of changes.
+
+    Attributes:
+        hears_changes: Set when changes are told from here on, or it is known that they cannot be.
+    """
+
+    def __init__(self, link: Link, name: str, healing: Healing, changes_wanted: anyio.Event) -> None:
+        self.hears_changes = anyio.Event()
+        self._link = link
+        self._name = name
+        self._healing = healing
+        self._changes_wanted = changes_wanted
+
+    async def keep_alive(self) -> None:
+        """Ask an idle or suspected server whether it is there, and end the link if it is not."""
+        link, healing = self._link, self._healing
+        while not link.ended.is_set():
+            answers = link.answers
+            await first_of(link.suspicion.wait, lambda: healing.sleep(healing.health_check_seconds))
+            if link.suspicion.is_set() or not (link.answers > answers or link.calls):
+                await self._check()
+
+    async def _check(self) -> None:
+        link = self._link
+        checked, link.checked, link.suspicion = link.checked, anyio.Event(), anyio.Event()
+        try:
+            with anyio.fail_after(self._healing.health_timeout_seconds):
+                await link.ping()
+        except MCPError as error:
+            if is_cut_off(error):  # any other answer is a sign of life
+                link.fail(error)
+        except Exception as error:  # noqa: BLE001 - whatever came, it was no sign of life
+            link.fail(error)
+        finally:
+            checked.set()
+
+    async def hear_changes(self) -> None:
+        """Hear of changes to the tools, for as long as the link lasts; in the handshake era they come by themselves."""
+        link = self._link
+        tools = link.info.capabilities.get("tools")
+        if link.era != "modern" or not (isinstance(tools, dict) and tools.get("listChanged")):
+            self.hears_changes.set()
+            return
+        await self._changes_wanted.wait()
+        losses = 0
+        while True:
+            try:
+                async with link.client.listen(tools_list_changed=True) as subscription:
+                    if self.hears_changes.is_set():
+                        link.tools_changed()  # they may have changed while nobody listened
+                    self.hears_changes.set()
+                    losses = 0
+                    async for _ in subscription:
+                        link.tools_changed()
+            except ListenNotSupportedError:
+                return
+            except MCPError as error:
+                if not is_cut_off(error):
+                    _logger.debug("server %r tells of no changes: %s", self._name, error)
+                    return
+            except SubscriptionLost:
+                pass
+            finally:
+                self.hears_changes.set()
+            losses += 1
+            link.suspect()
+            await self._healing.sleep(self._healing.delay_seconds(losses))
+
+
+async def first_of(*waits: Callable[[], Awaitable[Any]]) -> None:
+    """Wait until the first of these has come."""
+    async with anyio.create_task_group() as tasks:
+
+        async def wait(function: Callable[[], Awaitable[Any]]) -> None:
+            await function()
+            tasks.cancel_scope.cancel()
+
+        for function in waits:
+            tasks.start_soon(wait, function)
