@@ -12,6 +12,7 @@ from bridge.cli.failures import say
 from bridge.cli.operating import operated
 from bridge.cli.serve_options import name_of, serving_of, targets_of
 from bridge.cli.targets import split_targets
+from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.server.operations import Operations
 
 if TYPE_CHECKING:
@@ -60,19 +61,21 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         say(f"serving {name} at {listening.url_of(options.host, port, path)}")
         say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
 
-    app = _app(ctx, serving.tools, name, options)
-    operations = Operations(servers=serving.servers, is_held=True)
-    listening.run(
-        app,
-        sockets,
-        announce,
-        operations=operations,
-        operated=operated(ctx, app, operations, options),
-        is_debug=options.log_level == "debug",
-        is_child=reloading.is_child(),
-        lifespan=serving.lifespan,
-        last_act=serving.last_act,
-    )
+    with observed(options.telemetry, name) as watched:
+        app = _app(ctx, serving.tools, name, options)
+        operations = Operations(servers=serving.servers, is_held=True)
+        tell_draining(lambda: operations.is_draining)
+        listening.run(
+            app,
+            sockets,
+            announce,
+            operations=operations,
+            operated=operated(ctx, app, operations, options, watched.metrics),
+            is_debug=options.log_level == "debug",
+            is_child=reloading.is_child(),
+            lifespan=serving.lifespan,
+            last_act=serving.last_act,
+        )
 
 
 def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions) -> Starlette:

@@ -12,7 +12,8 @@ from bridge.cli.ending import DrainTimes
 from bridge.cli.failures import say
 from bridge.server.edge import Edge
 from bridge.server.names import Names
-from bridge.server.operations import PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
+from bridge.server.operations import METRICS_PATH, PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
+from bridge.server.telemetry_metrics import MetricsPage
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
 
     from bridge.cli.serve_options import ServeOptions
     from bridge.server.operations import Operations
+    from bridge.telemetry.metrics import Metrics
 
 
-def operated(ctx: click.Context, app: Starlette, operations: Operations, options: ServeOptions) -> listening.Operated:
+def operated(
+    ctx: click.Context, app: Starlette, operations: Operations, options: ServeOptions, metrics: Metrics | None = None
+) -> listening.Operated:
     """Put the pages where they belong: beside the tools, or at a port of their own.
 
     Beside the tools, the status is one of the app's routes, behind everything that lets callers in.
@@ -34,14 +38,16 @@ def operated(ctx: click.Context, app: Starlette, operations: Operations, options
     chosen = options.operations
     times = DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout)
     status = StatusPage(operations)
+    open_pages = probe_pages(operations)
+    if metrics is not None:
+        open_pages[METRICS_PATH] = MetricsPage(metrics)
     if chosen.admin_port is None:
         if options.path in PATHS:
             raise click.UsageError(f"the path {options.path!r} tells how the server is; choose another", ctx)
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
-        return listening.Operated(times=times, pages=probe_pages(operations))
-    pages: dict[str, ASGIApp] = probe_pages(operations)
+        return listening.Operated(times=times, pages=open_pages)
     names = Names(chosen.admin_host, options.allowed_hosts, options.allowed_origins)
-    pages[STATUS_PATH] = Edge(status, names=names, is_running=lambda: True)
+    pages: dict[str, ASGIApp] = {**open_pages, STATUS_PATH: Edge(status, names=names, is_running=lambda: True)}
     sockets = listening.bind(listening.resolve(chosen.admin_host, chosen.admin_port))
     say(f"operations at {listening.url_of(chosen.admin_host, sockets[0].getsockname()[1], '')}")
     return listening.Operated(times=times, pages={}, admin_app=Pages(pages), admin_sockets=sockets)

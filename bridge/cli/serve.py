@@ -14,6 +14,7 @@ from bridge.cli.output import stdout_diverted
 from bridge.cli.pins import pins_options
 from bridge.cli.serve_options import ServeOptions
 from bridge.cli.targets import TargetCommand
+from bridge.cli.telemetry_options import TelemetryOptions, telemetry_options
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """How long the body of a request may be unless ``--max-request-bytes`` says otherwise."""
@@ -70,6 +71,7 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
     help="Headers of a caller to hand on to servers behind URLs; none that is a credential. Repeatable.",
 )
 @operations_options
+@telemetry_options
 @pins_options
 @option("--name", help="What the server calls itself; by default after its targets.")
 @texts_option(
@@ -90,8 +92,9 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
     """
     operations = taken(OperationsOptions, settings)
-    options = ServeOptions(operations=operations, **settings)
-    configure_logging(options.log_level)
+    telemetry = taken(TelemetryOptions, settings)
+    options = ServeOptions(operations=operations, telemetry=telemetry, **settings)
+    configure_logging(options.log_level, telemetry.log_format)
     if options.transport == "stdio":
         from bridge.cli.stdio_serving import serve_stdio  # noqa: PLC0415 - HTTP does without it
 

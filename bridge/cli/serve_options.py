@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.operations_options import OperationsOptions
     from bridge.cli.targets import Target
+    from bridge.cli.telemetry_options import TelemetryOptions
     from bridge.client.pinning import PinMode
 
 
@@ -38,6 +39,7 @@ class ServeOptions:
     name: str | None
     forward_headers: tuple[str, ...]
     operations: OperationsOptions
+    telemetry: TelemetryOptions
     pins: Path | None
     pin_mode: PinMode
     default_targets: tuple[str, ...]

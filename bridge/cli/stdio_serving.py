@@ -11,6 +11,7 @@ from bridge.cli.entries import configuration, shown_entry
 from bridge.cli.failures import say
 from bridge.cli.serve_options import name_of, serving_of, targets_of
 from bridge.cli.targets import ConfigTarget
+from bridge.cli.telemetry_options import observed
 from bridge.server.diversion import divert_stdout
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _HTTP_ONLY = {
-    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth",
+    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "metrics",
 }  # fmt: skip
 
 
@@ -56,12 +57,18 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     from bridge.server import stdio  # noqa: PLC0415 - after the targets, whose mistakes come first
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - as above
 
-    publisher = Publisher(serving.tools, name=name, page_size=options.page_size)
-    stdio.serve_stdio(
-        publisher,
-        streams,
-        max_line_bytes=options.max_request_bytes,
-        fast_path=not options.no_fast_path,
-        lifespan=serving.lifespan or nullcontext,
-        last_act=serving.last_act,
-    )
+    with observed(options.telemetry, name) as watched:
+
+        def last_act() -> None:
+            watched.close()
+            serving.last_act()
+
+        publisher = Publisher(serving.tools, name=name, page_size=options.page_size)
+        stdio.serve_stdio(
+            publisher,
+            streams,
+            max_line_bytes=options.max_request_bytes,
+            fast_path=not options.no_fast_path,
+            lifespan=serving.lifespan or nullcontext,
+            last_act=last_act,
+        )

@@ -131,6 +131,14 @@ def observed(options: TelemetryOptions, name: str) -> Iterator[Observed]:
         result.close()
 
 
+def tell_draining(is_draining: Callable[[], bool]) -> None:
+    """Let the metrics say whether this process takes its leave."""
+    from bridge.telemetry import switch  # noqa: PLC0415 - as above
+
+    if (observer := switch.observer()) is not None:
+        observer.is_draining = is_draining
+
+
 def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracer:
     from bridge.telemetry.tracing import DEFAULT_SHARE, tracing_by_environment  # noqa: PLC0415 - as above
 
@@ -145,14 +153,14 @@ def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracer:
 
 
 def _call_log(closings: list[Callable[[], object]]) -> Sink:
-    from bridge.telemetry.records import CallRecord, gap_as_json, record_as_json  # noqa: PLC0415 - as above
+    from bridge.telemetry.records import CallRecord, log_gap, log_line  # noqa: PLC0415 - as above
     from bridge.telemetry.writer import StandardError, Writer  # noqa: PLC0415 - as above
 
     writer: Writer[CallRecord] = Writer(
         "log of calls",
         StandardError(),
-        lambda record: record_as_json(record, level=record.level, logger="bridge.calls"),
-        lambda count: gap_as_json(count, level="error", logger="bridge.calls"),
+        log_line,
+        log_gap,
     )
     closings.append(writer.close)
     return writer
@@ -161,7 +169,7 @@ def _call_log(closings: list[Callable[[], object]]) -> Sink:
 def _audit_log(options: TelemetryOptions, path: Path, observer: Observer, closings: list[Callable[[], object]]) -> Sink:
     from bridge.telemetry.audit import AuditFile  # noqa: PLC0415 - as above
     from bridge.telemetry.conventions import AUDIT_LOST  # noqa: PLC0415 - as above
-    from bridge.telemetry.records import CallRecord, gap_as_json, record_as_json  # noqa: PLC0415 - as above
+    from bridge.telemetry.records import CallRecord, audit_gap, audit_line  # noqa: PLC0415 - as above
     from bridge.telemetry.writer import Writer  # noqa: PLC0415 - as above
 
     try:
@@ -172,7 +180,7 @@ def _audit_log(options: TelemetryOptions, path: Path, observer: Observer, closin
     def lost(count: int) -> None:
         observer.measures.add(AUDIT_LOST, count)
 
-    writer: Writer[CallRecord] = Writer("audit log", file, record_as_json, gap_as_json, lost)
+    writer: Writer[CallRecord] = Writer("audit log", file, audit_line, audit_gap, lost)
     closings.append(writer.close)
     return writer
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bridge.server.fast_path import PlainCall
     from bridge.server.publisher import Publisher
+    from bridge.telemetry.measures import Series
     from bridge.telemetry.observer import Observer
     from bridge.tools.context import InvocationContext
     from bridge.tools.json_reading import Json
@@ -57,6 +58,8 @@ class ObservedFastPath(FastPath):
         self._transport = transport
         self._peers: dict[str, Peer] = {}
         self._agreed_version = ""
+        self._bound: dict[tuple[str, str], tuple[Series, str | None]] = {}
+        publisher.tools.on_change(self._bound.clear)
 
     def handshake(self, message: Json, version: str = "") -> bytes | PlainCall | None:
         """Plan an answer; what is answered with that has been observed."""
@@ -87,22 +90,24 @@ class ObservedFastPath(FastPath):
     async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
         """Run a call, from its beginning to its answer observed."""
         observer = self._observer
-        tool = self._tools.find(call.name)
+        bound = self._bound.get((call.name, call.version))
+        series, server = self._bind(call) if bound is None else bound
         operation = observer.serve(
-            observer.series("tools/call", call.name, self._peer(call.version)),
+            series,
             call.id,
-            meta=call.meta,
-            session_id=None if observer.tracer is None else context.headers.get(_SESSION_HEADER),
-            caller=None if context.caller is None else context.caller.name,
-            arguments=call.arguments,
-            server=None if tool is None else tool.server,
+            call.meta,
+            None if observer.tracer is None else context.headers.get(_SESSION_HEADER),
+            None if context.caller is None else context.caller.name,
+            call.name,
+            call.arguments,
+            server,
         )
         plain = self.writer(call)
         failed = False
 
         def write(result: Json) -> bytes:
             nonlocal failed
-            failed = "isError" in result and result["isError"] is True
+            failed = result["isError"]
             return plain(result)
 
         try:
@@ -115,6 +120,13 @@ class ObservedFastPath(FastPath):
         else:
             operation.end(TOOL_ERROR if failed else None)
         return answer, code
+
+    def _bind(self, call: PlainCall) -> tuple[Series, str | None]:
+        """What is the same for every call of a tool, until the tools change."""
+        tool = self._tools.find(call.name)
+        series = self._observer.series("tools/call", call.name, self._peer(call.version))
+        bound = self._bound[call.name, call.version] = series, None if tool is None else tool.server
+        return bound
 
     def _peer(self, version: str) -> Peer:
         known = self._peers.get(version)

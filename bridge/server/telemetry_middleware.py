@@ -77,6 +77,7 @@ class ObservingMiddleware:
             meta=params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
             session_id=None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
             caller=None if caller is None else caller.name,
+            called=name if isinstance(name, str) else None,
             arguments=arguments if isinstance(arguments, dict) else None,
             server=None if tool is None else tool.server,
         )

@@ -86,7 +86,7 @@ class Histogram:
         self.total_seconds = 0.0
 
     def record(self, seconds: float) -> None:
-        """Count once. The caller holds the lock of the measures."""
+        """Count once. No lock: each addition is whole in itself, whatever thread makes it."""
         self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
         self.total_seconds += seconds
 

@@ -103,8 +103,7 @@ def _histograms(measures: Measures) -> Iterable[Metric]:
     for metric in measures.metrics.values():
         points = []
         for histogram in metric:
-            with measures.lock:
-                counts, total = tuple(histogram.counts), histogram.total_seconds
+            counts, total = tuple(histogram.counts), histogram.total_seconds
             if any(counts):
                 points.append(
                     HistogramDataPoint(

@@ -124,10 +124,10 @@ class Observer:
         self,
         series: Series,
         request_id: object,
-        *,
         meta: Mapping[str, Any] | None = None,
         session_id: str | None = None,
         caller: str | None = None,
+        called: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         server: str | None = None,
     ) -> Serving:
@@ -139,10 +139,11 @@ class Observer:
             meta: What the request carries in ``_meta``.
             session_id: The session.
             caller: Who asks, where that is known.
-            arguments: The arguments of a call.
+            called: The name that is called, which may be that of no tool.
+            arguments: The arguments of the call.
             server: The server behind this one that has the tool; None where it is here.
         """
-        return Serving(self, series, request_id, meta, session_id, caller, arguments, server)
+        return Serving(self, series, request_id, meta, session_id, caller, called, arguments, server)
 
     def answered(
         self, series: Series, request_id: object, meta: Mapping[str, Any] | None, seconds: float, code: int = 0
@@ -159,8 +160,7 @@ class Observer:
         error_type = str(code) if code else None
         if self.tracer is not None:
             self.tracer.serve(series, meta, request_id, None).end(error_type, code or None, None)
-        with self.measures.lock:
-            series.histogram(error_type, code or None).record(seconds)
+        series.histogram(error_type, code or None).record(seconds)
 
     def will_be_replayed(self, request_id: object, method: str) -> None:
         """A message that was observed comes once more by another way; one without an id has None."""
@@ -175,8 +175,7 @@ class Observer:
 
     def session_opened(self) -> None:
         """A client opened a session."""
-        with self.measures.lock:
-            self._open_sessions += 1
+        self._open_sessions += 1
 
     def session_closed(self, peer: Peer, seconds: float) -> None:
         """A client's session ended.
@@ -186,9 +185,8 @@ class Observer:
             seconds: How long it lasted.
         """
         histogram = self.measures.metrics[SERVER_SESSION_DURATION].histogram(peer.labels)
-        with self.measures.lock:
-            self._open_sessions -= 1
-            histogram.record(seconds)
+        self._open_sessions -= 1
+        histogram.record(seconds)
 
     @contextmanager
     def session(self, peer: Peer) -> Iterator[None]:
@@ -233,8 +231,7 @@ class Observer:
         if error_type is not None:
             labels = {**labels, **failure_labels(error_type, None)}
         histogram = self.measures.metrics[CLIENT_SESSION_DURATION].histogram(labels)
-        with self.measures.lock:
-            histogram.record(seconds)
+        histogram.record(seconds)
 
     # --- underneath --------------------------------------------------------------------------------------------------
 
@@ -246,10 +243,10 @@ class Observer:
         return lambda: [(value, {UPSTREAM: upstream}) for upstream, value in self.measures.of(name).items()]
 
 
-class Serving:
-    """What a client asked, while it is answered; made by `Observer.serve`, and ended once."""
+class Serving(CallRecord):
+    """What a client asked, while it is answered, and its record afterwards; made by `Observer.serve`, ended once."""
 
-    __slots__ = ("_arguments", "_caller", "_observer", "_request_id", "_series", "_server", "_span", "_start")
+    __slots__ = ("_observer", "_series", "_span", "_start")
 
     def __init__(
         self,
@@ -259,19 +256,21 @@ class Serving:
         meta: Mapping[str, Any] | None,
         session_id: str | None,
         caller: str | None,
+        called: str | None,
         arguments: Mapping[str, Any] | None,
         server: str | None,
     ) -> None:
         self._observer = observer
         self._series = series
-        self._span = None if observer.tracer is None else observer.tracer.serve(series, meta, request_id, session_id)
+        tracer = observer.tracer
+        self._span = None if tracer is None else tracer.serve(series, meta, request_id, session_id)
         if series.is_call:
+            # Whole additions, which threads do not interrupt: a lock would cost more than all the rest of it.
+            observer.in_flight += 1
             if observer.sinks:
-                self._request_id, self._caller, self._server = request_id, caller, server
+                self.request_id, self.caller, self.called, self.server = request_id, caller, called, server
                 # A tool may change what it was given: what is recorded is what came.
-                self._arguments = arguments_seen(arguments or {}, shown=observer.shows_arguments)
-            with observer.measures.lock:
-                observer.in_flight += 1
+                self.arguments = arguments_seen(arguments or {}, shown=observer.shows_arguments)
         self._start = perf_counter()
 
     def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
@@ -283,29 +282,19 @@ class Serving:
             message: The words of that error.
         """
         seconds = perf_counter() - self._start
-        observer, series = self._observer, self._series
-        if self._span is not None:
-            self._span.end(error_type, code, message)
-        with observer.measures.lock:
-            (series.succeeded if error_type is None else series.histogram(error_type, code)).record(seconds)
-            if series.is_call:
-                observer.in_flight -= 1
-        if series.is_call and observer.sinks:
-            record = CallRecord(
-                time() - seconds,
-                self._request_id,
-                series.target,
-                self._server,
-                self._caller,
-                series.peer.transport,
-                seconds,
-                error_type,
-                code,
-                self._arguments,
-                None if self._span is None else self._span.trace_id,
-            )
+        observer, series, span = self._observer, self._series, self._span
+        if span is not None:
+            span.end(error_type, code, message)
+        (series.succeeded if error_type is None else series.histogram(error_type, code)).record(seconds)
+        if not series.is_call:
+            return
+        observer.in_flight -= 1
+        if observer.sinks:
+            self.began_at, self.seconds = time() - seconds, seconds
+            self.error_type, self.code, self.transport = error_type, code, series.peer.transport
+            self.trace_id = None if span is None else span.trace_id
             for sink in observer.sinks:
-                sink.put(record)
+                sink.put(self)
 
     def end_with_result(self, result: object) -> None:
         """It was answered by a result, in MCP's JSON."""
@@ -355,8 +344,7 @@ class Asking:
             error_type = TOOL_ERROR
         if self._span is not None:
             self._span.end(error_type, code, None if code is None else str(error))
-        with self._observer.measures.lock:
-            self._series.histogram(error_type, code).record(seconds)
+        self._series.histogram(error_type, code).record(seconds)
 
 
 def _classified(error: BaseException | None) -> tuple[str | None, int | None]:

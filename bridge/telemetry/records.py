@@ -1,9 +1,15 @@
-"""Records: what is written down of a call, as JSON."""
+"""Records: what is written down of a call, as JSON.
+
+A line is put together from pieces, most of which are the same for many calls: as a whole, written by a JSON library, it
+would cost more than counting, timing and tracing the call.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from time import time
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
@@ -18,46 +24,67 @@ MAX_NAMES = 32
 """How many names of arguments are recorded at most: anybody may send any."""
 MAX_NAME_CHARS = 64
 """How much of such a name is recorded."""
+MAX_TOOL_CHARS = 128
+"""How much of the name that was called is recorded: what a tool's name may have."""
 MAX_ARGUMENTS_BYTES = 16 * 1024
 """How much of the arguments is recorded, where they are."""
 
+_OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
+_LEVELS = {"ok": "info", "error": "error"}
 
-class CallRecord(NamedTuple):
-    """One call of a tool, and what came of it."""
+
+class CallRecord:
+    """One call of a tool, and what came of it.
+
+    Attributes:
+        began_at: In seconds since 1970.
+        request_id: The request's id, as the client chose it.
+        called: The name that was called; of a tool, unless the outcome is an error.
+        server: The server behind this one that has the tool; None where it is here.
+        caller: Who called; None where nobody had to say.
+        transport: How the call came: ``stdio``, ``http`` or ``sse``.
+        seconds: How long it took.
+        error_type: What went wrong, in a word; None where nothing did.
+        code: The code of an error of the protocol; None without one.
+        arguments: The names of the arguments, or all of them as JSON.
+        trace_id: The trace to which it belongs, in hexadecimal digits; None without one.
+    """
+
+    __slots__ = (
+        "_as_json", "arguments", "began_at", "called", "caller", "code", "error_type", "request_id", "seconds",
+        "server", "trace_id", "transport",
+    )  # fmt: skip
 
     began_at: float
-    """In seconds since 1970."""
     request_id: object
-    """The request's id, as the client chose it."""
-    tool: str | None
-    """The tool; None for one that does not exist."""
+    called: str | None
     server: str | None
-    """The server behind this one that has the tool; None where it is here."""
     caller: str | None
-    """Who called; None where nobody had to say."""
     transport: str
-    """How the call came: ``stdio``, ``http`` or ``sse``."""
-    duration_seconds: float
+    seconds: float
     error_type: str | None
-    """None where the tool succeeded."""
     code: int | None
-    """The code of an error of the protocol."""
     arguments: tuple[str, ...] | bytes
-    """The names of the arguments, or all of them as JSON."""
     trace_id: str | None
-    """The trace to which it belongs, in hexadecimal digits."""
+    _as_json: str
 
     @property
     def outcome(self) -> str:
-        """What came of it, in a word."""
-        if self.error_type is None:
-            return "ok"
-        return self.error_type if self.error_type in {TOOL_ERROR, CANCELLED} else "error"
+        """What came of it, in a word: ``ok``, ``tool_error``, ``cancelled`` or ``error``."""
+        return _OUTCOMES.get(self.error_type, "error")
 
     @property
     def level(self) -> str:
         """How severe that is."""
-        return {"ok": "info", "error": "error"}.get(self.outcome, "warning")
+        return _LEVELS.get(self.outcome, "warning")
+
+    def as_json(self) -> str:
+        """The record as one line of JSON, without its end; written once, for all who want it."""
+        try:
+            return self._as_json
+        except AttributeError:
+            self._as_json = _written(self)
+            return self._as_json
 
 
 def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, ...] | bytes:
@@ -75,42 +102,56 @@ def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, .
     return written
 
 
-def record_as_json(record: CallRecord, **beside: Any) -> bytes:
-    """A record as one line of JSON, without its end.
-
-    Args:
-        record: The record.
-        beside: What stands before it.
-    """
-    told = {
-        "time": datetime.fromtimestamp(record.began_at, UTC).isoformat(timespec="milliseconds"),
-        **beside,
-        "event": "call",
-        "request_id": record.request_id,
-        "tool": record.tool,
-        "server": record.server,
-        "caller": record.caller,
-        "transport": record.transport,
-        "duration_ms": round(record.duration_seconds * 1000, 3),
-        "outcome": record.outcome,
-    }
-    if record.code is not None:
-        told["code"] = record.code
-    if record.trace_id is not None:
-        told["trace_id"] = record.trace_id
-    if isinstance(record.arguments, bytes):
-        return b'%b,"arguments":%b}' % (to_json(told, fallback=repr)[:-1], record.arguments)
-    names = [name[:MAX_NAME_CHARS] for name in record.arguments[:MAX_NAMES]]
-    told["arguments"] = dict.fromkeys(names, REDACTED)
-    return to_json(told, fallback=repr)
+def audit_line(record: CallRecord) -> str:
+    """A record as a line of the audit log, without its end."""
+    return record.as_json()
 
 
-def gap_as_json(count: int, **beside: Any) -> bytes:
-    """What says how many records are missing, as one line of JSON without its end.
+def log_line(record: CallRecord) -> str:
+    """A record as a line of the log, without its end."""
+    level = "info" if record.error_type is None else record.level
+    return f'{record.as_json()[:-1]},"level":"{level}","logger":"bridge.calls"}}'
 
-    Args:
-        count: How many.
-        beside: What stands before it.
-    """
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return to_json({"time": now, **beside, "event": "lost", "calls": count})
+
+def audit_gap(count: int) -> str:
+    """What says in the audit log how many records are missing."""
+    return f'{{{_time(time())},"event":"lost","calls":{count}}}'
+
+
+def log_gap(count: int) -> str:
+    """What says in the log how many records are missing."""
+    return f'{{{_time(time())},"level":"error","logger":"bridge.calls","event":"lost","calls":{count}}}'
+
+
+def _written(record: CallRecord) -> str:
+    request_id, arguments, error_type = record.request_id, record.arguments, record.error_type
+    told = _who_and_what(record.called, record.server, record.caller, record.transport)
+    shown = arguments.decode() if type(arguments) is bytes else _redacted(arguments)
+    said = request_id if type(request_id) is int else to_json(request_id, fallback=repr).decode()
+    outcome = '"ok"' if error_type is None else f'"{record.outcome}","error":{to_json(error_type).decode()}'
+    trace = "" if record.trace_id is None else f',"trace_id":"{record.trace_id}"'
+    return (
+        f'{{{_time(record.began_at)},"event":"call","request_id":{said},{told},'
+        f'"duration_ms":{record.seconds * 1000:.3f},"outcome":{outcome}{trace},"arguments":{shown}}}'
+    )
+
+
+@lru_cache(1024)
+def _who_and_what(called: str | None, server: str | None, caller: str | None, transport: str) -> str:
+    name = called and called[:MAX_TOOL_CHARS]
+    return to_json({"tool": name, "server": server, "caller": caller, "transport": transport})[1:-1].decode()
+
+
+@lru_cache(1024)
+def _redacted(names: tuple[str, ...]) -> str:
+    return to_json({name[:MAX_NAME_CHARS]: REDACTED for name in names[:MAX_NAMES]}).decode()
+
+
+def _time(seconds: float) -> str:
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f'"time":"{_second(whole)}.{milliseconds:03d}Z"'
+
+
+@lru_cache(8)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

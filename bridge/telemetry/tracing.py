@@ -14,6 +14,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
 from bridge.errors import MissingExtraError
 from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS
+from bridge.telemetry.left_out import LeftOut, is_left_out, left_out_traceparent
 from bridge.telemetry.measures import failure_labels
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from bridge.telemetry.measures import Series
+    from bridge.telemetry.observer import Span
+    from bridge.telemetry.sampling import ShareSampler
 
 DEFAULT_SHARE = 0.01
 """How many of the calls that no caller traces are traced, unless ``OTEL_TRACES_SAMPLER`` says otherwise: one in 100."""
@@ -38,14 +41,16 @@ class Tracing:
 
     Args:
         provider: OpenTelemetry's tracer provider; None for the one that is set for the whole process.
+        sampler: The provider's sampler of traces that begin here, where it is one of ours: what it leaves out is then
+            left out before the SDK has begun to work for it. None to ask the SDK each time.
     """
 
-    def __init__(self, provider: TracerProvider | None = None) -> None:
+    def __init__(self, provider: TracerProvider | None = None, sampler: ShareSampler | None = None) -> None:
         self._tracer = trace.get_tracer("bridge", tracer_provider=provider)
+        self._sampler = sampler
+        self._left_out = LeftOut()
 
-    def serve(
-        self, series: Series, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None
-    ) -> OpenSpan:
+    def serve(self, series: Series, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None) -> Span:
         """Open a span for what a client asked; it is the current one until it ends.
 
         Args:
@@ -55,9 +60,14 @@ class Tracing:
             session_id: The session.
         """
         parent, links = _parent(meta)
-        span = self._tracer.start_span(
-            series.span_name, parent, SpanKind.SERVER, series.labels, links, record_exception=False
-        )
+        span: trace.Span | None = None
+        if self._sampler is not None and parent is None and not context.get_current():
+            if not self._sampler.draw():
+                return self._left_out.enter()
+            with self._sampler.drawn():
+                span = self._begin(series, SpanKind.SERVER, None, links)
+        if span is None:
+            span = self._begin(series, SpanKind.SERVER, parent, links)
         if span.is_recording():
             if request_id is not None:
                 span.set_attribute(REQUEST_ID, str(request_id))
@@ -65,14 +75,21 @@ class Tracing:
                 span.set_attribute(SESSION_ID, session_id)
         return OpenSpan(span, parent)
 
-    def ask(self, series: Series) -> OpenSpan:
+    def ask(self, series: Series) -> Span:
         """Open a span for what a server is asked; it is the current one until it ends."""
-        span = self._tracer.start_span(series.span_name, None, SpanKind.CLIENT, series.labels, record_exception=False)
-        return OpenSpan(span, None)
+        if is_left_out():
+            return self._left_out.enter()
+        return OpenSpan(self._begin(series, SpanKind.CLIENT, None, []), None)
 
     def carry(self, meta: MutableMapping[str, Any]) -> None:
         """Write the current trace into ``_meta``."""
-        propagate.inject(meta)
+        if is_left_out():
+            meta["traceparent"] = left_out_traceparent()
+        else:
+            propagate.inject(meta)
+
+    def _begin(self, series: Series, kind: SpanKind, parent: Context | None, links: list[Link]) -> trace.Span:
+        return self._tracer.start_span(series.span_name, parent, kind, series.labels, links, record_exception=False)
 
 
 class OpenSpan:
@@ -141,7 +158,9 @@ def tracing_by_environment(service: str) -> tuple[Tracing, Callable[[], None]]:
     try:
         from opentelemetry.sdk.trace import TracerProvider as SdkProvider  # noqa: PLC0415 - an extra
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
-        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased  # noqa: PLC0415 - as above
+        from opentelemetry.sdk.trace.sampling import ParentBased  # noqa: PLC0415 - as above
+
+        from bridge.telemetry.sampling import ShareSampler  # noqa: PLC0415 - it stands on the SDK
     except ImportError as error:
         raise MissingExtraError("tracing", "opentelemetry-sdk", "otel") from error
 
@@ -153,15 +172,28 @@ def tracing_by_environment(service: str) -> tuple[Tracing, Callable[[], None]]:
                 return trace.NoOpTracer()
             return super().get_tracer(instrumenting_module_name, *arguments, **named)
 
-    says_sampler = "OTEL_TRACES_SAMPLER" in os.environ
-    sampler = None if says_sampler else ParentBased(TraceIdRatioBased(DEFAULT_SHARE))
-    provider = Provider(sampler=sampler, resource=resource_named(service))
+    share = _share()
+    sampler = None if share is None else ShareSampler(share)
+    provider = Provider(sampler=sampler and ParentBased(sampler), resource=resource_named(service))
     for name in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(_LIST_SEPARATOR):
         exporter = _exporter(name.strip().lower())
         if exporter is not None:
             provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    return Tracing(provider), provider.shutdown
+    return Tracing(provider, sampler), provider.shutdown
+
+
+def _share() -> float | None:
+    """Which share of the traces that begin here is sampled; None where the SDK's own samplers are to decide."""
+    name = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
+    if name == "":
+        return DEFAULT_SHARE
+    if name != "parentbased_traceidratio":
+        return None
+    try:
+        return min(max(float(os.environ.get("OTEL_TRACES_SAMPLER_ARG") or 1.0), 0.0), 1.0)
+    except ValueError:
+        return None  # the SDK says what is wrong with it
 
 
 def resource_named(service: str) -> Resource:

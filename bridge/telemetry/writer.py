@@ -62,8 +62,8 @@ class Writer(Generic[_Item]):
         self,
         name: str,
         output: Output,
-        as_line: Callable[[_Item], bytes],
-        as_gap: Callable[[int], bytes],
+        as_line: Callable[[_Item], str],
+        as_gap: Callable[[int], str],
         lost: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._name = name
@@ -72,6 +72,7 @@ class Writer(Generic[_Item]):
         self._as_gap = as_gap
         self._tell_lost = lost
         self._waiting: deque[_Item] = deque()
+        self._batch: list[_Item] = []
         self._missing = 0
         self._is_idle = True
         self._wanted = Event()
@@ -105,7 +106,9 @@ class Writer(Generic[_Item]):
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
             if self._thread.is_alive():
-                _logger.error("the %s did not take its last %d lines", self._name, len(self._waiting))
+                _logger.error(
+                    "the %s did not take its last %d lines", self._name, len(self._batch) + len(self._waiting)
+                )
                 return
         self._output.close()
 
@@ -125,20 +128,20 @@ class Writer(Generic[_Item]):
         self._write_what_waits()
 
     def _write_what_waits(self) -> None:
-        while self._waiting:
-            batch = [self._waiting[index] for index in range(min(len(self._waiting), MAX_BATCH))]
+        while self._batch or self._waiting:
+            while self._waiting and len(self._batch) < MAX_BATCH:
+                self._batch.append(self._waiting.popleft())
             missing = self._missing
-            lines = [*map(self._line, batch), *([self._as_gap(missing)] if missing else [])]
+            lines = [*map(self._line, self._batch), *([self._as_gap(missing)] if missing else [])]
             if self._was_written(lines):
                 self._missing -= missing
-                for _ in batch:
-                    self._waiting.popleft()
+                self._batch.clear()
             elif self._closing.wait(_RETRY_SECONDS):
                 return
 
-    def _was_written(self, lines: Sequence[bytes]) -> bool:
+    def _was_written(self, lines: Sequence[str]) -> bool:
         try:
-            self._output.write(b"".join(line + b"\n" for line in lines))
+            self._output.write(("\n".join(lines) + "\n").encode(errors="backslashreplace"))
         except OSError as error:
             now = monotonic()
             if self._complained_at is None or now - self._complained_at >= COMPLAINT_SECONDS:
@@ -147,7 +150,7 @@ class Writer(Generic[_Item]):
                     "the %s cannot be written: %s; calls go on, %d lines wait and at most %d will",
                     self._name,
                     error,
-                    len(self._waiting),
+                    len(self._batch) + len(self._waiting),
                     MAX_WAITING,
                 )
             return False
@@ -156,7 +159,7 @@ class Writer(Generic[_Item]):
             _logger.warning("the %s is written again", self._name)
         return True
 
-    def _line(self, item: _Item) -> bytes:
+    def _line(self, item: _Item) -> str:
         try:
             return self._as_line(item)
         except Exception:
