@@ -6,7 +6,6 @@ uvicorn writes the two one after the other, and each write is a system call: of 
 from __future__ import annotations
 
 import asyncio
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -34,6 +33,11 @@ class JoiningTransport:
             self._kept = data
             self._schedule(self._flush)
 
+    def write_whole(self, data: bytes) -> None:
+        """Write now what needs nothing more."""
+        kept, self._kept = self._kept, b""
+        self._transport.write(kept + data if kept else data)
+
     def close(self) -> None:
         """Write what was kept, and close."""
         self._flush()
@@ -49,16 +53,11 @@ class JoiningTransport:
         return getattr(self._transport, name)
 
 
-def joining_protocol() -> type[asyncio.Protocol]:
-    """The faster of uvicorn's protocols that are installed, over a `JoiningTransport`."""
-    protocol: Any
-    if find_spec("httptools") is not None:
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as protocol  # noqa: PLC0415, N813 - as needed
-    else:
-        from uvicorn.protocols.http.h11_impl import H11Protocol as protocol  # noqa: PLC0415, N813 - as needed
+def joining(protocol: type[Any]) -> type[asyncio.Protocol]:
+    """One of uvicorn's protocols, over a `JoiningTransport`."""
 
-    class JoiningProtocol(protocol):  # type: ignore[misc]  # one of the two
-        """uvicorn's protocol, over joined writes."""
+    class JoiningProtocol(protocol):  # type: ignore[misc]  # known only when it is called
+        """A protocol over joined writes."""
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             joining = JoiningTransport(cast("asyncio.Transport", transport))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import signal
 import socket
 import sys
@@ -17,8 +18,8 @@ import uvicorn
 
 from bridge.cli.ending import DrainTimes
 from bridge.cli.failures import CommandError, end_now
+from bridge.cli.http_protocol import http_protocol
 from bridge.cli.http_server import HttpServer, SilentServer
-from bridge.cli.joined_writes import joining_protocol
 from bridge.server.operations import Probes
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
+    from bridge.server.direct import Direct
     from bridge.server.operations import Operations
 
 GRACEFUL_SECONDS = 10
@@ -179,7 +181,10 @@ def run(
         Exception: What could not be opened.
         KeyboardInterrupt: The signal was SIGINT.
     """
-    config = _config(Probes(app, operations, operated.pages), is_debug=is_debug, is_child=is_child)
+    from bridge.server.http import direct_way  # noqa: PLC0415 - the SDK, which the app has loaded
+
+    direct = direct_way(app, lambda: operations.is_steady)
+    config = _config(Probes(app, operations, operated.pages), direct, is_debug=is_debug, is_child=is_child)
 
     def opened() -> None:
         _leave_out_what_stays()
@@ -198,7 +203,7 @@ def run(
     async def serve() -> None:
         async with AsyncExitStack() as stack:
             if operated.admin_app is not None:
-                beside = SilentServer(_config(operated.admin_app, is_debug=is_debug, is_child=True))
+                beside = SilentServer(_config(operated.admin_app, None, is_debug=is_debug, is_child=True))
                 await stack.enter_async_context(beside.beside(operated.admin_sockets))
             await server.run_until_ended(sockets)
 
@@ -213,12 +218,13 @@ def run(
         end_now(0)
 
 
-def _config(app: ASGIApp, *, is_debug: bool, is_child: bool) -> uvicorn.Config:
+def _config(app: ASGIApp, direct: Direct | None, *, is_debug: bool, is_child: bool) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=joining_protocol(),
+        http=http_protocol(direct),
         lifespan="on",
         ws="none",
+        proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,  # else nobody's word for who calls is taken
         log_config=None,
         access_log=is_debug,
         server_header=False,

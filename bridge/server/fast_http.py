@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic_core import from_json
 
@@ -28,12 +28,34 @@ if TYPE_CHECKING:
 
     from bridge.server.fast_path import FastPath, PlainCall
     from bridge.server.publisher import Publisher
+    from bridge.server.running import RunningCalls
     from bridge.server.sessions import Session, Sessions
     from bridge.tools.json_reading import Json
 
-_CONTENT_TYPE = (b"content-type", b"application/json")
+CONTENT_TYPE = (b"content-type", b"application/json")
+"""The header of every answer of the fast path."""
 _KEPT_HEADER_VALUES = 256
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
+
+
+class Answer(NamedTuple):
+    """The whole answer to a request."""
+
+    body: bytes
+    status: int = 200
+    session_id: str | None = None
+    """The session that it is given in; None in the modern era."""
+
+
+class Work(Protocol):
+    """A call that was proven plain, and is still to be run."""
+
+    ends_with_client: bool
+    """Whether it is cancelled when the client closes the request."""
+
+    async def run(self) -> Answer:
+        """Run it, once; never raises but to be cancelled."""
+        ...
 
 
 class FastHttp:
@@ -63,83 +85,59 @@ class FastHttp:
             receive: What tells that the client has gone.
             send: Where the answer goes.
         """
+        begun = self.begin(scope, headers, body)
+        if begun is None:
+            return False
+        if not isinstance(begun, Answer):
+            try:
+                begun = await (until_hang_up(begun.run(), receive) if begun.ends_with_client else begun.run())
+            except HungUpError:
+                return True
+        await send({"type": "http.response.start", "status": begun.status, "headers": _headers_of(begun)})
+        await send({"type": "http.response.body", "body": begun.body})
+        return True
+
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+        """Begin with a POST if it is plain: its answer, or what is to be run for one; None where it is not plain.
+
+        Args:
+            scope: The request.
+            headers: Its headers. None stands twice: of a routing header that would be an error.
+            body: Its body, whole.
+        """
         path: str = scope["path"]
         if path.removeprefix(scope.get("root_path", "")) not in self._paths or not _is_plain(
             headers.get(b"accept", b""), headers.get(b"content-type", b"")
         ):
-            return False
+            return None
         version = headers.get(b"mcp-protocol-version")
         if version in _MODERN_VERSIONS:
-            message = _request_in(body)
-            if message is None or not _routes(headers, message):
-                return False
-            plans = self._plans.limited_to(access_of_request())
-            plan = plans.modern(message)
-            if plan is None:
-                return False
-            if isinstance(plan, bytes):
-                await _send(send, plan)
-            else:
-                await self._call(plans, plan, headers, receive, send)
-            return True
+            return self._begin_modern(headers, body)
         session = self._session_of(scope, headers, version)
-        return session is not None and await self._answered_in(session, headers, body, send)
+        return None if session is None else self._begin_in(session, headers, body)
 
-    async def _answered_in(self, session: Session, headers: Mapping[bytes, bytes], body: bytes, send: Send) -> bool:
+    def _begin_modern(self, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
         message = _request_in(body)
+        if message is None or not _routes(headers, message):
+            return None
         plans = self._plans.limited_to(access_of_request())
-        plan = (
-            None
-            if message is None or str(message["id"]) in session.running
-            else plans.handshake(message, session.version or "")
-        )
+        plan = plans.modern(message)
         if plan is None:
-            return False
-        with session:
-            answer = plan if isinstance(plan, bytes) else await self._call_in(session, plans, plan, headers)
-            await _send(send, answer, session=session)
-        return True
+            return None
+        return Answer(plan) if isinstance(plan, bytes) else _ModernCall(plans, plan, headers, self._running)
 
-    async def _call(
-        self, plans: FastPath, call: PlainCall, headers: Mapping[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
-        """Run a call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
-        context = self._context(headers, call.capabilities, session_id=None)
-        try:
-            answer, code = await until_hang_up(plans.run(call, context), receive, self._running)
-        except HungUpError:
-            return
-        await _send(send, answer, HTTP_STATUS.get(code, 200))
-
-    async def _call_in(
-        self, session: Session, plans: FastPath, call: PlainCall, headers: Mapping[bytes, bytes]
-    ) -> bytes:
-        """Run a call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
-        context = self._context(headers, session.capabilities, session_id=session.id)
-        task = asyncio.current_task()
-        assert task is not None
-        is_cancelled = False
-
-        def cancel() -> None:
-            nonlocal is_cancelled
-            is_cancelled = True
-            task.cancel()
-
-        running = str(call.id)
-        session.running[running] = cancel
-        self._running.enter(task)
-        try:
-            answer, _ = await plans.run(call, context)
-        except asyncio.CancelledError:
-            if not is_cancelled or task.cancelling() > 1:
-                raise
-        finally:
-            session.running.pop(running, None)
-            self._running.leave(task)
-        if not is_cancelled:
-            return answer
-        task.uncancel()
-        return failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
+    def _begin_in(self, session: Session, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+        message = _request_in(body)
+        if message is None or str(message["id"]) in session.running:
+            return None
+        plans = self._plans.limited_to(access_of_request())
+        plan = plans.handshake(message, session.version or "")
+        if plan is None:
+            return None
+        if isinstance(plan, bytes):
+            session.use()
+            return Answer(plan, session_id=session.id)
+        return _SessionCall(plans, plan, headers, self._running, session)
 
     def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
         """The session of a request: only for the credential that opened it, and in the version agreed on."""
@@ -151,16 +149,104 @@ class FastHttp:
             return None
         return session if version is None or version == session.version.encode() else None
 
-    def _context(
-        self, headers: Mapping[bytes, bytes], capabilities: Mapping[str, Any], *, session_id: str | None
-    ) -> InvocationContext:
-        caller = caller_of_request()
-        return InvocationContext(
-            memory_id=session_id if caller is None else caller.name,
-            caller=caller,
-            headers=_DecodedHeaders(headers),
-            client_capabilities=capabilities,
-        )
+
+class _ModernCall:
+    """A call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
+
+    __slots__ = ("_call", "_headers", "_plans", "_running")
+
+    ends_with_client = True
+
+    def __init__(self, plans: FastPath, call: PlainCall, headers: Mapping[bytes, bytes], running: RunningCalls) -> None:
+        self._plans = plans
+        self._call = call
+        self._headers = headers
+        self._running = running
+
+    async def run(self) -> Answer:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.enter(task)
+        try:
+            context = _context(self._headers, self._call.capabilities, session_id=None)
+            body, code = await self._plans.run(self._call, context)
+        finally:
+            self._running.leave(task)
+        return Answer(body, HTTP_STATUS.get(code, 200))
+
+
+class _SessionCall:
+    """A call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
+
+    __slots__ = ("_call", "_headers", "_is_cancelled", "_plans", "_running", "_session", "_task")
+
+    ends_with_client = False
+
+    def __init__(
+        self,
+        plans: FastPath,
+        call: PlainCall,
+        headers: Mapping[bytes, bytes],
+        running: RunningCalls,
+        session: Session,
+    ) -> None:
+        self._plans = plans
+        self._call = call
+        self._headers = headers
+        self._running = running
+        self._session = session
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+        # Known from here on, not only once it runs: another request of that id may come before.
+        session.running[str(call.id)] = self._cancel
+        session.__enter__()
+
+    def _cancel(self) -> None:
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> Answer:
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        session, call = self._session, self._call
+        self._running.enter(task)
+        body = b""
+        try:
+            if not self._is_cancelled:
+                context = _context(self._headers, session.capabilities, session_id=session.id)
+                body, _ = await self._plans.run(call, context)
+        except asyncio.CancelledError:
+            if not self._is_cancelled or task.cancelling() > 1:
+                raise
+        finally:
+            session.running.pop(str(call.id), None)
+            session.__exit__()
+            self._running.leave(task)
+        if self._is_cancelled:
+            task.uncancel()
+            body = failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
+        return Answer(body, session_id=session.id)
+
+
+def _headers_of(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer."""
+    headers = [CONTENT_TYPE, (b"content-length", b"%d" % len(answer.body))]
+    if answer.session_id is not None:
+        headers.append((b"mcp-session-id", answer.session_id.encode()))
+    return headers
+
+
+def _context(
+    headers: Mapping[bytes, bytes], capabilities: Mapping[str, Any], *, session_id: str | None
+) -> InvocationContext:
+    caller = caller_of_request()
+    return InvocationContext(
+        memory_id=session_id if caller is None else caller.name,
+        caller=caller,
+        headers=_DecodedHeaders(headers),
+        client_capabilities=capabilities,
+    )
 
 
 class _DecodedHeaders(Mapping[str, str]):
@@ -233,11 +319,3 @@ def _is_plain(accept: bytes, content_type: bytes) -> bool:
     accepts_both = {b"application/json", b"text/event-stream"} <= kinds or b"*/*" in kinds
     # In the handshake era the SDK wants it in lower case.
     return accepts_both and content_type.split(b";")[0].strip() == b"application/json"
-
-
-async def _send(send: Send, body: bytes, status: int = 200, session: Session | None = None) -> None:
-    headers = [_CONTENT_TYPE, (b"content-length", b"%d" % len(body))]
-    if session is not None:
-        headers.append((b"mcp-session-id", session.id.encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive
 
-    from bridge.server.running import RunningCalls
-
 _T = TypeVar("_T")
 
 
@@ -25,13 +23,12 @@ class HungUpError(BridgeError):
     """The client has gone, and what ran for it was cancelled."""
 
 
-async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive, running: RunningCalls | None = None) -> _T:
+async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
     """Run some work in this task, and cancel it when the client goes; on asyncio.
 
     Args:
         work: What to run.
         receive: The request's messages after its body: the next one says that the client has gone.
-        running: Where the work is entered while it waits for something.
 
     Raises:
         HungUpError: The client has gone.
@@ -41,16 +38,15 @@ async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive, running
     except StopIteration as done:
         value: _T = done.value
         return value
-    with _Watch(receive, running):
+    with _Watch(receive):
         return await _Begun(work, waits_for)
 
 
 class _Watch:
     """Listens for the client's going, and cancels the task that it was entered in."""
 
-    def __init__(self, receive: Receive, running: RunningCalls | None) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._running = running
         self._has_hung_up = False
 
     def __enter__(self) -> None:
@@ -59,13 +55,9 @@ class _Watch:
         self._worker = worker
         self._cancellations = worker.cancelling()
         self._listening = asyncio.get_running_loop().create_task(self._listen())
-        if self._running is not None:
-            self._running.enter(worker)
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._listening.cancel()
-        if self._running is not None:
-            self._running.leave(self._worker)
         # The task is cancelled no longer, unless it was for another reason as well.
         is_over = self._has_hung_up and self._worker.uncancel() <= self._cancellations
         if is_over and (error is None or issubclass(error, asyncio.CancelledError)):

@@ -11,6 +11,7 @@ BoundedBody ── body limit, fast path
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp.server.sse import SseServerTransport
@@ -19,6 +20,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bridge.server.body import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
+from bridge.server.direct import Direct
 from bridge.server.drain import Drain
 from bridge.server.edge import Edge
 from bridge.server.fast_http import FastHttp
@@ -30,15 +32,17 @@ from bridge.server.streamable import StreamableEndpoint
 from bridge.server.streams import Streams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.body import Shortcut
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
+
+_ASKED_DIRECTLY: frozenset[object] = frozenset({Edge, BoundedBody})
+"""The middleware whose questions `Direct` asks itself."""
 
 
 def http_app(
@@ -110,16 +114,21 @@ def http_app(
         fast_path=fast_path,
         guarding=guarding,
     )
+    names = Names(host, allowed_hosts, allowed_origins)
     middleware = [
-        Middleware(Edge, names=Names(host, allowed_hosts, allowed_origins), is_running=lambda: service.is_running),
+        Middleware(Edge, names=names, is_running=lambda: service.is_running),
         *([] if guarding is None else guarding.before_body),
-        Middleware(BoundedBody, max_bytes=max_request_bytes, shortcut=service.shortcut),
+        Middleware(
+            BoundedBody, max_bytes=max_request_bytes, shortcut=None if service.fast is None else service.fast.answered
+        ),
         *([] if guarding is None else guarding.after_body),
     ]
     app = Starlette(routes=service.routes, middleware=middleware, lifespan=service.lifespan)
     app.router.redirect_slashes = False
     app.state.shutdown = service.end_streams
     app.state.drain = service.drain
+    if service.fast is not None:
+        app.state.direct = partial(Direct, service.fast, names, max_request_bytes)
     app.state.open_routes = [] if guarding is None else guarding.routes
     return app
 
@@ -128,6 +137,23 @@ def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_byte
     from bridge.server.auth.guarding import Guarding  # noqa: PLC0415 - only for those who ask for a credential
 
     return Guarding(auth, publisher, max_request_bytes)
+
+
+def direct_way(app: Starlette, is_open: Callable[[], bool]) -> Direct | None:
+    """The way into an app of `http_app` for a server that can answer without ASGI.
+
+    Args:
+        app: The app, which the server runs.
+        is_open: Whether the app has started, and requests have nothing to pass before it.
+
+    Returns:
+        The way; None where there is none: without the fast path, and where there is other middleware, such as the gate,
+        which has to see every request.
+    """
+    if not (hasattr(app.state, "direct") and _ASKED_DIRECTLY.issuperset(each.cls for each in app.user_middleware)):
+        return None
+    direct: Direct = app.state.direct(is_open)
+    return direct
 
 
 class _Service:
@@ -153,12 +179,12 @@ class _Service:
         farewells = [publisher.server.end_subscriptions, self._streams.end]
         self.drain = Drain(publisher.running, farewells)
         self._endpoint: StreamableEndpoint | None = None
-        self.shortcut: Shortcut | None = None
+        self.fast: FastHttp | None = None
         if path is not None:
             self._endpoint = StreamableEndpoint(publisher.server, self._streams, sessions, max_request_bytes)
             paths = self._route(path, self._endpoint)
             if fast_path:
-                self.shortcut = FastHttp(publisher, sessions, paths).answered
+                self.fast = FastHttp(publisher, sessions, paths)
         if sse:
             transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
             stream = SseStream(publisher.server, transport, self._sse_streams)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _ALWAYS = ("localhost", "127.0.0.1", "[::1]")
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>\d{1,5}))?")
@@ -46,6 +46,13 @@ class Names:
         """Whether a ``Host`` header is let in."""
         self.admits_origin = lru_cache(_KEPT)(self._admits_origin)
         """Whether an ``Origin`` header is let in, given the ``Host`` header beside it."""
+
+    def admit(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request with these headers, none of which stood twice, is let in."""
+        host, origin = headers.get(b"host"), headers.get(b"origin")
+        if host is None or not self.admits_host(name := host.decode("latin-1")):
+            return False
+        return not origin or self.admits_origin(origin.decode("latin-1"), name)
 
     def _admits_host(self, host: str) -> bool:
         found = _AUTHORITY.fullmatch(host.lower())

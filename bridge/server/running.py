@@ -1,7 +1,6 @@
-"""Running calls: those that wait for something, so that they can be counted, and ended where the server has to end.
+"""Running calls: so that they can be counted, and ended where the server has to end.
 
-A call that never waits is over before anybody could look. So only calls that wait are entered, where their task is
-known anyway: on the way of most calls nothing is done for this.
+A call that never waits is over before anybody could look: whoever looks sees those that wait.
 """
 
 from __future__ import annotations

@@ -56,6 +56,10 @@ class Session:
         self.requests -= 1
         self.unused_since = monotonic()
 
+    def use(self) -> None:
+        """A request of it was answered at once."""
+        self.unused_since = monotonic()
+
     def cancel(self, request: object) -> None:
         """End a call that runs beside the SDK, if there is one of that id."""
         end = self.running.pop(str(request), None) if type(request) in {int, str} else None

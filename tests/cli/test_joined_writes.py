@@ -61,6 +61,18 @@ async def test_what_is_written_alone_goes_when_the_loop_goes_on() -> None:
 
 
 @pytest.mark.anyio
+async def test_what_is_whole_is_written_at_once_after_what_is_kept() -> None:
+    transport, recorder = joining()
+    transport.write_whole(b"whole")
+    assert recorder.written == [b"whole"]
+    transport.write(b"head,")
+    transport.write_whole(b"next")
+    assert recorder.written == [b"whole", b"head,next"]
+    await passed()
+    assert recorder.written == [b"whole", b"head,next"]
+
+
+@pytest.mark.anyio
 async def test_what_is_kept_is_written_before_the_transport_closes() -> None:
     transport, recorder = joining()
     transport.write(b"last")

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from bridge.cli import direct_protocol
+from bridge.cli.http_protocol import http_protocol
 from bridge.server import http_app
 from bridge.server.fast_http import FastHttp
+from bridge.server.http import direct_way
 from tests.server.differential_tools import toolbox
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 _answered = FastHttp.answered
+_head = direct_protocol._head
 
 
 async def _marked(
@@ -33,15 +37,23 @@ async def _marked(
     return await _answered(self, scope, headers, body, receive, mark)
 
 
+def _marked_head(status: int, default: tuple[direct_protocol.Header, ...]) -> bytes:
+    return _head(status, (*default, (b"x-fast", b"1")))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--http", choices=("h11", "httptools"), required=True)
+    parser.add_argument("--http", choices=("h11", "httptools", "direct"), required=True)
     parser.add_argument("--fast-path", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     FastHttp.answered = _marked  # type: ignore[method-assign]  # the answers are marked where they are made
     app = http_app(toolbox(), name="tests", fast_path=options.fast_path)
-    config = uvicorn.Config(app, http=options.http, ws="none", log_config=None, timeout_graceful_shutdown=1)
+    http = options.http
+    if http == "direct":
+        direct_protocol._head = _marked_head  # type: ignore[assignment]  # as above
+        http = http_protocol(direct_way(app, lambda: True))
+    config = uvicorn.Config(app, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         sys.stderr.write(f"serving tests at http://127.0.0.1:{listener.getsockname()[1]}\n")
         sys.stderr.flush()

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from bridge.cli.http_protocol import http_protocol
+from bridge.server.http import direct_way
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,8 +42,15 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def serving(app: Starlette, *, http: Any = "h11") -> Iterator[str]:
-    """Serve an app while the context lasts; gives its origin, such as ``http://127.0.0.1:4711``."""
-    config = uvicorn.Config(app, log_config=None, ws="none", http=http)
+    """Serve an app while the context lasts; gives its origin, such as ``http://127.0.0.1:4711``.
+
+    Args:
+        app: The app.
+        http: As for uvicorn; ``direct`` is what ``bridge serve`` uses.
+    """
+    if http == "direct":
+        http = http_protocol(direct_way(app, lambda: True))
+    config = uvicorn.Config(app, log_config=None, ws="none", http=http, access_log=False)
     server = _Server(config, app)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

@@ -45,7 +45,7 @@ class Pair:
     plain: str
 
 
-@pytest.fixture(scope="module", params=["h11", "httptools"])
+@pytest.fixture(scope="module", params=["h11", "httptools", "direct"])
 def servers(request: pytest.FixtureRequest) -> Iterator[Pair]:
     arguments = ("-m", "tests.server.differential_server", "--http", request.param)
     with ExitStack() as stack:

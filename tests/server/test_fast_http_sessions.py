@@ -108,7 +108,7 @@ def test_a_client_of_the_handshake_era_that_goes_does_not_end_its_call(
     assert not holding.cancelled.is_set()
 
 
-@pytest.mark.parametrize("parser", ["h11", "httptools"])
+@pytest.mark.parametrize("parser", ["h11", "httptools", "direct"])
 def test_a_client_of_the_modern_era_that_goes_ends_its_call(
     serving: Callable[..., str],
     app: Starlette,

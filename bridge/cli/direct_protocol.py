@@ -1,0 +1,167 @@
+"""The direct protocol: uvicorn's own for httptools, which asks first whether a request can be answered without ASGI.
+
+A request that came whole is offered to `bridge.server.direct.Direct` before uvicorn makes its task, its events and its
+messages. What that does not take goes on as if nobody had looked.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from bridge.server.fast_http import CONTENT_TYPE, Answer
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from starlette.types import Scope
+
+    from bridge.cli.joined_writes import JoiningTransport
+    from bridge.server.direct import Direct
+    from bridge.server.fast_http import Work
+
+_KEPT_HEADS = 64
+_FAILED = Answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the server\'s log says why"}}', 500)
+
+Header = tuple[bytes, bytes]
+
+
+def protocol_with(direct: Direct | None) -> type[HttpToolsProtocol]:
+    """The protocol that asks, for `bridge.cli.joined_writes.joining`; uvicorn's own where there is nothing to be asked.
+
+    Args:
+        direct: What is asked.
+    """
+    return HttpToolsProtocol if direct is None else type("DirectProtocol", (DirectProtocol,), {"direct": direct})
+
+
+class DirectProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    direct: Direct
+    _body: bytes | None = None
+    """What has come of the body of a request that is to be offered; None while uvicorn reads one."""
+
+    def data_received(self, data: bytes) -> None:
+        """Read on. What has not come whole by the end is uvicorn's to wait for."""
+        super().data_received(data)
+        if self._body is not None:
+            self._hand_over(is_whole=False)
+
+    def on_headers_complete(self) -> None:
+        """Let uvicorn begin, or wait for the body, which mostly is there already."""
+        if self._may_be_direct():
+            self._body = b""
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        if self._body is None:
+            super().on_body(body)
+        else:
+            self._body = self._body + body if self._body else body
+
+    def on_message_complete(self) -> None:
+        """Answer, or let uvicorn."""
+        if self._body is None:
+            super().on_message_complete()
+            return
+        begun = self._begun(self._body)
+        if begun is None:
+            self._hand_over(is_whole=True)
+            return
+        self._body = None
+        if isinstance(begun, Answer):
+            self._write(begun, keeps_alive=True)
+        else:
+            self._start(begun)
+
+    def _may_be_direct(self) -> bool:
+        """Whether it is a POST that nothing is to be known of but headers and body, and whose turn it is."""
+        return (
+            self.parser.get_method() == b"POST"
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade()
+            and not self.expect_100_continue
+            and not self.config.access_log
+            and getattr(self.cycle, "response_complete", True)  # there is no cycle before the first request
+            and not self.flow.write_paused
+        )
+
+    def _begun(self, body: bytes) -> Answer | Work | None:
+        try:
+            self.scope["path"] = self.root_path + httptools.parse_url(self.url).path.decode("ascii")
+            return self.direct.begin(cast("Scope", self.scope), body)
+        except Exception:  # noqa: BLE001 - what fails here fails again on uvicorn's way, where it is logged
+            return None
+
+    def _hand_over(self, *, is_whole: bool) -> None:
+        """Let uvicorn hear now what it would have heard before."""
+        body, self._body = self._body, None
+        super().on_headers_complete()
+        if body:
+            super().on_body(body)
+        if is_whole:
+            super().on_message_complete()
+
+    def _start(self, work: Work) -> None:
+        running = _Running(work)
+        self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
+        running.task = self.loop.create_task(self._run(running))
+        self.tasks.add(running.task)
+
+    async def _run(self, running: _Running) -> None:
+        try:
+            answer = await running.work.run()
+        except BaseException:  # as in uvicorn: logged, and answered
+            if not running.disconnected:
+                self.logger.exception("a request could not be answered")
+            answer, running.keep_alive = _FAILED, False
+        if self.flow.write_paused:
+            await self.flow.drain()
+        running.response_complete = True
+        self.tasks.discard(running.task)
+        if not running.disconnected:
+            self._write(answer, keeps_alive=running.keep_alive)
+
+    def _write(self, answer: Answer, *, keeps_alive: bool) -> None:
+        head = _head(answer.status, tuple(self.server_state.default_headers))
+        if answer.session_id is not None:
+            head += b"mcp-session-id: %b\r\n" % answer.session_id.encode()
+        if not keeps_alive:
+            head += b"connection: close\r\n"
+        transport = cast("JoiningTransport", self.transport)
+        transport.write_whole(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(answer.body), answer.body))
+        if not keeps_alive:
+            transport.close()
+        self.on_response_complete()
+
+
+class _Running:
+    """A call that runs: what uvicorn asks of a request that is being answered."""
+
+    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete", "task", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.task: asyncio.Task[None]
+        self.keep_alive = True
+        self.response_complete = False
+        self.disconnected = False
+        self.message_event = self
+
+    def set(self) -> None:
+        """Something happened: when nothing else can, the client has gone."""
+        if self.disconnected and not self.response_complete and self.work.ends_with_client:
+            self.task.cancel()
+
+
+@lru_cache(_KEPT_HEADS)
+def _head(status: int, default: tuple[Header, ...]) -> bytes:
+    """The lines that many answers have; those by default change every second."""
+    return STATUS_LINE[status] + b"".join(b"%b: %b\r\n" % header for header in (*default, CONTENT_TYPE))

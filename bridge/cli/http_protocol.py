@@ -1,0 +1,28 @@
+"""The HTTP protocol: which of uvicorn's classes reads requests and writes answers, by what is installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from bridge.cli.joined_writes import joining
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from bridge.server.direct import Direct
+
+
+def http_protocol(direct: Direct | None = None) -> type[asyncio.Protocol]:
+    """The fastest protocol there is.
+
+    Args:
+        direct: What answers without ASGI; None where nothing may.
+    """
+    if find_spec("httptools") is None:
+        from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - as needed
+
+        return joining(H11Protocol)
+    from bridge.cli.direct_protocol import protocol_with  # noqa: PLC0415 - as needed
+
+    return joining(protocol_with(direct))

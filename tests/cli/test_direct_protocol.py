@@ -1,0 +1,253 @@
+"""Requests that came whole are answered without ASGI; all others, and what ASGI would know of them, as ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx
+import pytest
+from starlette.middleware.gzip import GZipMiddleware
+
+from bridge.cli import direct_protocol
+from bridge.cli.http_protocol import http_protocol
+from bridge.server import http_app
+from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server.direct import Direct
+from bridge.server.fast_path import FastPath
+from bridge.server.http import direct_way
+from bridge.server.operations import Operations
+from bridge.tools.toolbox import ToolBox
+from tests.server import http_server
+from tests.server.http_mutations import Sessions, handshake, modern
+from tests.server.http_server import call, open_session, request
+from tests.server.tools import Holding, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from starlette.applications import Starlette
+
+    from bridge.tools.context import InvocationContext
+
+DEADLINE_SECONDS = 10
+
+
+async def _add(arguments: Mapping[str, Any], _: InvocationContext) -> Any:
+    return arguments["a"] + arguments["b"]
+
+
+async def _look_around(*_: object) -> str:
+    """What a tool may count on: a task that can be timed, and a library that is known."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await anyio.lowlevel.checkpoint()
+    task = asyncio.current_task()
+    assert task is not None
+    return f"{task in asyncio.all_tasks()} {anyio.get_current_task().id == id(task)}"
+
+
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+@pytest.fixture
+def app(holding: Holding) -> Starlette:
+    held = replace(holding.tool, interactive=False)
+    return http_app(ToolBox(silent("add", _add), silent("look", _look_around), held))
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which answers came directly: their status lines."""
+    found: list[str] = []
+    head = direct_protocol._head
+
+    def noted(status: int, default: tuple[direct_protocol.Header, ...]) -> bytes:
+        found.append(str(status))
+        return head(status, default)
+
+    monkeypatch.setattr(direct_protocol, "_head", noted)
+    return found
+
+
+@pytest.fixture
+def port(app: Starlette) -> Iterator[int]:
+    with http_server.serving(app, http="direct") as origin:
+        yield httpx.URL(origin).port or 0
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS)
+
+
+def adding(a: int) -> bytes:
+    return modern("tools/call", name="add", arguments={"a": a, "b": 1}).raw
+
+
+HELD = modern("tools/call", name="hold", arguments={}).raw
+
+
+def answers(connection: socket.socket, count: int) -> list[tuple[bytes, Any]]:
+    """The heads and the bodies of answers, as they come."""
+    found: list[tuple[bytes, Any]] = []
+    text = b""
+    while len(found) < count:
+        head, is_whole, rest = text.partition(b"\r\n\r\n")
+        length = next((int(line.split(b":")[1]) for line in head.splitlines() if line.startswith(b"content-length")), 0)
+        if is_whole and len(rest) >= length:
+            found.append((head, json.loads(rest[:length])))
+            text = rest[length:]
+        else:
+            data = connection.recv(65_536)
+            assert data, "the connection was closed"
+            text += data
+    return found
+
+
+def text_of(body: Any) -> str:
+    text: str = body["result"]["content"][0]["text"]
+    return text
+
+
+def test_a_call_that_came_whole_is_answered_directly_and_as_http_wants(port: int, ways: list[str]) -> None:
+    with connected(port) as connection:
+        connection.sendall(adding(1))
+        ((head, body),) = answers(connection, 1)
+        assert (text_of(body), ways) == ("2", ["200"])
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        names = {line.partition(b":")[0] for line in head.splitlines()[1:]}
+        assert names == {b"date", b"server", b"content-type", b"content-length"}
+
+
+def test_a_body_that_comes_later_is_waited_for_by_uvicorn(port: int, ways: list[str]) -> None:
+    raw = adding(2)
+    cut = raw.index(b"\r\n\r\n") + 4
+    for parts in ((raw[:cut], raw[cut:]), (raw[: cut + 9], raw[cut + 9 :]), (raw[:20], raw[20:-1], raw[-1:])):
+        with connected(port) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for part in parts[:-1]:
+                connection.sendall(part)
+                settled(port)
+            connection.sendall(parts[-1])
+            ((_, body),) = answers(connection, 1)
+            assert text_of(body) == "3"
+    assert ways == ["200"] * 4, "only what `settled` asks came whole"
+
+
+def settled(port: int) -> None:
+    """Be sure that the server has read what was sent before: it answers on another connection."""
+    with connected(port) as connection:
+        connection.sendall(adding(0))
+        answers(connection, 1)
+
+
+def test_requests_in_a_row_are_answered_in_their_order(port: int, holding: Holding, ways: list[str]) -> None:
+    with connected(port) as connection:
+        connection.sendall(HELD + adding(2) + adding(3))
+        assert holding.started.wait(DEADLINE_SECONDS)
+        holding.let_go()
+        assert [text_of(body) for _, body in answers(connection, 3)] == ["released", "3", "4"]
+        assert ways == ["200"], "those that came before their turn are uvicorn's"
+        connection.sendall(adding(4))
+        assert [text_of(body) for _, body in answers(connection, 1)] == ["5"]
+        assert ways == ["200", "200"]
+
+
+def test_a_tool_has_a_task_of_its_own(port: int) -> None:
+    with connected(port) as connection:
+        connection.sendall(modern("tools/call", name="look", arguments={}).raw)
+        ((_, body),) = answers(connection, 1)
+        assert text_of(body) == "True True"
+
+
+def test_a_call_in_a_session_is_answered_in_its_name_and_goes_on_when_its_client_goes(
+    port: int, holding: Holding, ways: list[str]
+) -> None:
+    with httpx.Client() as client:
+        session = open_session(client, f"http://127.0.0.1:{port}/mcp")["mcp-session-id"]
+    known = Sessions(session, "", "")
+    with connected(port) as connection:
+        connection.sendall(handshake(known, request("ping")).raw)
+        ((head, body),) = answers(connection, 1)
+        assert body == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        assert f"mcp-session-id: {session}".encode() in head.splitlines()
+        connection.sendall(handshake(known, call("hold")).raw)
+        assert holding.started.wait(DEADLINE_SECONDS)
+    settled(port)
+    holding.let_go()
+    assert holding.finished.wait(DEADLINE_SECONDS)
+    assert ways == ["200", "200"]
+
+
+def test_a_server_that_ends_answers_what_runs_and_closes(app: Starlette, holding: Holding) -> None:
+    with ExitStack() as stack, ThreadPoolExecutor() as threads:
+        port = httpx.URL(stack.enter_context(http_server.serving(app, http="direct"))).port or 0
+        with connected(port) as idle, connected(port) as connection:
+            idle.sendall(adding(1))
+            answers(idle, 1)
+            connection.sendall(HELD)
+            assert holding.started.wait(DEADLINE_SECONDS)
+            ended = threads.submit(stack.close)
+            assert idle.recv(1) == b""
+            holding.let_go()
+            ((head, body),) = answers(connection, 1)
+            assert (text_of(body), b"connection: close" in head.splitlines()) == ("released", True)
+            assert connection.recv(1) == b""
+        ended.result(DEADLINE_SECONDS)
+
+
+def test_what_goes_wrong_is_said_where_all_is_said(port: int, ways: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Direct, "begin", fail)
+    with connected(port) as connection:
+        connection.sendall(adding(5))
+        ((_, body),) = answers(connection, 1)
+    assert (text_of(body), ways) == ("6", [])
+
+
+def test_a_call_that_cannot_be_answered_is_logged_and_its_connection_closed(
+    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(FastPath, "run", fail)
+    with connected(port) as connection:
+        connection.sendall(adding(1))
+        ((head, body),) = answers(connection, 1)
+        assert head.startswith(b"HTTP/1.1 500 ")
+        assert body["error"]["code"] == -32603
+        assert connection.recv(1) == b""
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["a request could not be answered"]
+
+
+def test_an_app_with_other_middleware_has_no_direct_way(app: Starlette) -> None:
+    assert direct_way(app, lambda: True) is not None
+    app.add_middleware(GZipMiddleware)
+    assert direct_way(app, lambda: True) is None
+    assert direct_way(http_app(ToolBox(silent("add", _add)), fast_path=False), lambda: True) is None
+
+
+def test_where_callers_have_to_be_known_there_is_no_direct_way() -> None:
+    app = http_app(ToolBox(silent("add", _add)), auth=ApiKeys(ApiKey("someone", "k" * 40)))
+    assert direct_way(app, lambda: True) is None
+
+
+def test_while_a_server_starts_or_ends_nothing_is_answered_directly(app: Starlette, ways: list[str]) -> None:
+    operations = Operations()
+    direct = direct_way(app, lambda: operations.is_steady)
+    with http_server.serving(app, http=http_protocol(direct)) as origin, connected(httpx.URL(origin).port or 0) as it:
+        for change, found in ((lambda: None, []), (operations.open, ["200"]), (operations.drain, ["200"])):
+            change()
+            it.sendall(adding(1))
+            answers(it, 1)
+            assert ways == found
