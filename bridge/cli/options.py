@@ -10,9 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from _typeshed import DataclassInstance
-
-    Group = TypeVar("Group", bound="DataclassInstance")
+Group = TypeVar("Group")
 
 
 class CommaSeparated(click.ParamType[tuple[str, ...]]):
@@ -66,7 +64,8 @@ def taken(group: type[Group], settings: dict[str, Any]) -> Group:
         group: A dataclass with a field for each of its options.
         settings: The values of all options by parameter name; those of the group are taken away.
     """
-    return group(**{field.name: settings.pop(field.name) for field in fields(group)})
+    names = [field.name for field in fields(group)]  # type: ignore[arg-type]  # there is no public name for a dataclass
+    return group(**{name: settings.pop(name) for name in names})
 
 
 def _flat(_context: click.Context, _parameter: click.Parameter, values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
