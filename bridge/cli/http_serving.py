@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from bridge.cli.serve_options import ServeOptions
+    from bridge.server.auth import Auth
     from bridge.tools.toolbox import ToolBox
 
 
@@ -40,10 +41,14 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
     options.operations.check(ctx)
     addresses = listening.resolve(options.host, options.port)
-    if not options.no_auth and not listening.are_loopback(addresses):
+    auth = options.auth.auth(ctx)
+    if auth is not None and options.no_auth:
+        raise click.UsageError("--no-auth lets everyone in, whatever keys and issuers are given: leave one out", ctx)
+    if auth is None and not options.no_auth and not listening.are_loopback(addresses):
         raise click.UsageError(
             f"--host {options.host} can be reached from other machines, and nobody is asked for a key: "
-            "add --no-auth if that is meant, or listen on 127.0.0.1",
+            "give one by BRIDGE_API_KEY, --api-keys or --oauth-issuer, add --no-auth if that is meant, "
+            "or listen on 127.0.0.1",
             ctx,
         )
     targets = targets_of(ctx, texts, options)
@@ -62,7 +67,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
 
     with observed(options.telemetry, name) as watched:
-        app = _app(ctx, serving.tools, name, options)
+        app = _app(ctx, serving.tools, name, options, auth)
         operations = Operations(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
         listening.run(
@@ -78,7 +83,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         )
 
 
-def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions) -> Starlette:
+def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, auth: Auth | None) -> Starlette:
     from bridge.server.http import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     try:
@@ -94,6 +99,7 @@ def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions) -
             max_request_bytes=options.max_request_bytes,
             page_size=options.page_size,
             fast_path=not options.no_fast_path,
+            auth=auth,
         )
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from error

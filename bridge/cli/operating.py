@@ -10,6 +10,7 @@ from starlette.routing import Route
 from bridge.cli import listening
 from bridge.cli.ending import DrainTimes
 from bridge.cli.failures import say
+from bridge.server.auth.unlimited import Unlimited
 from bridge.server.edge import Edge
 from bridge.server.names import Names
 from bridge.server.operations import METRICS_PATH, PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
@@ -44,7 +45,7 @@ def operated(
     if chosen.admin_port is None:
         if options.path in PATHS:
             raise click.UsageError(f"the path {options.path!r} tells how the server is; choose another", ctx)
-        app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
+        app.router.routes.append(Route(STATUS_PATH, Unlimited(status), methods=["GET"]))
         return listening.Operated(times=times, pages=open_pages)
     names = Names(chosen.admin_host, options.allowed_hosts, options.allowed_origins)
     pages: dict[str, ASGIApp] = {**open_pages, STATUS_PATH: Edge(status, names=names, is_running=lambda: True)}

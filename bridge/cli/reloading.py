@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.failures import CommandError, say
 from bridge.cli.listening import RELOAD_GRACEFUL_SECONDS
+from bridge.cli.secrets import without_secrets
 from bridge.cli.targets import FileTarget
 from bridge.errors import MissingExtraError, TargetError
 
@@ -90,10 +91,11 @@ def _changes(directories: list[str], stop: Event) -> Iterator[object]:
 
 def _start(sockets: list[socket.socket]) -> subprocess.Popen[bytes]:
     numbers = [each.fileno() for each in sockets]
+    arguments, secrets = without_secrets(sys.argv[1:])
     return subprocess.Popen(  # noqa: S603 - this very command line
-        [sys.executable, "-m", "bridge", *sys.argv[1:]],
+        [sys.executable, "-m", "bridge", *arguments],
         # Python takes compiled code for current that was written in the second of a change of the same length.
-        env=os.environ | {_SOCKETS: ",".join(map(str, numbers)), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | secrets | {_SOCKETS: ",".join(map(str, numbers)), "PYTHONDONTWRITEBYTECODE": "1"},
         pass_fds=numbers,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from bridge.cli.auth_options import AuthOptions, auth_options
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.operations_options import OperationsOptions, operations_options
@@ -70,6 +71,7 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
     "--forward-headers",
     help="Headers of a caller to hand on to servers behind URLs; none that is a credential. Repeatable.",
 )
+@auth_options
 @operations_options
 @telemetry_options
 @pins_options
@@ -91,9 +93,10 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
     """
+    auth = taken(AuthOptions, settings)
     operations = taken(OperationsOptions, settings)
     telemetry = taken(TelemetryOptions, settings)
-    options = ServeOptions(operations=operations, telemetry=telemetry, **settings)
+    options = ServeOptions(auth=auth, operations=operations, telemetry=telemetry, **settings)
     configure_logging(options.log_level, telemetry.log_format)
     if options.transport == "stdio":
         from bridge.cli.stdio_serving import serve_stdio  # noqa: PLC0415 - HTTP does without it

@@ -14,6 +14,7 @@ from bridge.cli.targets import command_target, existing_targets, parse_target, s
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bridge.cli.auth_options import AuthOptions
     from bridge.cli.operations_options import OperationsOptions
     from bridge.cli.targets import Target
     from bridge.cli.telemetry_options import TelemetryOptions
@@ -38,6 +39,7 @@ class ServeOptions:
     reload: bool
     name: str | None
     forward_headers: tuple[str, ...]
+    auth: AuthOptions
     operations: OperationsOptions
     telemetry: TelemetryOptions
     pins: Path | None

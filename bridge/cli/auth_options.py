@@ -1,0 +1,163 @@
+"""Options of ``bridge serve`` over HTTP that say who may come in: keys, and tokens of an identity provider."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from bridge.cli.options import grouped, option, texts_option
+from bridge.errors import BridgeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.server.auth.provider import TokenVerifier
+
+    from bridge.server.auth import Auth
+
+_logger = logging.getLogger("bridge.cli")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthOptions:
+    """Who may come in."""
+
+    api_key: tuple[str, ...] = field(repr=False)
+    api_keys: Path | None
+    oauth_issuer: str | None
+    oauth_audience: str | None
+    oauth_jwks_url: str | None
+    oauth_introspection_url: str | None
+    oauth_client_id: str | None
+    oauth_client_secret: str | None = field(repr=False)
+    resource_url: str | None
+    required_scope: tuple[str, ...]
+    tool_scope: tuple[str, ...]
+
+    def auth(self, ctx: click.Context) -> Auth | None:
+        """What lets callers in; None where nobody is asked for a credential.
+
+        Raises:
+            click.UsageError: The options do not fit one another, or what they name cannot be used.
+        """
+        self._check(ctx)
+        if not (self.api_key or self.api_keys or self.oauth_issuer):
+            return None
+        from bridge.server.auth import Auth  # noqa: PLC0415 - only for those who ask for a credential
+
+        try:
+            return Auth(
+                *self._key_verifiers(ctx),
+                *self._token_verifiers(),
+                resource_url=self.resource_url,
+                required_scopes=self.required_scope,
+                tool_scopes=self._tool_scopes(ctx),
+            )
+        except BridgeError as error:
+            raise click.UsageError(str(error), ctx) from error
+
+    def _check(self, ctx: click.Context) -> None:
+        for name, value in (("--oauth-issuer", self.oauth_issuer), ("--resource-url", self.resource_url)):
+            dependent = {
+                "--oauth-audience": self.oauth_audience,
+                "--oauth-jwks-url": self.oauth_jwks_url,
+                "--oauth-introspection-url": self.oauth_introspection_url,
+                "--oauth-issuer": self.oauth_issuer,
+            }
+            given = next((each for each, setting in dependent.items() if setting and each != name), None)
+            if given is not None and not value:
+                meaning = (
+                    "what the issuer calls itself"
+                    if name == "--oauth-issuer"
+                    else "the URL under which clients reach this server"
+                )
+                raise click.UsageError(f"{given} needs {name}, {meaning}", ctx)
+        if self.oauth_introspection_url and not (self.oauth_client_id and self.oauth_client_secret):
+            raise click.UsageError("--oauth-introspection-url needs --oauth-client-id and --oauth-client-secret", ctx)
+        if self.oauth_introspection_url and self.oauth_jwks_url:
+            raise click.UsageError("tokens are verified by --oauth-jwks-url or by --oauth-introspection-url", ctx)
+        if (self.required_scope or self.tool_scope) and not (self.api_key or self.api_keys or self.oauth_issuer):
+            raise click.UsageError("scopes are granted by --oauth-issuer, or by --api-keys; neither is given", ctx)
+
+    def _key_verifiers(self, ctx: click.Context) -> list[TokenVerifier]:
+        from bridge.server.auth import ApiKey, ApiKeys, KeyFile  # noqa: PLC0415 - as above
+        from bridge.server.auth.keys import MIN_KEY_CHARS  # noqa: PLC0415
+
+        keys = [ApiKey(f"key-{number}", key) for number, key in enumerate(self.api_key, start=1)]
+        if keys and ctx.get_parameter_source("api_key") is ParameterSource.COMMANDLINE:
+            _logger.warning(
+                "every user of this machine sees --api-key in the list of processes: "
+                "give it as BRIDGE_API_KEY in the environment, or in a file by --api-keys"
+            )
+        for key in keys:
+            if key.is_short:
+                _logger.warning("%s can be guessed: use %d characters or more", key.name, MIN_KEY_CHARS)
+        verifiers: list[TokenVerifier] = [ApiKeys(*keys)] if keys else []
+        return verifiers if self.api_keys is None else [*verifiers, KeyFile(self.api_keys)]
+
+    def _token_verifiers(self) -> list[TokenVerifier]:
+        from bridge.server.auth import Introspection, JwtVerifier  # noqa: PLC0415 - as above
+
+        audience = self.oauth_audience or self.resource_url
+        if self.oauth_issuer is None or audience is None:
+            return []
+        if self.oauth_introspection_url is None:
+            return [JwtVerifier(self.oauth_issuer, audience, jwks_url=self.oauth_jwks_url)]
+        return [
+            Introspection(
+                self.oauth_introspection_url,
+                self.oauth_client_id or "",
+                self.oauth_client_secret or "",
+                audience=audience,
+                issuer=self.oauth_issuer,
+            )
+        ]
+
+    def _tool_scopes(self, ctx: click.Context) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for text in self.tool_scope:
+            tool, sign, scope = text.partition("=")
+            if not (tool and sign and scope):
+                raise click.UsageError(f"--tool-scope is TOOL=SCOPE, such as delete_*=write, not {text!r}", ctx)
+            found[tool] = (*found.get(tool, ()), scope)
+        return found
+
+
+auth_options = grouped(
+    texts_option(
+        "--api-key",
+        metavar="KEY",
+        help="Over HTTP: a key that lets its bearer in, by Authorization: Bearer KEY; best given in the environment. "
+        "Repeatable.",
+    ),
+    option(
+        "--api-keys",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…]. It is followed.",
+    ),
+    option("--oauth-issuer", metavar="URL", help="Over HTTP: accept tokens of this issuer, given as it calls itself."),
+    option("--oauth-audience", help="For whom its tokens are; by default the --resource-url."),
+    option("--oauth-jwks-url", metavar="URL", help="Where its keys are; by default where its metadata says."),
+    option(
+        "--oauth-introspection-url", metavar="URL", help="Ask it what a token is worth, instead of reading the token."
+    ),
+    option("--oauth-client-id", help="Who asks."),
+    option("--oauth-client-secret", help="The secret of who asks; best given in the environment."),
+    option(
+        "--resource-url",
+        metavar="URL",
+        help="The URL under which clients reach this server; needed with --oauth-issuer.",
+    ),
+    texts_option("--required-scope", metavar="SCOPE", help="A scope that everyone has to be granted. Repeatable."),
+    texts_option(
+        "--tool-scope",
+        metavar="TOOL=SCOPE",
+        help="A scope that has to be granted for a tool, or for those of a pattern: delete_*=write. Repeatable.",
+    ),
+)
+"""The options of `AuthOptions`."""
