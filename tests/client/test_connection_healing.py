@@ -195,7 +195,8 @@ async def test_a_restart_is_noticed_without_a_call_where_a_stream_is_open(remote
 
 async def test_all_who_wait_share_one_reconnection(remote: RemoteServer) -> None:
     results = []
-    async with opened(http_config(remote.port, protocol="legacy")) as connection:
+    config = http_config(remote.port, protocol="legacy", connect_wait_seconds=DEADLINE_SECONDS)
+    async with opened(config) as connection:
         remote.kill()
 
         async def call(number: int) -> None:

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from bridge.client.listeners import Listeners
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_listeners_hear_each_piece_of_news_in_the_order_in_which_they_came() -> None:
+    heard: list[tuple[str, int]] = []
+    listeners = Listeners[[int]]()
+    listeners.add(lambda number: heard.append(("first", number)))
+    listeners.add(lambda number: heard.append(("second", number)))
+    listeners.tell(1)
+    assert heard == [("first", 1), ("second", 1)]
+
+
+def test_who_has_ended_it_hears_no_more_and_may_end_it_again() -> None:
+    heard: list[int] = []
+    listeners = Listeners[[int]]()
+    end = listeners.add(heard.append)
+    assert listeners
+    end()
+    end()
+    listeners.tell(1)
+    assert not listeners
+    assert heard == []
+
+
+def test_one_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[str] = []
+    listeners = Listeners[[str]]()
+    listeners.add(lambda _: heard.append("" + str(1 // 0)))
+    listeners.add(heard.append)
+    with caplog.at_level(logging.ERROR, "bridge.client"):
+        listeners.tell("news")
+    assert heard == ["news"]
+    assert "a listener failed" in caplog.text
