@@ -157,14 +157,20 @@ def _client(region_name: str | None, endpoint_url: str | None, timeout_seconds: 
     try:
         return session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
     except BotoCoreError as error:
-        raise ChatModelError(f"{error}; pass region_name=, or set AWS_REGION", provider=PROVIDER) from error
+        raise ChatModelError(f"{error}; pass region_name=, or set AWS_DEFAULT_REGION", provider=PROVIDER) from error
 
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
     """What goes wrong with the provider as the one error that callers know."""
     from botocore.eventstream import ParserError  # noqa: PLC0415 - an extra
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError  # noqa: PLC0415 - an extra
+    from botocore.exceptions import (  # noqa: PLC0415 - an extra
+        BotoCoreError,
+        ClientError,
+        HTTPClientError,
+        NoCredentialsError,
+        PartialCredentialsError,
+    )
     from botocore.exceptions import ConnectionError as AwsConnectionError  # noqa: PLC0415 - an extra
     from urllib3.exceptions import HTTPError  # noqa: PLC0415 - comes with the extra
 
@@ -185,6 +191,10 @@ def _translated_errors() -> Iterator[None]:
         ) from error
     except (AwsConnectionError, HTTPClientError, HTTPError) as error:
         raise ChatModelError(f"the connection failed: {error}", provider=PROVIDER, retryable=True) from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise ChatModelError(
+            f"{error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", provider=PROVIDER
+        ) from error
     except BotoCoreError as error:
         raise ChatModelError(str(error), provider=PROVIDER) from error
     except (AttributeError, LookupError, ParserError, TypeError, ValueError) as error:

@@ -134,6 +134,29 @@ def test_a_missing_key_is_one_line_that_says_what_to_do(tools: Path) -> None:
     assert done.stderr == "bridge: openai: there is no key; set OPENAI_API_KEY, or pass api_key=\n"
 
 
+@pytest.mark.parametrize(
+    ("provider", "package"), [("openai", "openai"), ("anthropic", "anthropic"), ("bedrock", "boto3")]
+)
+def test_a_missing_extra_is_one_line_that_says_what_to_install(
+    tools: Path, tmp_path: Path, provider: str, package: str
+) -> None:
+    without = tmp_path / "without"
+    without.mkdir()
+    (without / f"{package}.py").write_text("raise ImportError")
+    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", f"{provider}:x", "--once", "hi"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(without)},
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert f"pip install 'mcp-toolbridge[{provider}]'" in line
+
+
 @pytest.mark.parametrize("model", ["gpt", "openai:", "nobody:gpt"])
 def test_a_model_is_named_with_its_provider(tools: Path, model: str) -> None:
     command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", model, "--once", "hi"]

@@ -242,14 +242,29 @@ async def test_a_reply_of_another_shape_is_an_error(provider: Provider, bedrock:
         await bedrock().chat(asking("Hello"))
 
 
-def test_without_a_region_bedrock_cannot_be_asked() -> None:
+def test_without_a_region_bedrock_cannot_be_asked_and_the_error_says_what_helps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(
-        ChatModelError, match=r"bedrock: You must specify a region\.; pass region_name=, or set AWS_REGION"
-    ):
+        ChatModelError, match=r"bedrock: You must specify a region\.; pass region_name=, or set "
+    ) as error:
         BedrockChatModel("test.model")
+    monkeypatch.setenv(str(error.value).rpartition(" ")[2], "eu-central-1")
+    BedrockChatModel("test.model")
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MissingExtraError, match=r"mcp-toolbridge\[bedrock\]"):
         BedrockChatModel("test.model")
+
+
+@pytest.mark.anyio
+async def test_without_credentials_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    model = BedrockChatModel("test", region_name="eu-central-1")
+    with pytest.raises(ChatModelError, match="set AWS_ACCESS_KEY_ID") as caught:
+        await model.chat(asking("Hello"))
+    assert not caught.value.retryable
+    await model.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,6 +13,10 @@ import anyio.to_thread
 import pytest
 
 from bridge.errors import ChatModelError
+from bridge.models.anthropic import AnthropicChatModel
+from bridge.models.bedrock import BedrockChatModel
+from bridge.models.openai import OpenAiChatModel
+from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatEvent, ChatModel, PartialResponse, StreamingChatModel
 from tests.models import anthropic_wire, bedrock_wire, openai_wire
 from tests.models.provider import DEADLINE_SECONDS, EVENT_STREAM, Answer, json_answer, server_sent
@@ -160,6 +165,12 @@ async def test_a_provider_that_stalls_is_given_up(provider: Provider, name: str,
         error = await failure_of(impatient(name, make), how)
     assert (error.status, error.retryable) == (None, True)
     await happened(provider.hung_up)
+
+
+@pytest.mark.parametrize("adapter", [OpenAiChatModel, AnthropicChatModel, BedrockChatModel])
+def test_nobody_has_to_ask_for_a_limit_of_silence(adapter: type[Any]) -> None:
+    assert signature(adapter).parameters["timeout_seconds"].default == 600
+    assert signature(ai_service).parameters["model_timeout_seconds"].default == 600
 
 
 async def test_nobody_there_is_an_error_that_may_pass(name: str, make: Make) -> None:
