@@ -12,12 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
-from mcp.client.auth.extensions.client_credentials import (
-    ClientCredentialsOAuthProvider,
-    PrivateKeyJWTOAuthProvider,
-    SignedJWTParameters,
-)
-from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
@@ -25,11 +19,13 @@ from bridge.client.auth.errors import SignInError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 
 if TYPE_CHECKING:
+    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+
     from bridge.client.auth.challenge import Challenge
     from bridge.client.auth.login import Login
     from bridge.client.auth.loopback import Loopback
 
-_Provider: TypeAlias = OAuthClientProvider | IdentityAssertionOAuthProvider
+_Provider: TypeAlias = "OAuthClientProvider | IdentityAssertionOAuthProvider"
 
 _LONG_AGO = 1.0
 """A time at which no token is good any more; 0 would mean that nobody knows."""
@@ -156,16 +152,13 @@ async def granted(
 
 def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Draft, scope: str | None) -> _Provider:
     if isinstance(grant, IdentityAssertion):
-        return IdentityAssertionOAuthProvider(
-            url,
-            draft,
-            grant.client_id,
-            grant.client_secret,
-            grant.issuer,
-            grant.assertion,
-            scope=scope,
-            token_endpoint_auth_method=grant.client_authentication,
-        )
+        return _assertion_provider(url, grant, draft, scope)
+    from mcp.client.auth.extensions.client_credentials import (  # noqa: PLC0415 - slow to load: it signs
+        ClientCredentialsOAuthProvider,
+        PrivateKeyJWTOAuthProvider,
+        SignedJWTParameters,
+    )
+
     if grant.private_key is not None:
         signed = SignedJWTParameters(
             issuer=grant.client_id,
@@ -183,6 +176,21 @@ def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Dra
         token_endpoint_auth_method=grant.client_authentication,
         scope=scope,
         issuer=grant.issuer,
+    )
+
+
+def _assertion_provider(url: str, grant: IdentityAssertion, draft: Draft, scope: str | None) -> _Provider:
+    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider  # noqa: PLC0415 - as above
+
+    return IdentityAssertionOAuthProvider(
+        url,
+        draft,
+        grant.client_id,
+        grant.client_secret,
+        grant.issuer,
+        grant.assertion,
+        scope=scope,
+        token_endpoint_auth_method=grant.client_authentication,
     )
 
 

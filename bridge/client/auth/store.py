@@ -96,11 +96,15 @@ class LoginStore:
 
         self._make_folder()
         lock = FileLock(self.folder / f"{key}.lock", mode=0o600, thread_local=False)
+        waits = False
         while True:
             try:
                 lock.acquire(blocking=False)
                 break
             except Timeout:
+                if not waits:
+                    _logger.debug("the login %s is being renewed elsewhere", key)
+                waits = True
                 await anyio.sleep(_LOOK_SECONDS)
         try:
             yield

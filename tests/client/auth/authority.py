@@ -1,0 +1,181 @@
+"""An authorization server in a thread of its own: registration, PKCE, signed tokens, refresh tokens for one use."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import time
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlencode
+
+import anyio.to_thread
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from tests.server import http_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.requests import Request
+
+CLIENT_SECRET = "client-secret-of-a-program"
+
+
+class Authority:
+    """The authorization server.
+
+    Attributes:
+        origin: Where it is; its issuer.
+        expires_in: How many seconds access tokens are good for.
+        refuses: The error of its next answers to token requests; None to answer them.
+        status: The status of those.
+        denies: Whether the person says no.
+        gate: What refreshing waits for.
+        grants: What was asked of the token endpoint, in order.
+        scopes: What was asked of the person, in order.
+        registered: The clients that were registered.
+        revoked: Tokens that are no good any more.
+    """
+
+    def __init__(self) -> None:
+        self.origin = ""
+        self.expires_in = 3600
+        self.refuses: str | None = None
+        self.status = 400
+        self.denies = False
+        self.gate = Event()
+        self.gate.set()
+        self.grants: list[str] = []
+        self.scopes: list[str | None] = []
+        self.registered: dict[str, dict[str, Any]] = {}
+        self.revoked: set[str] = set()
+        self.client_key = ec.generate_private_key(ec.SECP256R1())
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._codes: dict[str, dict[str, str]] = {}
+        self._refresh_tokens: dict[str, dict[str, str]] = {}
+        self.app = Starlette(
+            routes=[
+                Route("/.well-known/oauth-authorization-server", self._metadata),
+                Route("/register", self._register, methods=["POST"]),
+                Route("/authorize", self._authorize),
+                Route("/token", self._token, methods=["POST"]),
+                Route("/revoke", self._revoke, methods=["POST"]),
+            ]
+        )
+
+    def claims(self, token: str, audience: str) -> dict[str, Any] | None:
+        """What a token says; None where it is no good."""
+        if token in self.revoked:
+            return None
+        try:
+            return dict(jwt.decode(token, self._key.public_key(), ["ES256"], audience=audience, issuer=self.origin))
+        except jwt.InvalidTokenError:
+            return None
+
+    async def _metadata(self, request: Request) -> Response:
+        return JSONResponse(
+            {
+                "issuer": self.origin,
+                "authorization_endpoint": f"{self.origin}/authorize",
+                "token_endpoint": f"{self.origin}/token",
+                "registration_endpoint": f"{self.origin}/register",
+                "revocation_endpoint": f"{self.origin}/revoke",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["client_secret_post", "none", "private_key_jwt"],
+                "authorization_response_iss_parameter_supported": True,
+            }
+        )
+
+    async def _register(self, request: Request) -> Response:
+        name: str = f"client-{len(self.registered)}"
+        client = await request.json() | {"client_id": name, "token_endpoint_auth_method": "none"}
+        self.registered[name] = client
+        return JSONResponse(client, 201)
+
+    async def _authorize(self, request: Request) -> Response:
+        asked = dict(request.query_params)
+        assert asked["code_challenge_method"] == "S256"
+        assert asked["redirect_uri"] in self.registered[asked["client_id"]]["redirect_uris"]
+        self.scopes.append(asked.get("scope"))
+        answer = {"state": asked["state"], "iss": self.origin}
+        if self.denies:
+            answer |= {"error": "access_denied", "error_description": "the person said no"}
+        else:
+            answer["code"] = secrets.token_hex()
+            self._codes[answer["code"]] = asked
+        return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(answer)}", 302)
+
+    async def _token(self, request: Request) -> Response:
+        fields = dict(parse_qsl((await request.body()).decode()))
+        self.grants.append(fields["grant_type"])
+        await anyio.to_thread.run_sync(self.gate.wait)
+        if self.refuses is not None:
+            return JSONResponse({"error": self.refuses}, self.status)
+        match fields["grant_type"]:
+            case "authorization_code":
+                asked = self._codes.pop(fields["code"])
+                digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
+                assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+                assert asked["resource"] == fields["resource"]
+            case "refresh_token":
+                if fields["refresh_token"] not in self._refresh_tokens:
+                    return JSONResponse({"error": "invalid_grant"}, 400)
+                asked = self._refresh_tokens.pop(fields["refresh_token"])  # each is good for one use
+            case "client_credentials":
+                if not self._knows(fields, request.headers.get("authorization", "")):
+                    return JSONResponse({"error": "invalid_client"}, 401)
+                return JSONResponse(self._issued(fields, has_refresh_token=False))
+            case _:
+                return JSONResponse({"error": "unsupported_grant_type"}, 400)
+        return JSONResponse(self._issued(asked, has_refresh_token=True))
+
+    def _knows(self, fields: dict[str, str], authorization: str) -> bool:
+        if assertion := fields.get("client_assertion"):
+            claims = jwt.decode(assertion, self.client_key.public_key(), ["ES256"], audience=self.origin)
+            return bool(claims["sub"] == "program")
+        words = base64.b64decode(authorization.removeprefix("Basic ")).decode().split(":")
+        return [unquote(word) for word in words] == ["program", CLIENT_SECRET]
+
+    def _issued(self, asked: dict[str, str], *, has_refresh_token: bool) -> dict[str, Any]:
+        scope = asked.get("scope", "")
+        claims = {
+            "iss": self.origin,
+            "aud": asked["resource"],
+            "scope": scope,
+            "exp": int(time.time()) + self.expires_in,
+            "jti": secrets.token_hex(),
+        }
+        token = jwt.encode(claims, self._key, "ES256")
+        answer: dict[str, Any] = {
+            "access_token": token,
+            "token_type": "Bearer",
+            "expires_in": self.expires_in,
+            "scope": scope,
+        }
+        if has_refresh_token:
+            answer["refresh_token"] = secrets.token_hex()
+            self._refresh_tokens[answer["refresh_token"]] = asked
+        return answer
+
+    async def _revoke(self, request: Request) -> Response:
+        token = dict(parse_qsl((await request.body()).decode()))["token"]
+        self.revoked.add(token)
+        self._refresh_tokens.pop(token, None)
+        return Response(status_code=200)
+
+
+@contextmanager
+def running() -> Iterator[Authority]:
+    """An authorization server, in this block."""
+    authority = Authority()
+    with http_server.serving(authority.app) as origin:
+        authority.origin = origin
+        yield authority

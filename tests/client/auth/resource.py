@@ -1,0 +1,97 @@
+"""Our own server over HTTP, which lets only those in whom an authorization server vouches for."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Mount
+
+from bridge import ToolBox, tool
+from bridge.server.http import http_app
+from tests.server import http_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from tests.client.auth.authority import Authority
+
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def erase() -> str:
+    """What only those may call who may write."""
+    return "erased"
+
+
+class Resource:
+    """The server.
+
+    Attributes:
+        url: Where it is, over streamable HTTP.
+        sse_url: Where it is, over SSE.
+        refusals: The answers that asked for another token.
+        tokens: What requests were signed with.
+    """
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self.url = ""
+        self.sse_url = ""
+        self.refusals: list[int] = []
+        self.tokens: list[str] = []
+        self.app = http_app(ToolBox([add, erase]), name="guarded")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(METADATA_PATH):
+            about = scope["path"].removeprefix(METADATA_PATH)
+            answer: Any = JSONResponse(
+                {"resource": self._own(about), "authorization_servers": [self._authority.origin]}
+            )
+        elif scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
+            answer = refusal
+        else:
+            answer = self.app
+        await answer(scope, receive, send)
+
+    def _own(self, path: str) -> str:
+        return self.url.removesuffix("/mcp") + path
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        self.tokens.append(token)
+        path = "/sse" if scope["path"].startswith(("/sse", "/messages")) else scope["path"]
+        described = f'resource_metadata="{self._own(METADATA_PATH)}{path}"'
+        claims = self._authority.claims(token, self._own(path))
+        if claims is None:
+            return self._refused(401, f'Bearer error="invalid_token", scope="read", {described}')
+        if headers.get("mcp-name") == "erase" and "write" not in claims["scope"].split():
+            return self._refused(403, f'Bearer error="insufficient_scope", scope="write", {described}')
+        return None
+
+    def _refused(self, status: int, challenge: str) -> JSONResponse:
+        self.refusals.append(status)
+        return JSONResponse({"error": "refused"}, status, {"WWW-Authenticate": challenge})
+
+
+@contextmanager
+def running(authority: Authority) -> Iterator[Resource]:
+    """The server, in this block."""
+    resource = Resource(authority)
+    app = Starlette(routes=[Mount("/", app=resource)], lifespan=resource.app.router.lifespan_context)
+    app.state = resource.app.state
+    with http_server.serving(app) as origin:
+        resource.url, resource.sse_url = f"{origin}/mcp", f"{origin}/sse"
+        yield resource

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx2
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from bridge import ClientCredentials, Connection, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
+from bridge.client.auth.errors import SignInError
+from bridge.client.auth.sharing import shared_sign_in
+from bridge.client.auth.sign_in import SignIn
+from tests.client.auth.authority import CLIENT_SECRET
+from tests.client.auth.conftest import browse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.client.auth.grants import Grant
+    from tests.client.auth.authority import Authority
+    from tests.client.auth.resource import Resource
+
+pytestmark = pytest.mark.anyio
+DEADLINE_SECONDS = 60
+
+
+async def sum_by(url: str, grant: Grant) -> object:
+    config = ServerConfig(name="guarded", transport=HttpTransport(url, auth=grant))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Connection(config) as connection:
+            return (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"]["result"]
+
+
+async def test_a_program_shows_its_secret_and_leaves_nothing_on_disk(
+    authority: Authority, resource: Resource, state_folder: Path
+) -> None:
+    grant = ClientCredentials(client_id="program", client_secret=CLIENT_SECRET, issuer=authority.origin)
+    assert await sum_by(resource.url, grant) == 3
+    assert authority.grants == ["client_credentials"]
+    assert not await anyio.Path(state_folder).exists()
+
+
+async def test_a_program_signs_with_its_key(authority: Authority, resource: Resource) -> None:
+    key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    grant = ClientCredentials(client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin)
+    assert await sum_by(resource.url, grant) == 3
+    assert authority.grants == ["client_credentials"]
+
+
+async def test_a_program_gets_another_token_when_one_is_revoked(authority: Authority, resource: Resource) -> None:
+    grant = ClientCredentials(client_id="program", client_secret=CLIENT_SECRET, issuer=authority.origin)
+    config = ServerConfig(name="guarded", transport=HttpTransport(resource.url, auth=grant))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Connection(config) as connection:
+            authority.revoked.add(resource.tokens[-1])
+            await connection.call_tool("add", {"a": 1, "b": 2})
+            assert connection.status().connects == 1
+    assert authority.grants == ["client_credentials", "client_credentials"]
+
+
+async def test_a_secret_is_shown_to_nobody_but_the_issuer_that_knows_it(
+    authority: Authority, resource: Resource
+) -> None:
+    grant = ClientCredentials(client_id="program", client_secret=CLIENT_SECRET, issuer="https://login.example")
+    with pytest.raises(ServerAuthError, match="issuer"):
+        await sum_by(resource.url, grant)
+    assert authority.grants == []
+
+
+async def test_no_error_and_no_repr_shows_a_secret(authority: Authority, resource: Resource) -> None:
+    authority.refuses = f"invalid_client {CLIENT_SECRET}"
+    grant = ClientCredentials(client_id="program", client_secret=CLIENT_SECRET, issuer=authority.origin)
+    transport = HttpTransport(resource.url, auth=grant)
+    with pytest.raises(ServerAuthError, match="the login failed") as caught:
+        await sum_by(resource.url, grant)
+    shown = (str(caught.value), repr(transport), repr(SignIn(resource.url, grant)), transport.scrub(CLIENT_SECRET))
+    assert [text for text in shown if CLIENT_SECRET in text] == []
+
+
+async def test_a_client_that_was_registered_by_hand_is_used_and_shows_its_secret_as_it_is_taken(
+    authority: Authority, resource: Resource
+) -> None:
+    authority.registered["by-hand"] = {"redirect_uris": ["http://127.0.0.1:0/callback"]}
+    seen: list[str] = []
+
+    async def look(url: str) -> None:
+        asked = httpx2.URL(url).params
+        authority.registered["by-hand"]["redirect_uris"] = [asked["redirect_uri"]]
+        seen.append(asked["client_id"])
+        await browse(url)
+
+    grant = OAuthLogin(client_id="by-hand", client_secret="secret-of-by-hand", issuer=authority.origin)
+    await SignIn(resource.url, grant, show_page=look).log_in()
+    assert await sum_by(resource.url, grant) == 3
+    assert (seen, list(authority.registered)) == (["by-hand"], ["by-hand"])
+
+
+async def test_a_person_who_says_no_is_not_logged_in(authority: Authority, resource: Resource) -> None:
+    authority.denies = True
+    with pytest.raises(SignInError, match=r"the login was refused \(access_denied: the person said no\)"):
+        await SignIn(resource.url, OAuthLogin(), show_page=browse).log_in()
+    assert authority.grants == []
+
+
+async def test_connections_that_sign_in_alike_share_what_they_sign_with(state_folder: Path) -> None:
+    one = shared_sign_in(HttpTransport("https://h/mcp"))
+    assert shared_sign_in(HttpTransport("https://h/mcp", headers={"x-user": "a"})) is one
+    assert shared_sign_in(HttpTransport("https://h/other")) is not one
+    assert shared_sign_in(HttpTransport("https://h/mcp", auth=OAuthLogin(client_id="me"))) is not one
+    assert shared_sign_in(HttpTransport("https://h/mcp", headers={"Authorization": "Bearer mine"})) is None

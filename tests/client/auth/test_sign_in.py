@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge import Connection, ConnectionState, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
+from bridge.client.auth.sign_in import SignIn
+from bridge.client.auth.store import LoginStore, login_key
+from tests.client.auth.conftest import age, browse, stored_login
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.client.auth.authority import Authority
+    from tests.client.auth.resource import Resource
+
+pytestmark = pytest.mark.anyio
+DEADLINE_SECONDS = 60
+
+
+@asynccontextmanager
+async def connected(url: str, *, auth: SignIn | None = None, **said: Any) -> AsyncIterator[Connection]:
+    config = ServerConfig(name="guarded", transport=HttpTransport(url, **said))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Connection(config, auth=auth) as connection:
+            yield connection
+
+
+async def sum_over(connection: Connection, a: int, b: int) -> Any:
+    return (await connection.call_tool("add", {"a": a, "b": b}))["structuredContent"]["result"]
+
+
+async def logged_in(url: str) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await SignIn(url, OAuthLogin(), show_page=browse).log_in()
+
+
+# --- logging in ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_person_logs_in_where_a_browser_is_provided(authority: Authority, resource: Resource) -> None:
+    async with connected(resource.url, auth=SignIn(resource.url, OAuthLogin(), show_page=browse)) as connection:
+        assert await sum_over(connection, 1, 2) == 3
+    assert (authority.grants, authority.scopes) == (["authorization_code"], ["read"])
+    assert LoginStore().path(login_key(resource.url)).stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_login_is_used_by_whoever_comes_later(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.url)
+    async with connected(resource.url) as connection:
+        assert await sum_over(connection, 1, 2) == 3
+    assert (authority.grants, resource.refusals) == (["authorization_code"], [401])
+
+
+async def test_a_login_serves_a_server_over_sse_too(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.sse_url)
+    async with connected(resource.sse_url, kind="sse") as connection:
+        assert await sum_over(connection, 2, 2) == 4
+
+
+async def test_a_person_who_logs_in_again_is_the_same_client(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.url)
+    await logged_in(resource.url)
+    assert len(authority.registered) == 1
+
+
+async def test_a_header_comes_before_a_login(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.url)
+    with pytest.raises(ServerAuthError, match="asks for credentials"):
+        async with connected(resource.url, headers={"authorization": "Bearer of-somebody-else"}):
+            pass
+    assert resource.tokens[-1] == "of-somebody-else"
+
+
+# --- nobody may be asked ---------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_nobody_has_logged_in_to_needs_auth_and_the_error_names_the_command(
+    authority: Authority, resource: Resource
+) -> None:
+    connection = Connection(ServerConfig(name="guarded", transport=HttpTransport(resource.url)))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await connection.open(wait=False)
+        assert await connection.settled() is ConnectionState.NEEDS_AUTH
+        with pytest.raises(ServerAuthError, match=f"(?s)'guarded'.*hint: run: bridge login {resource.url}"):
+            await connection.call_tool("add", {"a": 1, "b": 2})
+        await logged_in(resource.url)
+        assert await sum_over(connection, 1, 2) == 3, "the next call tries again"
+        await connection.aclose()
+
+
+async def test_nobody_is_asked_and_nothing_is_registered_without_a_browser(
+    authority: Authority, resource: Resource
+) -> None:
+    with pytest.raises(ServerAuthError):
+        async with connected(resource.url, auth=SignIn(resource.url, OAuthLogin())):
+            pass
+    assert (authority.grants, authority.registered) == ([], {})
+
+
+# --- renewing --------------------------------------------------------------------------------------------------------
+
+
+async def test_twenty_who_wait_share_one_refresh(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.url)
+    await age(resource.url)
+    sums = []
+    async with connected(resource.url) as connection, connected(resource.url) as other:
+        authority.revoked.add((await stored_login(resource.url)).access_token or "")
+        authority.gate.clear()
+
+        async def call(number: int) -> None:
+            sums.append(await sum_over((connection, other)[number % 2], number, 0))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(call, number)
+            while len(resource.refusals) < 1 + 20:  # the login was one
+                await anyio.lowlevel.checkpoint()
+            authority.gate.set()
+    assert sorted(sums) == list(range(20))
+    assert authority.grants == ["authorization_code", "refresh_token", "refresh_token"]
+
+
+async def test_a_token_that_ended_while_nobody_ran_is_refreshed_before_it_is_used(
+    authority: Authority, resource: Resource
+) -> None:
+    await logged_in(resource.url)
+    old = (await stored_login(resource.url)).access_token
+    await age(resource.url)
+    async with connected(resource.url) as connection:
+        assert await sum_over(connection, 1, 2) == 3
+    assert authority.grants == ["authorization_code", "refresh_token"]
+    assert old not in resource.tokens
+
+
+async def test_a_revoked_token_is_refreshed_in_the_middle_of_things(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.url)
+    async with connected(resource.url) as connection:
+        await sum_over(connection, 1, 2)
+        authority.revoked.add((await stored_login(resource.url)).access_token or "")
+        assert await sum_over(connection, 2, 2) == 4
+        assert connection.status().connects == 1, "the connection outlives its token"
+    assert authority.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_a_login_that_cannot_be_renewed_needs_auth(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.url)
+    async with connected(resource.url) as connection:
+        authority.revoked.add((await stored_login(resource.url)).access_token or "")
+        authority.refuses = "invalid_grant"
+        with pytest.raises(ServerAuthError, match=r"(?s)has expired, or was revoked.*bridge login"):
+            await sum_over(connection, 1, 2)
+        while connection.state is not ConnectionState.NEEDS_AUTH:
+            await anyio.lowlevel.checkpoint()
+    login = await stored_login(resource.url)
+    assert (login.tokens, login.client is None) == (None, False)
+    assert authority.grants == ["authorization_code", "refresh_token"], "what was refused is not tried again"
+
+
+async def test_an_authorization_server_that_is_away_costs_no_login(authority: Authority, resource: Resource) -> None:
+    await logged_in(resource.url)
+    await age(resource.url)
+    authority.refuses, authority.status = "temporarily_unavailable", 503
+    with pytest.raises(ServerAuthError, match="HTTP 503"):
+        async with connected(resource.url):
+            pass
+    authority.refuses = None
+    async with connected(resource.url) as connection:
+        assert await sum_over(connection, 1, 2) == 3
+
+
+async def test_a_file_that_holds_no_login_is_named_and_kept(authority: Authority, resource: Resource) -> None:
+    path = LoginStore().path(login_key(resource.url))
+    path.parent.mkdir(parents=True)
+    path.write_text('{"tokens": 1, "half', encoding="utf-8")
+    path.chmod(0o600)
+    with pytest.raises(ServerAuthError, match=f"(?s){path}.*holds no login.*bridge login"):
+        async with connected(resource.url):
+            pass
+    assert path.read_text(encoding="utf-8") == '{"tokens": 1, "half'
+    await logged_in(resource.url)
+    assert path.with_suffix(".bad").read_text(encoding="utf-8") == '{"tokens": 1, "half'
+    async with connected(resource.url) as connection:
+        assert await sum_over(connection, 1, 2) == 3
+
+
+# --- asking for more -------------------------------------------------------------------------------------------------
+
+
+async def test_a_person_is_asked_for_more_where_a_server_wants_more(authority: Authority, resource: Resource) -> None:
+    async with connected(resource.url, auth=SignIn(resource.url, OAuthLogin(), show_page=browse)) as connection:
+        assert await sum_over(connection, 1, 2) == 3
+        assert (await connection.call_tool("erase", {}))["content"][0]["text"] == "erased"
+    assert authority.scopes == ["read", "read write"]
+
+
+async def test_a_call_that_wants_more_fails_alone_and_the_next_login_asks_for_it(
+    authority: Authority, resource: Resource
+) -> None:
+    await logged_in(resource.url)
+    async with connected(resource.url) as connection:
+        with pytest.raises(ServerAuthError, match=r"(?s)to be allowed more \(write\).*run: bridge login"):
+            await connection.call_tool("erase", {})
+        assert await sum_over(connection, 1, 2) == 3
+        assert connection.status().connects == 1
+        await logged_in(resource.url)
+        assert (await connection.call_tool("erase", {}))["content"][0]["text"] == "erased"
+    assert authority.scopes == ["read", "read write"]
+
+
+async def test_what_a_program_asks_for_comes_before_what_a_server_names(
+    authority: Authority, resource: Resource
+) -> None:
+    await SignIn(resource.url, OAuthLogin(scopes=("read", "write")), show_page=browse).log_in()
+    assert authority.scopes == ["read write"]
