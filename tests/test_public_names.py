@@ -13,20 +13,20 @@ import bridge
 PUBLIC = """
     AiMessage Answer ApprovalPolicy ArgumentProblem ArgumentsError Audio BlockingContext BlockingToolProvider
     BridgeError Caller ChatMemory ChatModel ChatModelError ChatRequest ChatRequestParameters ChatResponse
-    ClientCredentials ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content Decision DefinitionError
-    Elicitation ElicitationAnswer ExecutionPolicy File HttpTransport IdentityAssertion Image InputRequired InvocationContext
-    InvocationError InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError
-    JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryTransport MissingExtraError NameClashError
-    OAuthLogin OutcomeUnknownError P Question ReplyError ResourceLink Result ReturnBehavior Root Roots Sampling SamplingAnswer
-    SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus
-    ServerTimeoutError ServerUnavailableError ServersConfig StdioTransport StreamingChatModel SuspendedInvocation
-    SystemMessage TargetError Text TokenStream Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolError
-    ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor ToolLimitError
-    ToolMemoryId ToolPolicy ToolProvider ToolProviderRequest ToolSearch ToolSpecification ToolTimeoutError
-    ToolUse ToolUseResult
-    ToolsChange UnknownToolError UrlElicitation UserMessage WireError ai_service cached circuit_broken compensated
-    connect execute execute_timed filtered load_config message_window prefixed rate_limited reference_to renamed
-    resume retried safe_names set_thread_limit system_message token_window tool tools_from user_message
+    ClientCredentials ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content Decision
+    DefinitionError Elicitation ElicitationAnswer ExecutionPolicy File HttpTransport IdentityAssertion Image
+    InputRequired InvocationContext InvocationError InvocationListener InvocationParameters InvocationSuspended
+    InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryTransport MissingExtraError
+    NameClashError OAuthLogin OutcomeUnknownError P Question ReplyError ResourceLink Result ReturnBehavior Root
+    Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
+    ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig StdioTransport
+    StreamingChatModel SuspendedInvocation SystemMessage TargetError Text TokenStream Tool ToolAnnotations ToolBox
+    ToolCallError ToolChoice ToolError ToolExecution ToolExecutionRequest ToolExecutionResult
+    ToolExecutionResultMessage ToolExecutor ToolLimitError ToolMemoryId ToolPolicy ToolProvider ToolProviderRequest
+    ToolSearch ToolSpecification ToolTimeoutError ToolUse ToolUseResult ToolsChange UnknownToolError UrlElicitation
+    UserMessage WireError ai_service cached circuit_broken compensated connect execute execute_timed filtered
+    load_config message_window prefixed rate_limited reference_to renamed resume retried safe_names
+    set_thread_limit system_message token_window tool tools_from user_message
 """
 
 
