@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import (
@@ -99,7 +99,9 @@ class Callbacks:
             wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
         call = self._link.current_call()
         try:
-            with nullcontext() if call is None else call.asking():
+            with ExitStack() as stack:
+                for waiting in self._link.current_calls():
+                    stack.enter_context(waiting.asking())
                 return await answer_wire(self._handlers, wire, InvocationContext() if call is None else call.context)
         except QuestionRefusedError as error:
             return ErrorData(code=INVALID_PARAMS, message=str(error))

@@ -179,11 +179,18 @@ class Link:
         return self.kind != "memory"
 
     def current_call(self) -> Call | None:
-        """The call on whose behalf the server speaks just now; None where that cannot be told."""
+        """The call on whose behalf the server speaks just now, or another of the same client's; None if unknown."""
+        calls = self.current_calls()
+        if len(calls) == 1:
+            return calls[0]
+        peers = {id(call.context.peer) for call in calls}
+        # Whichever of them it is, the same person is asked.
+        return calls[0] if len(peers) == 1 and calls[0].context.peer is not None else None
+
+    def current_calls(self) -> tuple[Call, ...]:
+        """The calls on behalf of one of which the server speaks just now."""
         attempt = current_attempt.get()
-        if attempt is not None and attempt.call is not None:
-            return attempt.call
-        return next(iter(self.calls)) if len(self.calls) == 1 else None
+        return (attempt.call,) if attempt is not None and attempt.call is not None else tuple(self.calls)
 
     # --- what is asked over it ---------------------------------------------------------------------------------------
 

@@ -107,12 +107,13 @@ class HeldCall:
 
     async def next_question(self) -> Asked | None:
         """What waits for an answer, the oldest first; None once the call has ended."""
-        while not self._has_ended:
-            for asked in self._asked:
+        while True:
+            for asked in self._asked:  # which may be of another call of the same caller's, and outlive this one
                 if not asked.settled.is_set():
                     return asked
+            if self._has_ended:
+                return None
             await self._news.wait()
-        return None
 
     def collect(self) -> Json:
         """What came of the call.
@@ -142,6 +143,8 @@ class HeldCall:
         Raises:
             ToolError: They are refused.
         """
+        if self._collected.is_set():
+            raise ToolError("the call has ended, and its caller cannot be asked any more")
         keys = {}
         for key in questions:
             self._count += 1
@@ -176,6 +179,10 @@ class _Relay:
 
     def __init__(self, held: HeldCall) -> None:
         self._held = held
+
+    @property
+    def peer(self) -> object | None:
+        return None if self._held.attendant is None else self._held.attendant.peer
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         if self._held.attendant is not None:

@@ -212,6 +212,11 @@ class _PassingHandlers(ClientHandlers):
     __slots__ = ()
 
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
+        if not context.has_listener:
+            raise ToolError(
+                "calls of several callers are under way, and this server does not tell which of them asks: "
+                "nobody was asked; call again when it is idle"
+            )
         key = uuid4().hex
         try:
             return (await context.ask({key: question}))[key]

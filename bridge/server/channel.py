@@ -63,6 +63,8 @@ class RemoteChannel:
         self._request = request
         self.capabilities = capabilities
         """What the client declared."""
+        self.peer: object | None = None
+        """What stands for whoever would be asked, where further calls may be of the same."""
         self.round = 0
         """How many times the call has been run before."""
         self.resumption: Resumption | None = None
@@ -100,6 +102,7 @@ class HandshakeChannel(RemoteChannel):
         self, request: ServerRequestContext[Any, Any], capabilities: Mapping[str, Any], log_level: LogLevel | None
     ) -> None:
         super().__init__(request, capabilities, log_level)
+        self.peer = request.session.client_params  # lives as long as the client is connected
         self._answers: dict[str, Answer] = {}
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:

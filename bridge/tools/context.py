@@ -171,6 +171,11 @@ class InvocationContext:
         """Somebody may hear progress and log messages; without one they end in this process's log."""
         return self._channel is not _LOCAL
 
+    @property
+    def peer(self) -> object | None:
+        """Who would be asked: one and the same object for all calls of one remote client; None where nobody knows."""
+        return getattr(self._channel, "peer", None)
+
     def cancel(self) -> None:
         """Mark the call as no longer awaited."""
         self._cancelled = True

@@ -66,13 +66,18 @@ async def _accept(question: Any, context: InvocationContext) -> ElicitationAnswe
 
 @asynccontextmanager
 async def caller(
-    gateway: Gateway, *, era: str = "2026-07-28", can_be_asked: bool = True, state_keys: Sequence[bytes] = STATE_KEYS
+    gateway: Gateway,
+    *,
+    era: str = "2026-07-28",
+    can_be_asked: bool = True,
+    handlers: ClientHandlers | None = None,
+    state_keys: Sequence[bytes] = STATE_KEYS,
 ) -> AsyncIterator[Connection]:
     """A caller of a gateway, of that era."""
     publisher = Publisher(gateway.tools, name="gateway", state_keys=state_keys)
     pin: Any = era
     config = ServerConfig(name="gateway", transport=MemoryTransport(publisher.server), protocol=pin)
-    handlers = ClientHandlers(elicitation=_accept) if can_be_asked else None
+    handlers = (handlers or ClientHandlers(elicitation=_accept)) if can_be_asked else None
     async with Connection(config, handlers=handlers) as connection:
         yield connection
 

@@ -1,0 +1,82 @@
+"""Calls at once of a server that does not tell for which of them it asks: one caller is asked, of several none."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge.client import ClientHandlers
+from bridge.gateway import Gateway
+from bridge.tools.questions import ElicitationAnswer
+from tests.client.conftest import stdio_config
+from tests.gateway.between import DEADLINE_SECONDS, caller, text_of
+
+if TYPE_CHECKING:
+    from bridge.client import Connection
+    from bridge.tools.context import InvocationContext
+
+pytestmark = pytest.mark.anyio
+
+ALONE, TOGETHER = "order", "order_together"
+
+
+class People:
+    """Whoever is asked, each by a name of their own."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def handlers(self, name: str) -> ClientHandlers:
+        async def choose(question: Any, context: InvocationContext) -> ElicitationAnswer:
+            self.asked.append(name)
+            return ElicitationAnswer("accept", {"dish": name})
+
+        return ClientHandlers(elicitation=choose)
+
+
+async def ordered(*callers: Connection, tool: str = TOGETHER) -> list[str]:
+    """What comes of calls at once, one for each of these."""
+    results: list[str] = []
+
+    async def order(connection: Connection) -> None:
+        results.append(text_of(await connection.call_tool(tool, {})))
+
+    async with anyio.create_task_group() as tasks:
+        for connection in callers:
+            tasks.start_soon(order, connection)
+    return sorted(results)
+
+
+async def opened(stack: AsyncExitStack, people: People, *eras: str) -> list[Connection]:
+    """Callers of these eras before one gateway to one server over stdio, which speaks the handshake era."""
+    stack.enter_context(anyio.fail_after(DEADLINE_SECONDS))
+    gateway = await stack.enter_async_context(Gateway([stdio_config(protocol="legacy")]))
+    return [
+        await stack.enter_async_context(caller(gateway, era=era, handlers=people.handlers(f"caller {number}")))
+        for number, era in enumerate(eras)
+    ]
+
+
+async def test_calls_at_once_of_one_caller_are_asked_of_that_caller() -> None:
+    people = People()
+    async with AsyncExitStack() as stack:
+        (one,) = await opened(stack, people, "legacy")
+        assert await ordered(one, one) == ["caller 0", "caller 0"]
+    assert people.asked == ["caller 0", "caller 0"]
+
+
+@pytest.mark.parametrize("eras", [("legacy", "legacy"), ("legacy", "2026-07-28"), ("2026-07-28", "2026-07-28")])
+async def test_of_several_callers_nobody_is_asked_for_another(eras: tuple[str, str]) -> None:
+    people = People()
+    async with AsyncExitStack() as stack:
+        both = await opened(stack, people, *eras)
+        for told in await ordered(*both):
+            assert "calls of several callers are under way" in told
+        assert people.asked == []
+        # Alone, each is asked for itself.
+        for number, connection in enumerate(both):
+            assert await ordered(connection, tool=ALONE) == [f"caller {number}"]
+    assert people.asked == ["caller 0", "caller 1"]
