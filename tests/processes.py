@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 READY = re.compile(r"serving .* at (http://[^/\s]+)")
@@ -41,9 +42,15 @@ class ServerProcess:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[ServerProcess]:
-    """Run Python with these arguments; the process is ended with the context."""
-    with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
+    """Run Python with these arguments, and more in its environment; the process is ended with the context."""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=os.environ | (environment or {}),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         try:
             yield ServerProcess(process)
         finally:
