@@ -92,9 +92,11 @@ async def call_tool(
     phase = f"calling {first.name!r}"
     send = _Sending(owner, config, phase, is_repeatable=is_repeatable)
     call = Call(
-        context, config.timeout_seconds if timeout_seconds is None else timeout_seconds, config.max_call_seconds
+        owner.deadlines,
+        context,
+        config.timeout_seconds if timeout_seconds is None else timeout_seconds, config.max_call_seconds
     )
-    with call.scope:
+    with call:
         this = first
         for _ in range(MAX_ROUNDS + 1):
             result = await send.through(call, _calling(this, call))
@@ -143,9 +145,9 @@ async def asked(
     Raises:
         ServerError: It was not answered.
     """
-    call = Call(context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
+    call = Call(owner.deadlines, context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
     send = _Sending(owner, config, phase, is_repeatable=is_repeatable)
-    with call.scope:
+    with call:
         result = await send.through(call, ask)
         await call.finish()
         return result
@@ -189,7 +191,7 @@ class _Sending:
             except (ValidationError, WireError) as error:
                 raise self._owner.failures.unreadable(self._phase, error) from error
             finally:
-                link.calls.discard(call)
+                link.leave(call)
             now = anyio.current_time()
             waited_until = waited_until or now + wait_seconds
             wait_seconds = max(0.0, waited_until - now)

@@ -63,6 +63,7 @@ class Link:
         child: The server's process, where it is a child.
         calls: The calls that are under way.
         ended: Set when the link is not to be used any more.
+        left: Set when it has ended, and a call that was under way over it is the last to be over.
         reason: Why it ended; None where this side wanted it, or where nobody knows.
         suspicion: Set when the server should be asked whether it is there.
         checked: Set when the next such question is settled; a new one for each.
@@ -76,6 +77,7 @@ class Link:
         self.child: ChildProcess | None = None
         self.calls: set[Call] = set()
         self.ended = anyio.Event()
+        self.left = anyio.Event()
         self.reason: Exception | None = None
         self.suspicion = anyio.Event()
         self.checked = anyio.Event()
@@ -98,6 +100,12 @@ class Link:
             self.reason = reason
             self.ended.set()
             self.checked.set()
+
+    def leave(self, call: Call) -> None:
+        """A call is over."""
+        self.calls.discard(call)
+        if not self.calls and self.ended.is_set():
+            self.left.set()
 
     @property
     def is_lost(self) -> bool:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from bridge.client.deadlines import Deadlines
 from bridge.client.failures import Failures
-from bridge.client.link import Link
+from bridge.client.link import Link, SessionExpiredError
 from bridge.client.peers import peer_of
 from bridge.client.states import ConnectionState
 from bridge.client.transport import Findings, opened
@@ -39,6 +40,8 @@ CLOSE_SECONDS = 3.0
 """How long saying goodbye may take; a child's end is bounded by itself."""
 _LOST_SECONDS = 0.5
 """How long it may take where the server is probably not there to hear it."""
+_REPLICA_SECONDS = 2.0
+"""How long answers may still come from a replica when another one does not know the session."""
 _SETTLE_SECONDS = 0.5
 """How long a child that has closed its output is given to end, so that its exit code can be told."""
 
@@ -78,6 +81,7 @@ class Owner:
         self.error: ServerUnavailableError | None = None
         self.failures = Failures(config)
         self.findings = Findings()
+        self.deadlines = Deadlines()
         self._config = config
         self._handlers = handlers
         self._healing = healing
@@ -288,8 +292,13 @@ class Owner:
         return error
 
     async def _settle(self, link: Link) -> None:
-        if link.child is not None and not self._stopping.is_set():
+        if self._stopping.is_set():
+            return
+        if link.child is not None:
             await link.child.settle(_SETTLE_SECONDS)
+        elif link.calls and isinstance(link.reason, SessionExpiredError):
+            # Another replica may have said so, and the one that has the session still answers what it was asked.
+            await first_of(link.left.wait, self._stopping.wait, lambda: self._healing.sleep(_REPLICA_SECONDS))
 
 
 def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:

@@ -118,9 +118,9 @@ class Held:
 
 
 @asynccontextmanager
-async def served(*options: str, target: str = SERVED) -> AsyncIterator[ServerProcess]:
+async def served(*options: str, target: str = SERVED, port: str = "0") -> AsyncIterator[ServerProcess]:
     """A server over HTTP, as a process."""
-    words = ("-m", "bridge", "serve", target, "--transport", "http", "--port", "0", *options)
+    words = ("-m", "bridge", "serve", target, "--transport", "http", "--port", port, *options)
     context = serving(*words)
     server = await anyio.to_thread.run_sync(context.__enter__)
     try:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Self
+
+import anyio
+import pytest
+
+from bridge.client import HttpTransport, McpToolProvider, ServerConfig
+from tests.cli.balancing import Balancer
+from tests.cli.draining import ended, port_of, served
+from tests.faults.traffic import Traffic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.client.server_config import ProtocolPin
+    from tests.processes import ServerProcess
+
+DEADLINE_SECONDS = 120
+SERVED = "tests/faults/served.py:TOOLS"
+DRAIN_DELAY_SECONDS = "1"
+
+
+class Replicas:
+    """Two servers of the same tools, each at a port of its own."""
+
+    def __init__(self) -> None:
+        self.ports: list[int] = []
+        self._servers: list[ServerProcess] = []
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        for _ in range(2):
+            self._servers.append(await self._started("0"))
+            self.ports.append(port_of(self._servers[-1]))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def restart(self, index: int) -> str:
+        """End one as whoever rolls out a new version does, and start it again; gives what the old one had logged."""
+        old = self._servers[index]
+        old.process.send_signal(signal.SIGTERM)
+        assert await ended(old) == 0
+        self._servers[index] = await self._started(str(self.ports[index]))
+        return old.log
+
+    async def _started(self, port: str) -> ServerProcess:
+        options = ("--drain-delay", DRAIN_DELAY_SECONDS)
+        return await self._stack.enter_async_context(served(*options, target=SERVED, port=port))
+
+
+async def connected(stack: AsyncExitStack, balancer: Balancer, protocol: ProtocolPin, journal: Path) -> Traffic:
+    """Who calls through a balancer."""
+    await stack.enter_async_context(balancer.running())
+    transport = HttpTransport(f"http://127.0.0.1:{balancer.port}/mcp", kind="http")
+    config = ServerConfig(name="server", transport=transport, protocol=protocol)
+    provider = await stack.enter_async_context(McpToolProvider(config))
+    return Traffic(provider, journal)
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+async def test_no_call_fails_while_each_replica_in_turn_is_started_again(tmp_path: Path) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Replicas() as replicas, AsyncExitStack() as stack:
+            in_turn = Balancer(replicas.ports, is_sticky=False)
+            to_first = Balancer(replicas.ports, is_sticky=True)  # a session lives in one replica
+            to_second = Balancer(replicas.ports[::-1], is_sticky=True)
+            traffics = [
+                await connected(stack, in_turn, "2026-07-28", tmp_path / "modern"),
+                await connected(stack, to_first, "legacy", tmp_path / "handshake"),
+                await connected(stack, to_second, "legacy", tmp_path / "handshake-beside"),
+            ]
+            async with AsyncExitStack() as calling:
+                for traffic in traffics:
+                    await calling.enter_async_context(traffic.going_on())
+                for index in (0, 1, 0, 1):
+                    log = await replicas.restart(index)
+                    assert "Traceback" not in log
+                    for traffic in traffics:
+                        await traffic.more()
+        for traffic in traffics:
+            assert len(traffic.answered) > 100
+            assert (traffic.failed, traffic.lost, traffic.run_twice, traffic.untrue()) == ({}, [], [], [])
