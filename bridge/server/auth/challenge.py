@@ -29,7 +29,7 @@ class Challenge:
     """When trying again may help."""
 
 
-NO_CREDENTIAL = "a key or token is needed: Authorization: Bearer …"
+NO_CREDENTIAL = "a key or token is needed: Authorization: Bearer KEY-OR-TOKEN"
 
 
 async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | None) -> None:

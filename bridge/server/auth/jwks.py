@@ -65,7 +65,7 @@ class KeySet:
         """
         found = self._found(key_id, algorithm)
         if found is None:
-            await self._ask_again()
+            await self._ask_again(self._keys)
             found = self._found(key_id, algorithm)
         if found is not None:
             return found
@@ -104,10 +104,12 @@ class KeySet:
                     _logger.error("the keys of %s were not fetched: %s; %s", self._issuer.url, error, state)  # noqa: TRY400 - it says it all
             await anyio.sleep(seconds)
 
-    async def _ask_again(self) -> None:
+    async def _ask_again(self, insufficient: tuple[Mapping[str, Any], ...] | None) -> None:
         """Fetch the keys, once for all who wait, unless that was done a moment ago."""
         async with self._lock:
             now = monotonic()
+            if self._keys is not insufficient:
+                return
             if self._asked_at is not None and now - self._asked_at < self._pause_seconds:
                 return
             self._asked_at = now

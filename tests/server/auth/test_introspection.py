@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge.errors import DefinitionError
+from bridge.server.auth import Introspection, IssuerUnavailableError, TokenRefusedError
+from tests.server.auth.issuer import AUDIENCE, CLIENT
+
+if TYPE_CHECKING:
+    from tests.server.auth.issuer import Issuer
+
+pytestmark = pytest.mark.anyio
+
+
+def introspection(issuer: Issuer, **options: Any) -> Introspection:
+    settings = {"audience": AUDIENCE, "issuer": issuer.url} | options
+    return Introspection(f"{issuer.url}/introspect", *CLIENT, **settings)
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    good = {"active": True, "sub": "ada", "client_id": "app", "aud": AUDIENCE, "scope": "read", "exp": time.time() + 99}
+    return {name: value for name, value in (good | changes).items() if value is not None}
+
+
+async def test_an_active_token_says_whose_it_is(issuer: Issuer) -> None:
+    issuer.active["t"] = answer()
+    found = await introspection(issuer).verify_token("t")
+    assert found is not None
+    assert (found.client_id, found.subject, found.scopes, found.claims and found.claims["iss"]) == (
+        "app",
+        "ada",
+        ["read"],
+        issuer.url,
+    )
+    assert 0 < found.keep_seconds <= 30
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"active": False}, "is not active"),
+        ({"active": "true"}, "is not active"),
+        ({"active": None}, "is not active"),
+        ({"aud": "https://other.example.org"}, "for another audience"),
+        ({"aud": None}, "for another audience"),
+        ({"aud": [5]}, "for another audience"),
+        ({"iss": "https://other.example.org"}, "of another issuer"),
+        ({"exp": 1000}, "has expired"),
+        ({"exp": "soon"}, "exp is no time"),
+        ({"nbf": time.time() + 3600}, "not valid yet"),
+        ({"sub": None, "client_id": None}, "does not say whose it is"),
+    ],
+)
+async def test_what_the_issuer_does_not_vouch_for_is_refused(
+    issuer: Issuer, changes: dict[str, Any], message: str
+) -> None:
+    issuer.active["t"] = answer(**changes)
+    with pytest.raises(TokenRefusedError, match=message):
+        await introspection(issuer).verify_token("t")
+
+
+async def test_many_who_bear_one_token_have_it_asked_for_once(issuer: Issuer) -> None:
+    issuer.active["t"] = answer()
+    found = introspection(issuer)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(found.verify_token, "t")
+    await found.verify_token("t")
+    assert issuer.asked == ["/introspect"]
+
+
+async def test_an_answer_that_is_too_old_is_asked_for_again(issuer: Issuer) -> None:
+    issuer.active["t"] = answer()
+    found = introspection(issuer, cache_seconds=0)
+    await found.verify_token("t")
+    issuer.active["t"] = {"active": False}
+    with pytest.raises(TokenRefusedError, match="is not active"):
+        await found.verify_token("t")
+
+
+async def test_an_issuer_that_is_not_there_leaves_it_open(issuer: Issuer) -> None:
+    issuer.active["t"] = answer()
+    found = introspection(issuer)
+    await found.verify_token("t")
+    issuer.is_down = True
+    assert await found.verify_token("t") is not None
+    with pytest.raises(IssuerUnavailableError, match="HTTP status 500"):
+        await found.verify_token("u")
+
+
+async def test_a_wrong_secret_is_no_fault_of_the_token_and_is_not_shown(issuer: Issuer) -> None:
+    found = Introspection(f"{issuer.url}/introspect", "bridge", "wrong-secret", audience=AUDIENCE)
+    with pytest.raises(IssuerUnavailableError, match="HTTP status 401") as caught:
+        await found.verify_token("t")
+    assert "wrong-secret" not in f"{caught.value} {found!r}"
+
+
+async def test_a_token_that_is_too_long_is_not_asked_for(issuer: Issuer) -> None:
+    with pytest.raises(TokenRefusedError, match="over 16384 bytes"):
+        await introspection(issuer).verify_token("x" * 20_000)
+    assert issuer.asked == []
+
+
+def test_an_empty_audience_is_a_mistake() -> None:
+    with pytest.raises(DefinitionError, match="None says that"):
+        Introspection("https://issuer.example.org/introspect", *CLIENT, audience="")

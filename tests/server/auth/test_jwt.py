@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import jwt
+import pytest
+from anyio.to_thread import run_sync
+from jwt import InsecureKeyLengthWarning
+
+from bridge.errors import DefinitionError
+from bridge.server.auth import IssuerUnavailableError, JwtVerifier, TokenRefusedError
+from bridge.server.auth.jwt import MAX_TOKEN_BYTES
+from tests.server.auth.issuer import AUDIENCE, unsigned
+
+if TYPE_CHECKING:
+    from tests.server.auth.issuer import Issuer
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_SECONDS = 20
+
+
+def verifier(issuer: Issuer, **options: Any) -> JwtVerifier:
+    return JwtVerifier(issuer.url, AUDIENCE, **options)
+
+
+async def test_a_good_token_says_whose_it_is(issuer: Issuer) -> None:
+    found = await verifier(issuer).verify_token(issuer.token(scope="read write", exp=int(time.time()) + 600))
+    assert found is not None
+    assert (found.client_id, found.subject, found.name, found.scopes) == ("app", "ada", "ada", ["read", "write"])
+    assert found.claims is not None
+    assert found.claims["iss"] == issuer.url
+    assert found.keep_seconds == 60
+
+
+@pytest.mark.parametrize(
+    ("claims", "scopes"),
+    [
+        ({"scope": "a b"}, ["a", "b"]),
+        ({"scp": "a b"}, ["a", "b"]),
+        ({"scp": ["a", "b", 5]}, ["a", "b"]),
+        ({"scope": ["a"]}, ["a"]),
+        ({"scope": 5}, []),
+        ({}, []),
+    ],
+)
+async def test_scopes_are_read_however_they_are_written(
+    issuer: Issuer, claims: dict[str, Any], scopes: list[str]
+) -> None:
+    found = await verifier(issuer).verify_token(issuer.token(**claims))
+    assert found is not None
+    assert found.scopes == scopes
+
+
+@pytest.mark.parametrize("audience", [AUDIENCE, AUDIENCE + "/", ["https://other.example.org", AUDIENCE]])
+async def test_an_audience_may_be_one_of_several_and_end_with_a_slash(issuer: Issuer, audience: Any) -> None:
+    assert await verifier(issuer).verify_token(issuer.token(aud=audience)) is not None
+
+
+async def test_a_token_of_an_elliptic_curve_is_good(issuer: Issuer) -> None:
+    issuer.elliptic("curve")
+    assert await verifier(issuer).verify_token(issuer.token("curve", "ES256")) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"aud": "https://other.example.org"}, "for another audience"),
+        ({"aud": None}, "says nothing of aud"),
+        ({"iss": "https://other.example.org"}, "of another issuer"),
+        ({"iss": None}, "says nothing of iss"),
+        ({"exp": int(time.time()) - 3600}, "has expired"),
+        ({"exp": None}, "says nothing of exp"),
+        ({"exp": "soon"}, "not what it should be|no time"),
+        ({"nbf": int(time.time()) + 3600}, "not valid yet"),
+        ({"sub": None, "client_id": None}, "does not say whose it is"),
+        ({"headers": {"typ": "logout+jwt"}}, "no access token"),
+        ({"headers": {"crit": ["x"], "x": 1}}, "no access token|malformed"),
+        ({"headers": {"kid": "unheard-of"}}, "a key that its issuer does not have"),
+    ],
+)
+async def test_a_bad_token_is_refused_with_the_reason(issuer: Issuer, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TokenRefusedError, match=message):
+        await verifier(issuer).verify_token(issuer.token(**changes))
+
+
+async def test_clocks_may_be_a_little_apart(issuer: Issuer) -> None:
+    now = int(time.time())
+    token = issuer.token(exp=now - 10, nbf=now + 10)
+    assert await verifier(issuer).verify_token(token) is not None
+    with pytest.raises(TokenRefusedError, match=r"not valid yet|has expired"):
+        await verifier(issuer, leeway_seconds=0).verify_token(token)
+
+
+@pytest.mark.parametrize("algorithm", ["none", "None", "HS256", "RS1", "", "EdDSA2"])
+async def test_an_algorithm_by_which_anybody_can_sign_is_refused(issuer: Issuer, algorithm: str) -> None:
+    with pytest.raises(TokenRefusedError, match="not signed by an algorithm"):
+        await verifier(issuer).verify_token(unsigned(issuer.claims(), algorithm, "c2ln"))
+
+
+async def test_the_public_key_is_no_secret_to_sign_by(issuer: Issuer) -> None:
+    with pytest.warns(InsecureKeyLengthWarning):
+        token = jwt.encode(issuer.claims(), b"modulus", "HS256", headers={"kid": "first"})
+    with pytest.raises(TokenRefusedError, match="not signed by an algorithm"):
+        await verifier(issuer).verify_token(token)
+    with pytest.raises(DefinitionError, match="tokens are not to be signed by"):
+        verifier(issuer, algorithms=["RS256", "HS256"])
+    with pytest.raises(DefinitionError, match="tokens are not to be signed by"):
+        verifier(issuer, algorithms=["none"])
+
+
+async def test_a_secret_among_the_public_keys_signs_nothing(issuer: Issuer) -> None:
+    found = verifier(issuer)
+    secret = {"kty": "oct", "k": "c2VjcmV0", "kid": "shared", "use": "sig"}
+    original = type(issuer).key_set
+    try:
+        type(issuer).key_set = property(lambda self: {"keys": [secret]})  # type: ignore[assignment,method-assign]  # for this test
+        with pytest.raises(TokenRefusedError, match="does not have"):
+            await found.verify_token(issuer.token(headers={"kid": "shared"}))
+    finally:
+        type(issuer).key_set = original  # type: ignore[method-assign]  # as it was
+
+
+async def test_a_signature_by_another_key_is_refused(issuer: Issuer) -> None:
+    token = issuer.token()
+    issuer.rotate("first")
+    with pytest.raises(TokenRefusedError, match="signature or content"):
+        await verifier(issuer).verify_token(token)
+    good = issuer.token()
+    with pytest.raises(TokenRefusedError, match="signature or content"):
+        await verifier(issuer).verify_token(good[:-8] + "AAAAAAAA")
+
+
+async def test_what_is_too_long_is_refused_unread(issuer: Issuer) -> None:
+    with pytest.raises(TokenRefusedError, match="over 16384 bytes"):
+        await verifier(issuer).verify_token(issuer.token(more="x" * MAX_TOKEN_BYTES))
+    assert issuer.asked == []
+
+
+@pytest.mark.parametrize("token", ["a.b.c", "..", "W10.W10.W10", "e30.e30.e30", "é.é.é", "W1tb." * 2, "." * 2])
+async def test_what_is_malformed_is_refused(issuer: Issuer, token: str) -> None:
+    with pytest.raises(TokenRefusedError):
+        await verifier(issuer).verify_token(token)
+
+
+async def test_what_is_no_signed_token_is_somebody_elses_to_judge(issuer: Issuer) -> None:
+    assert await verifier(issuer).verify_token("an-api-key") is None
+
+
+async def test_a_token_without_a_key_id_means_the_only_key(issuer: Issuer) -> None:
+    token = jwt.encode(issuer.claims(), issuer.keys["first"], "RS256")
+    assert await verifier(issuer).verify_token(token) is not None
+    issuer.keys["second"] = issuer.keys["first"]
+    with pytest.raises(TokenRefusedError, match="does not have"):
+        await verifier(issuer).verify_token(token)
+
+
+async def test_a_rotated_key_is_fetched_when_a_token_names_it(issuer: Issuer) -> None:
+    found = verifier(issuer, refetch_seconds=0)
+    await found.verify_token(issuer.token())
+    old = issuer.token()
+    issuer.rotate("second")
+    assert await found.verify_token(issuer.token("second")) is not None
+    with pytest.raises(TokenRefusedError, match="does not have"):
+        await found.verify_token(old)
+
+
+async def test_unknown_keys_do_not_have_the_issuer_asked_again_and_again(issuer: Issuer) -> None:
+    found = verifier(issuer, jwks_url=f"{issuer.url}/keys")
+    for _ in range(5):
+        with pytest.raises(TokenRefusedError, match="does not have"):
+            await found.verify_token(issuer.token(headers={"kid": "unheard-of"}))
+    assert issuer.asked == ["/keys"]
+
+
+async def test_many_who_wait_for_the_keys_have_them_fetched_once(issuer: Issuer) -> None:
+    found, tokens = verifier(issuer, jwks_url=f"{issuer.url}/keys"), [issuer.token(sub=f"u{i}") for i in range(20)]
+    async with anyio.create_task_group() as tasks:
+        for token in tokens:
+            tasks.start_soon(found.verify_token, token)
+    assert issuer.asked == ["/keys"]
+
+
+async def test_keys_of_an_issuer_that_went_away_stay(issuer: Issuer) -> None:
+    found = verifier(issuer, refetch_seconds=0)
+    assert await found.verify_token(issuer.token()) is not None
+    issuer.is_down = True
+    assert await found.verify_token(issuer.token(sub="bob")) is not None
+    with pytest.raises(IssuerUnavailableError, match="HTTP status 500"):
+        await found.verify_token(issuer.token(headers={"kid": "newer"}))
+    issuer.is_down = False
+    with pytest.raises(TokenRefusedError, match="does not have"):
+        await found.verify_token(issuer.token(headers={"kid": "newer"}))
+
+
+async def test_without_any_keys_nobody_can_tell(issuer: Issuer) -> None:
+    issuer.is_down = True
+    found = verifier(issuer)
+    for _ in range(2):
+        with pytest.raises(IssuerUnavailableError, match="HTTP status 500"):
+            await found.verify_token(issuer.token())
+
+
+async def test_keys_are_fetched_before_they_are_needed(issuer: Issuer) -> None:
+    found = verifier(issuer)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(found.keep_current, lambda: None)
+        assert await run_sync(issuer.gave_keys.wait, DEADLINE_SECONDS)
+        assert await found.verify_token(issuer.token()) is not None
+        tasks.cancel_scope.cancel()
+    assert issuer.asked.count("/keys") == 1
+
+
+async def test_metadata_of_another_issuer_is_not_believed(issuer: Issuer) -> None:
+    issuer.metadata = {"issuer": "https://other.example.org"}
+    with pytest.raises(IssuerUnavailableError, match=r"speaks for the issuer 'https://other\.example\.org'"):
+        await verifier(issuer).verify_token(issuer.token())
+
+
+@pytest.mark.parametrize("url", ["", "issuer", "ftp://x", "https://user:hunter2@x", "https://x/#y", "https://"])
+def test_an_issuer_is_a_url(url: str) -> None:
+    with pytest.raises(DefinitionError, match="an issuer is a") as caught:
+        JwtVerifier(url, AUDIENCE)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_audience_must_be_set() -> None:
+    with pytest.raises(DefinitionError, match="tokens for any other service"):
+        JwtVerifier("https://issuer.example.org", "")
