@@ -75,7 +75,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
             sockets,
             announce,
             operations=operations,
-            operated=operated(ctx, app, operations, options, watched.metrics),
+            operated=operated(ctx, app, operations, options, metrics=watched.metrics, auth=auth),
             is_debug=options.log_level == "debug",
             is_child=reloading.is_child(),
             lifespan=serving.lifespan,

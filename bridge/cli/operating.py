@@ -10,6 +10,7 @@ from starlette.routing import Route
 from bridge.cli import listening
 from bridge.cli.ending import DrainTimes
 from bridge.cli.failures import say
+from bridge.server.auth.gate import Gate
 from bridge.server.auth.unlimited import Unlimited
 from bridge.server.edge import Edge
 from bridge.server.names import Names
@@ -21,16 +22,24 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from bridge.cli.serve_options import ServeOptions
+    from bridge.server.auth.auth import Auth
     from bridge.server.operations import Operations
     from bridge.telemetry.metrics import Metrics
 
 
 def operated(
-    ctx: click.Context, app: Starlette, operations: Operations, options: ServeOptions, metrics: Metrics | None = None
+    ctx: click.Context,
+    app: Starlette,
+    operations: Operations,
+    options: ServeOptions,
+    *,
+    metrics: Metrics | None,
+    auth: Auth | None,
 ) -> listening.Operated:
     """Put the pages where they belong: beside the tools, or at a port of their own.
 
-    Beside the tools, the status is one of the app's routes, behind everything that lets callers in.
+    Beside the tools, status and metrics are routes of the app, behind everything that lets callers in; but metrics are
+    fetched under whatever name, as probes are. At the admin port only the status asks for a credential.
 
     Raises:
         click.UsageError: The path of the tools is that of a page.
@@ -38,17 +47,21 @@ def operated(
     """
     chosen = options.operations
     times = DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout)
-    status = StatusPage(operations)
-    open_pages = probe_pages(operations)
-    if metrics is not None:
-        open_pages[METRICS_PATH] = MetricsPage(metrics)
+    status = Unlimited(StatusPage(operations))
+    probes = probe_pages(operations)
     if chosen.admin_port is None:
         if options.path in PATHS:
             raise click.UsageError(f"the path {options.path!r} tells how the server is; choose another", ctx)
-        app.router.routes.append(Route(STATUS_PATH, Unlimited(status), methods=["GET"]))
-        return listening.Operated(times=times, pages=open_pages)
+        app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
+        if metrics is not None:
+            app.router.routes.append(Route(METRICS_PATH, MetricsPage(metrics), methods=["GET"]))
+            app.state.any_name.add(METRICS_PATH)
+        return listening.Operated(times=times, pages=probes)
     names = Names(chosen.admin_host, options.allowed_hosts, options.allowed_origins)
-    pages: dict[str, ASGIApp] = {**open_pages, STATUS_PATH: Edge(status, names=names, is_running=lambda: True)}
+    guarded = status if auth is None else Gate(status, auth=auth, metadata_url=None, open_paths=())
+    pages: dict[str, ASGIApp] = {**probes, STATUS_PATH: Edge(guarded, names=names, is_running=lambda: True)}
+    if metrics is not None:
+        pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = listening.bind(listening.resolve(chosen.admin_host, chosen.admin_port))
     say(f"operations at {listening.url_of(chosen.admin_host, sockets[0].getsockname()[1], '')}")
     return listening.Operated(times=times, pages={}, admin_app=Pages(pages), admin_sockets=sockets)

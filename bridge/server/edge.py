@@ -13,7 +13,7 @@ from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -31,12 +31,16 @@ class Edge:
         app: What is behind the edge.
         names: Which names are let in.
         is_running: Whether the app was started.
+        any_name: The paths that may be asked for under any name; may change.
     """
 
-    def __init__(self, app: ASGIApp, *, names: Names, is_running: Callable[[], bool]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, names: Names, is_running: Callable[[], bool], any_name: Collection[str] = ()
+    ) -> None:
         self._app = app
         self._names = names
         self._is_running = is_running
+        self._any_name = any_name
         self._remedy_was_logged = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +54,8 @@ class Edge:
             # Where the chunks that came with the head are none, uvicorn has answered already, and hears of it only
             # now; it would log whatever is sent before that as an error.
             await checkpoint()
-        if (problem := self._name_problem(headers, scope)) is not None:
+        problem = self._name_problem(headers, scope) if scope["path"] not in self._any_name else None
+        if problem is not None:
             await refuse(send, *problem)
         elif not self._is_running():
             self._log_remedy()

@@ -114,9 +114,9 @@ def http_app(
         fast_path=fast_path,
         guarding=guarding,
     )
-    names = Names(host, allowed_hosts, allowed_origins)
+    names, any_name = Names(host, allowed_hosts, allowed_origins), set[str]()
     middleware = [
-        Middleware(Edge, names=names, is_running=lambda: service.is_running),
+        Middleware(Edge, names=names, is_running=lambda: service.is_running, any_name=any_name),
         *([] if guarding is None else guarding.before_body),
         Middleware(
             BoundedBody, max_bytes=max_request_bytes, shortcut=None if service.fast is None else service.fast.answered
@@ -127,6 +127,7 @@ def http_app(
     app.router.redirect_slashes = False
     app.state.shutdown = service.end_streams
     app.state.drain = service.drain
+    app.state.any_name = any_name
     if service.fast is not None:
         app.state.direct = partial(Direct, service.fast, names, max_request_bytes)
     app.state.open_routes = [] if guarding is None else guarding.routes
