@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-llm check format conformance faults bench load clean
+.PHONY: help demo test test-llm check format conformance faults bench load readme clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ bench: $(READY) ## Run the benchmarks and print the figures of the README
 
 load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools, and where the time goes
 	$(BIN)/python -m tests.benchmarks.load $(LOAD)
+
+readme: $(READY) ## Write the options of `bridge serve` into the README
+	$(BIN)/python -m tests.options_table
 
 clean: ## Forget the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist

@@ -13,7 +13,6 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-import click
 import pytest
 from fastapi import FastAPI
 from mcp import Client
@@ -38,7 +37,7 @@ from bridge.cli import COMMANDS
 from bridge.models.scripted import ScriptedChatModel
 from bridge.server import mount
 from bridge.tools.threads import DEFAULT_THREADS
-from tests import readme
+from tests import options_table, readme
 from tests.server import http_server
 
 if TYPE_CHECKING:
@@ -268,46 +267,8 @@ def test_the_revisions_of_the_protocol_are_those_that_are_served() -> None:
 # --- tables, links ---------------------------------------------------------------------------------------------------
 
 
-def serve_options() -> dict[str, click.Option]:
-    parameters = import_module("bridge.cli.serve").command.params
-    return {each.opts[0]: each for each in parameters if isinstance(each, click.Option)}
-
-
-def documented_options() -> list[tuple[str, str, str, str]]:
-    """Each option of the table: its name, its twin in the environment, its default and its meaning."""
-    found: list[tuple[str, str, str, str]] = []
-    for names, variables, default, meaning in readme.table("option of `serve`"):
-        options = readme.codes(names)
-        defaults = readme.codes(default) if len(options) > 1 and default else [default.strip("`")] * len(options)
-        found += [
-            (name, variable, shown, meaning)
-            for name, variable, shown in zip(options, readme.codes(variables), defaults, strict=True)
-        ]
-    return found
-
-
 def test_the_table_of_options_is_the_options_of_serve() -> None:
-    assert {(name, variable) for name, variable, _, _ in documented_options()} == {
-        (name, option.envvar) for name, option in serve_options().items()
-    }
-
-
-@pytest.mark.parametrize(("name", "shown", "meaning"), [(row[0], row[2], row[3]) for row in documented_options()])
-def test_the_default_of_an_option_is_what_the_table_says(
-    monkeypatch: pytest.MonkeyPatch, name: str, shown: str, meaning: str
-) -> None:
-    option = serve_options()[name]
-    monkeypatch.delenv(str(option.envvar), raising=False)
-    default = import_module("bridge.cli.serve").command.make_context("serve", ["tools.py"]).params[option.name]
-    if name == "--max-request-bytes":
-        assert shown == f"{default / 2**20:g} MiB"
-    elif default in (None, False, ()):
-        assert shown in {"", "all in one", "after the targets"}
-    else:
-        assert shown == str(default)
-    if isinstance(option.type, click.Choice) and name != "--log-level":
-        assert set(option.type.choices) <= set(readme.codes(meaning))
-    assert ("repeatable" in meaning) is option.multiple
+    assert options_table.written(readme.TEXT) == readme.TEXT, "make readme"
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:

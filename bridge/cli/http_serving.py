@@ -85,11 +85,13 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
 
 def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, auth: Auth | None) -> Starlette:
     from bridge.server.http import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - as above
 
+    state_keys = options.scaling.secrets(ctx)
     try:
         return http_app(
             tools,
-            name=name,
+            publisher=Publisher(tools, name=name, page_size=options.page_size, state_keys=state_keys),
             path=options.path,
             sse=not options.no_sse,
             streamable=options.transport == "http",
@@ -97,7 +99,6 @@ def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, a
             allowed_hosts=options.allowed_hosts,
             allowed_origins=options.allowed_origins,
             max_request_bytes=options.max_request_bytes,
-            page_size=options.page_size,
             fast_path=not options.no_fast_path,
             auth=auth,
         )

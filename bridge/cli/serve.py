@@ -13,6 +13,7 @@ from bridge.cli.operations_options import OperationsOptions, operations_options
 from bridge.cli.options import option, taken, texts_option
 from bridge.cli.output import stdout_diverted
 from bridge.cli.pins import pins_options
+from bridge.cli.scaling_options import ScalingOptions, scaling_options
 from bridge.cli.serve_options import ServeOptions
 from bridge.cli.targets import TargetCommand
 from bridge.cli.telemetry_options import TelemetryOptions, telemetry_options
@@ -73,6 +74,7 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 )
 @auth_options
 @operations_options
+@scaling_options
 @telemetry_options
 @pins_options
 @option("--name", help="What the server calls itself; by default after its targets.")
@@ -95,8 +97,9 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     """
     auth = taken(AuthOptions, settings)
     operations = taken(OperationsOptions, settings)
+    scaling = taken(ScalingOptions, settings)
     telemetry = taken(TelemetryOptions, settings)
-    options = ServeOptions(auth=auth, operations=operations, telemetry=telemetry, **settings)
+    options = ServeOptions(auth=auth, operations=operations, scaling=scaling, telemetry=telemetry, **settings)
     configure_logging(options.log_level, telemetry.log_format)
     if options.transport == "stdio":
         from bridge.cli.stdio_serving import serve_stdio  # noqa: PLC0415 - HTTP does without it

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.auth_options import AuthOptions
     from bridge.cli.operations_options import OperationsOptions
+    from bridge.cli.scaling_options import ScalingOptions
     from bridge.cli.targets import Target
     from bridge.cli.telemetry_options import TelemetryOptions
     from bridge.client.pinning import PinMode
@@ -41,6 +42,7 @@ class ServeOptions:
     forward_headers: tuple[str, ...]
     auth: AuthOptions
     operations: OperationsOptions
+    scaling: ScalingOptions
     telemetry: TelemetryOptions
     pins: Path | None
     pin_mode: PinMode

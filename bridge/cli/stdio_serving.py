@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _HTTP_ONLY = {
-    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "metrics",
+    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "metrics", "state_keys",
 }  # fmt: skip
 
 

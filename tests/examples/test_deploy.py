@@ -1,0 +1,147 @@
+"""The deployment examples: each is judged by what its users give it to, and says only what the command line takes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.image.dockerfile import stages
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "examples" / "deploy"
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+DEADLINE_SECONDS = 60
+
+
+def judged_by(program: str, *arguments: str) -> str:
+    """What a program of the tests' environment says; it is done."""
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def parts_of(manifest: Path) -> dict[str, Any]:
+    """The resources of a manifest by their kind."""
+    return {part["kind"]: part for part in yaml.safe_load_all(manifest.read_text(encoding="utf-8"))}
+
+
+def containers_of(manifest: Path) -> list[dict[str, Any]]:
+    """The containers of a manifest that run the image."""
+    pod = parts_of(manifest)["Deployment"]["spec"]["template"]["spec"]
+    return [each for each in pod.get("initContainers", []) + pod["containers"] if each["image"].startswith("bridge:")]
+
+
+def variables() -> set[str]:
+    """The variables that ``bridge serve`` reads."""
+    return {option.envvar for option in import_module("bridge.cli.serve").command.params if option.envvar}
+
+
+def test_the_compose_file_is_one() -> None:
+    judged_by("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose.yaml"))
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]["bridge"]
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
+def test_a_manifest_is_what_kubernetes_takes(manifest: Path) -> None:
+    judged_by("kubernetes-validate", "--strict", str(manifest))
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
+def test_a_container_has_no_rights_and_its_probes_a_port(manifest: Path) -> None:
+    (container,) = containers_of(manifest)
+    user, group = map(int, stages()[-1].last("USER").split(":"))
+    context = container["securityContext"]
+    assert (context["runAsUser"], context["runAsGroup"]) == (user, group)
+    assert context["readOnlyRootFilesystem"]
+    assert not context["allowPrivilegeEscalation"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
+    environment = {each["name"]: each.get("value") for each in container["env"]}
+    assert ports["admin"] == environment["BRIDGE_ADMIN_PORT"]
+    for probe, path in (("startupProbe", "/readyz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "admin"}
+
+
+def test_a_standalone_server_is_protected_and_grows_with_the_calls_in_its_hands() -> None:
+    parts = parts_of(DEPLOY / "kubernetes" / "standalone.yaml")
+    assert {"NetworkPolicy", "PodDisruptionBudget", "HorizontalPodAutoscaler", "Service"} <= set(parts)
+    (metric,) = parts["HorizontalPodAutoscaler"]["spec"]["metrics"]
+    in_flight = import_module("bridge.telemetry.conventions").IN_FLIGHT
+    assert metric["pods"]["metric"]["name"] == in_flight.replace(".", "_")
+    pod = parts["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    environment = {each["name"]: each.get("value") for each in container["env"]}
+    drain = float(environment["BRIDGE_DRAIN_DELAY"]) + float(environment["BRIDGE_DRAIN_TIMEOUT"])
+    assert drain < 30 < pod["terminationGracePeriodSeconds"]
+
+
+def test_what_is_set_in_an_environment_is_read_by_serve() -> None:
+    said: set[str] = set()
+    for path in (path for path in DEPLOY.rglob("*") if path.is_file()):
+        said |= set(re.findall(r"\bBRIDGE_[A-Z_]+", path.read_text(encoding="utf-8")))
+    assert {"BRIDGE_API_KEYS", "BRIDGE_ADMIN_PORT"} <= said <= variables()
+
+
+def test_the_configurations_in_manifests_are_read_as_any_other(tmp_path: Path) -> None:
+    for manifest in MANIFESTS:
+        file = tmp_path / "mcp.json"
+        file.write_text(parts_of(manifest)["ConfigMap"]["data"]["mcp.json"], encoding="utf-8")
+        servers = import_module("bridge").load_config(file).servers
+        assert [(name, server.required) for name, server in servers.items()] == [("inventory", True)]
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx, which judges its configuration, is not installed")
+def test_the_configuration_of_nginx_is_one() -> None:
+    done = subprocess.run(
+        ["nginx", "-t", "-q", "-c", str(DEPLOY / "nginx.conf")],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd, which judges its units, is not here")
+def test_the_unit_of_systemd_is_one(tmp_path: Path) -> None:
+    program = tmp_path / "bridge"
+    program.symlink_to("/bin/true")
+    unit = tmp_path / "bridge.service"
+    text = (DEPLOY / "bridge.service").read_text(encoding="utf-8")
+    unit.write_text(text.replace("/opt/bridge/bin/bridge", str(program)), encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_entry_of_the_registry_is_this_package() -> None:
+    entry = json.loads((DEPLOY / "server.json").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (package,) = entry["packages"]
+    assert entry["version"] == package["version"] == project["version"]
+    assert package["identifier"] == project["name"]
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
+    assert len(entry["description"]) <= 100
+    assert {each["name"] for each in package["environmentVariables"]} <= variables()

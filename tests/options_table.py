@@ -1,0 +1,59 @@
+"""The table of the options of ``bridge serve`` in the README, made from the command: ``make readme`` writes it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN = "<!-- the options of serve, written by `make readme` -->\n"
+END = "<!-- end of the options -->\n"
+MIB = 2**20
+
+
+def table() -> str:
+    """The table: each option with its twin in the environment, its default, what it takes and what it does."""
+    rows = [
+        "| option of `serve` | environment | takes | default | effect |",
+        "|---|---|---|---|---|",
+    ]
+    command = import_module("bridge.cli.serve").command
+    rows += [_row(option) for option in command.params if isinstance(option, click.Option)]
+    return "\n".join(rows) + "\n"
+
+
+def _row(option: click.Option) -> str:
+    assert isinstance(option.envvar, str), f"{option.opts[0]} has no twin in the environment"
+    assert option.help, f"{option.opts[0]} does not say what it does"
+    cells = [f"`{option.opts[0]}`", f"`{option.envvar}`", _taken(option), _default(option), option.help]
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _taken(option: click.Option) -> str:
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return " or ".join(f"`{choice}`" for choice in option.type.choices)
+    return option.metavar or option.type.name
+
+
+def _default(option: click.Option) -> str:
+    default = option.default
+    if option.is_flag or option.multiple or not isinstance(default, str | int | float):
+        return ""
+    if isinstance(default, int) and default >= MIB and default % MIB == 0:
+        return f"{default // MIB} MiB"
+    return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+
+
+def written(text: str) -> str:
+    """The README with the table as it should be."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + table() + END + after
+
+
+if __name__ == "__main__":
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
