@@ -160,6 +160,8 @@ class Upstream:
 
     async def request(self, method: str, params: Mapping[str, Any], context: InvocationContext) -> Json:
         """Ask for something else, as whoever the context says; see `bridge.client.connection.Connection.request`."""
+        if meta := await self._meta(context):
+            params = {**params, "_meta": meta}
         if self._headers_supplier is None:
             return await self.connection.request(method, params, context=context)
         async with self._connection_for(await _supplied(self._headers_supplier, self.name, context)) as connection:

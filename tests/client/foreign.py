@@ -22,6 +22,7 @@ class ForeignServer:
         names: The tools that it lists.
         ttl_ms: How long it says a list may be kept.
         lists: How often it has been asked for a list.
+        told: What ``_meta`` said when a resource was last read.
     """
 
     def __init__(self, *names: str, ttl_ms: int = 0) -> None:
@@ -29,6 +30,7 @@ class ForeignServer:
         self.ttl_ms = ttl_ms
         self.lists = 0
         self.fails = False
+        self.told: dict[str, Any] = {}
 
     def config(self, **settings: Any) -> ServerConfig:
         """How to reach it."""
@@ -63,6 +65,7 @@ class ForeignServer:
     async def _read(
         self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
+        self.told = {key: value for key, value in (params.meta or {}).items() if "/" not in key}
         uri = str(params.uri)
         contents: Any = {
             "file:///a.txt": types.TextResourceContents(uri=uri, text="inside"),

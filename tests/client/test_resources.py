@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bridge import Audio, DefinitionError, File, Image, ServerConfig, Text
+from bridge import Audio, DefinitionError, File, Image, InvocationContext, ServerConfig, Text
 from bridge.client import McpToolProvider, RemoteResource
 from bridge.errors import ServerRefusedError
 from tests.client.foreign import ForeignServer
@@ -29,6 +29,13 @@ async def test_a_program_lists_all_pages_and_reads_each_kind() -> None:
         (Audio(b"\x00\x01", "audio/wav"),),
         (File("bin:///d", b"\x00\x01"),),
     ]
+
+
+async def test_what_is_supplied_goes_with_a_reading_too() -> None:
+    server = ForeignServer()
+    async with McpToolProvider(server.config(), meta_supplier=lambda name, context: {"tenant": name}) as provider:
+        await provider.resources.read("foreign", A.uri, context=InvocationContext(meta={"traceparent": "00-1"}))
+    assert server.told == {"traceparent": "00-1", "tenant": "foreign"}
 
 
 async def test_a_program_that_asks_for_what_is_not_there_is_told() -> None:
