@@ -125,6 +125,7 @@ def observed(options: TelemetryOptions, name: str) -> Iterator[Observed]:
             observer.sinks += (_audit_log(options, options.audit_log, observer, closings),)
         if options.metrics:
             result = replace(result, metrics=_metrics(observer, name, closings))
+        closings.append(observer.close)
         with switched_on(observer):
             yield result
     finally:
@@ -153,23 +154,20 @@ def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracer:
 
 
 def _call_log(closings: list[Callable[[], object]]) -> Sink:
-    from bridge.telemetry.records import CallRecord, log_gap, log_line  # noqa: PLC0415 - as above
+    from bridge.telemetry.records import log_gap  # noqa: PLC0415 - as above
+    from bridge.telemetry.sinks import CallLog  # noqa: PLC0415 - as above
     from bridge.telemetry.writer import StandardError, Writer  # noqa: PLC0415 - as above
 
-    writer: Writer[CallRecord] = Writer(
-        "log of calls",
-        StandardError(),
-        log_line,
-        log_gap,
-    )
+    writer = Writer("log of calls", StandardError(), log_gap)
     closings.append(writer.close)
-    return writer
+    return CallLog(writer)
 
 
 def _audit_log(options: TelemetryOptions, path: Path, observer: Observer, closings: list[Callable[[], object]]) -> Sink:
     from bridge.telemetry.audit import AuditFile  # noqa: PLC0415 - as above
     from bridge.telemetry.conventions import AUDIT_LOST  # noqa: PLC0415 - as above
-    from bridge.telemetry.records import CallRecord, audit_gap, audit_line  # noqa: PLC0415 - as above
+    from bridge.telemetry.records import audit_gap  # noqa: PLC0415 - as above
+    from bridge.telemetry.sinks import AuditLog  # noqa: PLC0415 - as above
     from bridge.telemetry.writer import Writer  # noqa: PLC0415 - as above
 
     try:
@@ -180,9 +178,9 @@ def _audit_log(options: TelemetryOptions, path: Path, observer: Observer, closin
     def lost(count: int) -> None:
         observer.measures.add(AUDIT_LOST, count)
 
-    writer: Writer[CallRecord] = Writer("audit log", file, audit_line, audit_gap, lost)
+    writer = Writer("audit log", file, audit_gap, lost)
     closings.append(writer.close)
-    return writer
+    return AuditLog(writer)
 
 
 def _metrics(observer: Observer, name: str, closings: list[Callable[[], object]]) -> Metrics:
@@ -205,7 +203,7 @@ def _metrics(observer: Observer, name: str, closings: list[Callable[[], object]]
             is_counter=True,
         )
     )
-    metrics = Metrics(measures, name)
+    metrics = Metrics(observer, name)
     closings.append(metrics.close)
     return metrics
 

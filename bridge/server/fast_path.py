@@ -35,7 +35,7 @@ from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.jsonrpc import MessageId
@@ -169,34 +169,29 @@ class FastPath:
             result["instructions"] = publisher.instructions
         return answer(message["id"], to_json(result))
 
-    def run(self, call: PlainCall, context: InvocationContext) -> Coroutine[Any, Any, tuple[bytes, int]]:
+    async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
         """Run a call, which never raises but to be cancelled.
 
         Returns:
             The whole answer, and the code of its error, 0 where it is a result.
         """
-        return self.run_writing(call, context, self.writer(call))
-
-    def writer(self, call: PlainCall) -> Callable[[Json], bytes]:
-        """What writes the result of a call as JSON."""
-        return self._write_stamped if call.modern else _write
-
-    async def run_writing(
-        self, call: PlainCall, context: InvocationContext, write: Callable[[Json], bytes]
-    ) -> tuple[bytes, int]:
-        """Run a call as `run` does, and write its result in a way of one's own."""
+        write = self._write_stamped if call.modern else write_result
         try:
             result = await self._publisher.call(
                 call.name, call.arguments, context, write, modern=call.modern, access=self._access
             )
             return answer(call.id, result), 0
-        except ProtocolError as error:
+        except (ProtocolError, InputRequired) as error:
+            return self._refusal(call, error)
+
+    def _refusal(self, call: PlainCall, error: ProtocolError | InputRequired) -> tuple[bytes, int]:
+        if isinstance(error, ProtocolError):
             told = {"code": error.code, "message": error.message}
             return failure(call.id, told if error.data is None else told | {"data": error.data}), error.code
-        except InputRequired:
-            _logger.exception("the tool %r asked another round, though it had promised not to talk back", call.name)
-            told = {"code": INTERNAL_ERROR, "message": f"the call of {call.name!r} failed; the server's log says why"}
-            return failure(call.id, told), INTERNAL_ERROR
+        words = "the tool %r asked another round, though it had promised not to talk back"
+        _logger.error(words, call.name, exc_info=error)
+        told = {"code": INTERNAL_ERROR, "message": f"the call of {call.name!r} failed; the server's log says why"}
+        return failure(call.id, told), INTERNAL_ERROR
 
     def _write_stamped(self, result: Json) -> bytes:
         """A result of the modern era, which says who made it; what its author said of that stands."""
@@ -205,7 +200,7 @@ class FastPath:
             result["_meta"] = self._stamp
         elif meta.get(SERVER_INFO_KEY) is None:
             result["_meta"] = {**meta, **self._stamp}
-        return _write(result)
+        return write_result(result)
 
     def _call(
         self, request: MessageId, params: Json, capabilities: Mapping[str, Any], version: str, *, modern: bool
@@ -231,12 +226,12 @@ class FastPath:
         known = self._lists.get(modern)
         if known is None or known[0] is not page:
             whole = {**page, "_meta": self._stamp} if modern else page
-            known = self._lists[modern] = page, _write(whole)
+            known = self._lists[modern] = page, write_result(whole)
         return answer(request, known[1])
 
     def _discover(self) -> bytes:
         if self._discovery is None:
-            self._discovery = _write(self._publisher.discovery | {"_meta": self._stamp})
+            self._discovery = write_result(self._publisher.discovery | {"_meta": self._stamp})
         return self._discovery
 
     def _is_plain(self, message: Json) -> bool:
@@ -283,7 +278,7 @@ def failure(request: MessageId, error: Json) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
 
 
-def _write(result: Json) -> bytes:
+def write_result(result: Json) -> bytes:
     """A result as JSON, which has no words for numbers that are not finite; the SDK says null, too."""
     return to_json(result, inf_nan_mode="null")
 

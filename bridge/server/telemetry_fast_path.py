@@ -5,19 +5,20 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bridge.server.fast_path import UNSERVED, FastPath, agreed_version
-from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY
+from bridge.server.fast_path import UNSERVED, FastPath, agreed_version, answer, write_result
+from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY, ProtocolError
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR, TOOLS_CALL
 from bridge.telemetry.measures import Peer
+from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
 
     from bridge.server.fast_path import PlainCall
     from bridge.server.publisher import Publisher
     from bridge.telemetry.measures import Series
-    from bridge.telemetry.observer import Observer
+    from bridge.telemetry.observer import Observer, Told
     from bridge.tools.context import InvocationContext
     from bridge.tools.json_reading import Json
 
@@ -63,17 +64,21 @@ class ObservedFastPath(FastPath):
 
     def handshake(self, message: Json, version: str = "") -> bytes | PlainCall | None:
         """Plan an answer; what is answered with that has been observed."""
-        start = perf_counter()
         version = version or self._agreed_version
-        plan = super().handshake(message, version)
+        if message["method"] == TOOLS_CALL:
+            return FastPath.handshake(self, message, version)
+        start = perf_counter()
+        plan = FastPath.handshake(self, message, version)
         if isinstance(plan, bytes):
             self._answered(message, version, start)
         return plan
 
     def modern(self, message: Json) -> bytes | PlainCall | None:
         """Plan an answer; what is answered with that has been observed."""
+        if message["method"] == TOOLS_CALL:
+            return FastPath.modern(self, message)
         start = perf_counter()
-        plan = super().modern(message)
+        plan = FastPath.modern(self, message)
         if isinstance(plan, bytes):
             self._answered(message, message["params"]["_meta"][PROTOCOL_VERSION_KEY], start)
         return plan
@@ -90,41 +95,61 @@ class ObservedFastPath(FastPath):
     async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
         """Run a call, from its beginning to its answer observed."""
         observer = self._observer
-        bound = self._bound.get((call.name, call.version))
-        series, server = self._bind(call) if bound is None else bound
-        operation = observer.serve(
-            series,
-            call.id,
-            call.meta,
-            None if observer.tracer is None else context.headers.get(_SESSION_HEADER),
-            None if context.caller is None else context.caller.name,
-            call.name,
-            call.arguments,
-            server,
-        )
-        plain = self.writer(call)
-        failed = False
-
-        def write(result: Json) -> bytes:
-            nonlocal failed
-            failed = result["isError"]
-            return plain(result)
-
+        series, server = self._bound.get((call.name, call.version)) or self._bind(call)
+        told = None
+        if observer.sinks:
+            caller = None if context.caller is None else context.caller.name
+            told = observer.told_of_call(call.id, call.name, server, caller, call.arguments)
+        if observer.tracer is not None and (server is not None or observer.tracer.begins(call.meta)):
+            return await self._run_traced(call, context, series, told, is_drawn=server is None)
+        observer.in_flight += 1
+        error_type, code = None, None
+        start = perf_counter()
         try:
-            answer, code = await self.run_writing(call, context, write)
+            written, failed = await self._called(call, context)
+            if failed:
+                error_type = TOOL_ERROR
+            return answer(call.id, written), 0
+        except (ProtocolError, InputRequired) as error:
+            refusal, code = self._refusal(call, error)
+            error_type = str(code)
+            return refusal, code
+        except BaseException:
+            error_type = CANCELLED
+            raise
+        finally:
+            end = perf_counter()
+            observer.in_flight -= 1
+            observer.note((series, start, end, error_type, code, told))
+
+    async def _run_traced(
+        self, call: PlainCall, context: InvocationContext, series: Series, told: Told | None, *, is_drawn: bool
+    ) -> tuple[bytes, int]:
+        session_id = context.headers.get(_SESSION_HEADER)
+        operation = self._observer.serve(series, call.id, call.meta, session_id, told, is_drawn=is_drawn)
+        try:
+            written, failed = await self._called(call, context)
+        except (ProtocolError, InputRequired) as error:
+            refusal, code = self._refusal(call, error)
+            operation.end_with_code(code, error.message if isinstance(error, ProtocolError) else None)
+            return refusal, code
         except BaseException:
             operation.end_cancelled()
             raise
-        if code:
-            operation.end_with_code(code)
-        else:
-            operation.end(TOOL_ERROR if failed else None)
-        return answer, code
+        operation.end(TOOL_ERROR if failed else None)
+        return answer(call.id, written), 0
+
+    def _called(self, call: PlainCall, context: InvocationContext) -> Coroutine[Any, Any, tuple[bytes, bool]]:
+        write = self._heard_stamped if call.modern else _heard
+        return self._publisher.call(call.name, call.arguments, context, write, modern=call.modern, access=self._access)
+
+    def _heard_stamped(self, result: Json) -> tuple[bytes, bool]:
+        return self._write_stamped(result), result["isError"]
 
     def _bind(self, call: PlainCall) -> tuple[Series, str | None]:
         """What is the same for every call of a tool, until the tools change."""
         tool = self._tools.find(call.name)
-        series = self._observer.series("tools/call", call.name, self._peer(call.version))
+        series = self._observer.series(TOOLS_CALL, call.name, self._peer(call.version))
         bound = self._bound[call.name, call.version] = series, None if tool is None else tool.server
         return bound
 
@@ -144,3 +169,8 @@ class ObservedFastPath(FastPath):
             perf_counter() - start,
             METHOD_NOT_FOUND if method in UNSERVED else 0,
         )
+
+
+def _heard(result: Json) -> tuple[bytes, bool]:
+    """A result as JSON, and whether it says that the tool failed."""
+    return write_result(result), result["isError"]

@@ -71,15 +71,21 @@ class ObservingMiddleware:
         peer = Peer(_transport_of(ctx), ctx.protocol_version or "")
         arguments = params.get("arguments")
         caller = self._caller_of_request()
+        told = None
+        if ctx.method == TOOLS_CALL:
+            told = self._observer.told_of_call(
+                ctx.request_id,
+                name if isinstance(name, str) else None,
+                None if tool is None else tool.server,
+                None if caller is None else caller.name,
+                arguments if isinstance(arguments, dict) else {},
+            )
         return self._observer.serve(
             self._observer.series(ctx.method, None if tool is None else tool.name, peer),
             ctx.request_id,
-            meta=params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
-            session_id=None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
-            caller=None if caller is None else caller.name,
-            called=name if isinstance(name, str) else None,
-            arguments=arguments if isinstance(arguments, dict) else None,
-            server=None if tool is None else tool.server,
+            params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
+            None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
+            told,
         )
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
     from bridge.telemetry.measures import Gauge, Measures
+    from bridge.telemetry.observer import Observer
 
 _SCOPE = InstrumentationScope("bridge")
 
@@ -48,11 +49,13 @@ class Metrics:
     """The metrics of this process, for Prometheus to fetch.
 
     Args:
-        measures: What was counted. What is to be looked up has been entered there (`Measures.watch`).
+        observer: Who counts. What is to be looked up has been entered with its measures (`Measures.watch`).
         service: What the service is called, unless the environment says it.
     """
 
-    def __init__(self, measures: Measures, service: str) -> None:
+    def __init__(self, observer: Observer, service: str) -> None:
+        self._settle = observer.settle
+        measures = observer.measures
         self._registry = CollectorRegistry()
         resource = resource_named(service)
         reader = _Reader(measures, resource, self._registry)
@@ -75,6 +78,7 @@ class Metrics:
         Returns:
             The text, and its media type.
         """
+        self._settle()
         write, content_type = exposition.choose_encoder(accept)
         return write(self._registry), content_type
 

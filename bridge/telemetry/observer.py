@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +25,8 @@ from bridge.telemetry.conventions import (
     UPSTREAM,
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
-from bridge.telemetry.records import CallRecord, arguments_seen
+from bridge.telemetry.records import CallRecord, arguments_seen, record_as_json
+from bridge.telemetry.writer import Batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from bridge.telemetry.measures import Labels
+
+    Told = tuple[object, str | None, str | None, str | None, tuple[str, ...] | bytes, str | None]
+    Ended = tuple[Series, float, float, str | None, int | None, Told | None]
 
 
 class Span(Protocol):
@@ -46,7 +51,14 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Opens spans; see `bridge.telemetry.tracing`."""
 
-    def serve(self, series: Series, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None) -> Span:
+    def begins(self, meta: Mapping[str, Any] | None) -> bool:
+        """Whether what a client asks is to be traced: it says a trace, or is one of those that are kept."""
+        ...
+
+    def serve(
+        self, series: Series, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None,
+        *, is_drawn: bool,
+    ) -> Span:  # fmt: skip
         """Open a span for what a client asked, within the trace that it says; the span is the current one."""
         ...
 
@@ -59,10 +71,14 @@ class Tracer(Protocol):
 
 
 class Sink(Protocol):
-    """Takes the record of a call at once, and does with it what it has to later."""
+    """Takes the record of a call at once, and writes it later."""
 
-    def put(self, record: CallRecord) -> None:
-        """Take it."""
+    def put(self, record: CallRecord, line: str) -> None:
+        """Take it, and what `record_as_json` made of it."""
+
+
+SETTLE_SECONDS = 0.1
+"""How long after its end a call is counted and recorded at the latest, where the machine has time."""
 
 
 class Observer:
@@ -88,6 +104,9 @@ class Observer:
         self._open_sessions = 0
         self._series: dict[tuple[str, str | None, Peer], Series] = {}
         self._asked: dict[tuple[str, str | None, Peer], Series] = {}
+        self._ended: deque[Ended] = deque()
+        self._is_settled = True
+        self._settling = Batches("telemetry", self.settle, SETTLE_SECONDS)
         self._replayed: set[tuple[object, str]] = set()
         for name, description, value in (
             (IN_FLIGHT, "Calls of tools that are being served.", lambda: self.in_flight),
@@ -126,10 +145,9 @@ class Observer:
         request_id: object,
         meta: Mapping[str, Any] | None = None,
         session_id: str | None = None,
-        caller: str | None = None,
-        called: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        server: str | None = None,
+        told: Told | None = None,
+        *,
+        is_drawn: bool = False,
     ) -> Serving:
         """A client asks something: begin to observe, in the task that answers.
 
@@ -138,12 +156,61 @@ class Observer:
             request_id: The request's id.
             meta: What the request carries in ``_meta``.
             session_id: The session.
-            caller: Who asks, where that is known.
-            called: The name that is called, which may be that of no tool.
-            arguments: The arguments of the call.
-            server: The server behind this one that has the tool; None where it is here.
+            told: What a call says of itself (`told_of_call`).
+            is_drawn: Its trace is one of those that are kept, as the tracer said (`Tracer.begins`).
         """
-        return Serving(self, series, request_id, meta, session_id, caller, called, arguments, server)
+        return Serving(self, series, request_id, meta, session_id, told, is_drawn=is_drawn)
+
+    def told_of_call(
+        self, request_id: object, called: str | None, server: str | None, caller: str | None, arguments: Any
+    ) -> Told | None:
+        """What a call says of itself, for its record; None where there are no records.
+
+        Args:
+            request_id: The request's id.
+            called: The name that is called, which may be that of no tool.
+            server: The server behind this one that has the tool; None where it is here.
+            caller: Who calls; None where nobody had to say.
+            arguments: The arguments. A tool may change them: what is recorded is what came.
+        """
+        if not self.sinks:
+            return None
+        return request_id, called, server, caller, arguments_seen(arguments, shown=self.shows_arguments), None
+
+    def note(self, ended: Ended) -> None:
+        """Something has ended: it is counted and recorded a little later, in a thread of its own."""
+        self._ended.append(ended)
+        if self._is_settled:
+            self._is_settled = False
+            self._settling.wake()
+
+    def settle(self) -> None:
+        """Count and record all that has ended so far."""
+        with self.measures.lock:
+            self._is_settled = True  # what ends from now on wakes the thread again
+            ended = [self._ended.popleft() for _ in range(len(self._ended))]
+            for series, start, end, error_type, code, _ in ended:
+                series.histogram(error_type, code).record(end - start)
+            if self.sinks:
+                self._record(ended)
+
+    def _record(self, ended: Iterable[Ended]) -> None:
+        offset = time() - perf_counter()
+        for series, start, end, error_type, _, told in ended:
+            if told is not None:
+                request_id, called, server, caller, arguments, trace_id = told
+                record = CallRecord(
+                    end + offset, request_id, called, server, caller, series.peer.transport, end - start, error_type,
+                    arguments, trace_id,
+                )  # fmt: skip
+                line = record_as_json(record)
+                for sink in self.sinks:
+                    sink.put(record, line)
+
+    def close(self) -> None:
+        """Count and record what has ended, and no more."""
+        self._settling.close()
+        self.settle()
 
     def answered(
         self, series: Series, request_id: object, meta: Mapping[str, Any] | None, seconds: float, code: int = 0
@@ -159,8 +226,9 @@ class Observer:
         """
         error_type = str(code) if code else None
         if self.tracer is not None:
-            self.tracer.serve(series, meta, request_id, None).end(error_type, code or None, None)
-        series.histogram(error_type, code or None).record(seconds)
+            self.tracer.serve(series, meta, request_id, None, is_drawn=False).end(error_type, code or None, None)
+        end = perf_counter()
+        self.note((series, end - seconds, end, error_type, code or None, None))
 
     def will_be_replayed(self, request_id: object, method: str) -> None:
         """A message that was observed comes once more by another way; one without an id has None."""
@@ -186,7 +254,8 @@ class Observer:
         """
         histogram = self.measures.metrics[SERVER_SESSION_DURATION].histogram(peer.labels)
         self._open_sessions -= 1
-        histogram.record(seconds)
+        with self.measures.lock:
+            histogram.record(seconds)
 
     @contextmanager
     def session(self, peer: Peer) -> Iterator[None]:
@@ -231,7 +300,8 @@ class Observer:
         if error_type is not None:
             labels = {**labels, **failure_labels(error_type, None)}
         histogram = self.measures.metrics[CLIENT_SESSION_DURATION].histogram(labels)
-        histogram.record(seconds)
+        with self.measures.lock:
+            histogram.record(seconds)
 
     # --- underneath --------------------------------------------------------------------------------------------------
 
@@ -243,34 +313,22 @@ class Observer:
         return lambda: [(value, {UPSTREAM: upstream}) for upstream, value in self.measures.of(name).items()]
 
 
-class Serving(CallRecord):
-    """What a client asked, while it is answered, and its record afterwards; made by `Observer.serve`, ended once."""
+class Serving:
+    """What a client asked, while it is answered; made by `Observer.serve`, and ended once."""
 
-    __slots__ = ("_observer", "_series", "_span", "_start")
+    __slots__ = ("_observer", "_series", "_span", "_start", "_told")
 
     def __init__(
-        self,
-        observer: Observer,
-        series: Series,
-        request_id: object,
-        meta: Mapping[str, Any] | None,
-        session_id: str | None,
-        caller: str | None,
-        called: str | None,
-        arguments: Mapping[str, Any] | None,
-        server: str | None,
-    ) -> None:
+        self, observer: Observer, series: Series, request_id: object, meta: Mapping[str, Any] | None,
+        session_id: str | None, told: Told | None, *, is_drawn: bool,
+    ) -> None:  # fmt: skip
         self._observer = observer
         self._series = series
         tracer = observer.tracer
-        self._span = None if tracer is None else tracer.serve(series, meta, request_id, session_id)
+        self._span = None if tracer is None else tracer.serve(series, meta, request_id, session_id, is_drawn=is_drawn)
+        self._told = told
         if series.is_call:
-            # Whole additions, which threads do not interrupt: a lock would cost more than all the rest of it.
             observer.in_flight += 1
-            if observer.sinks:
-                self.request_id, self.caller, self.called, self.server = request_id, caller, called, server
-                # A tool may change what it was given: what is recorded is what came.
-                self.arguments = arguments_seen(arguments or {}, shown=observer.shows_arguments)
         self._start = perf_counter()
 
     def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
@@ -281,20 +339,15 @@ class Serving(CallRecord):
             code: The code of an error of the protocol.
             message: The words of that error.
         """
-        seconds = perf_counter() - self._start
-        observer, series, span = self._observer, self._series, self._span
+        end = perf_counter()
+        observer, series, span, told = self._observer, self._series, self._span, self._told
+        if series.is_call:
+            observer.in_flight -= 1
         if span is not None:
             span.end(error_type, code, message)
-        (series.succeeded if error_type is None else series.histogram(error_type, code)).record(seconds)
-        if not series.is_call:
-            return
-        observer.in_flight -= 1
-        if observer.sinks:
-            self.began_at, self.seconds = time() - seconds, seconds
-            self.error_type, self.code, self.transport = error_type, code, series.peer.transport
-            self.trace_id = None if span is None else span.trace_id
-            for sink in observer.sinks:
-                sink.put(self)
+            if told is not None and span.trace_id is not None:
+                told = (*told[:-1], span.trace_id)
+        observer.note((series, self._start, end, error_type, code, told))
 
     def end_with_result(self, result: object) -> None:
         """It was answered by a result, in MCP's JSON."""
@@ -338,13 +391,13 @@ class Asking:
         self._is_error = self._series.is_call and result.get("isError") is True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        seconds = perf_counter() - self._start
+        end = perf_counter()
         error_type, code = _classified(error)
         if self._is_error:
             error_type = TOOL_ERROR
         if self._span is not None:
             self._span.end(error_type, code, None if code is None else str(error))
-        self._series.histogram(error_type, code).record(seconds)
+        self._observer.note((self._series, self._start, end, error_type, code, None))
 
 
 def _classified(error: BaseException | None) -> tuple[str | None, int | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
@@ -33,40 +33,29 @@ _OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
 _LEVELS = {"ok": "info", "error": "error"}
 
 
-class CallRecord:
-    """One call of a tool, and what came of it.
+class CallRecord(NamedTuple):
+    """One call of a tool, and what came of it."""
 
-    Attributes:
-        began_at: In seconds since 1970.
-        request_id: The request's id, as the client chose it.
-        called: The name that was called; of a tool, unless the outcome is an error.
-        server: The server behind this one that has the tool; None where it is here.
-        caller: Who called; None where nobody had to say.
-        transport: How the call came: ``stdio``, ``http`` or ``sse``.
-        seconds: How long it took.
-        error_type: What went wrong, in a word; None where nothing did.
-        code: The code of an error of the protocol; None without one.
-        arguments: The names of the arguments, or all of them as JSON.
-        trace_id: The trace to which it belongs, in hexadecimal digits; None without one.
-    """
-
-    __slots__ = (
-        "_as_json", "arguments", "began_at", "called", "caller", "code", "error_type", "request_id", "seconds",
-        "server", "trace_id", "transport",
-    )  # fmt: skip
-
-    began_at: float
+    ended_at: float
+    """In seconds since 1970."""
     request_id: object
+    """The request's id, as the client chose it."""
     called: str | None
+    """The name that was called; of a tool, unless the outcome is an error."""
     server: str | None
+    """The server behind this one that has the tool; None where it is here."""
     caller: str | None
+    """Who called; None where nobody had to say."""
     transport: str
+    """How the call came: ``stdio``, ``http`` or ``sse``."""
     seconds: float
+    """How long it took."""
     error_type: str | None
-    code: int | None
+    """What went wrong, in a word; None where nothing did."""
     arguments: tuple[str, ...] | bytes
+    """The names of the arguments, or all of them as JSON."""
     trace_id: str | None
-    _as_json: str
+    """The trace to which it belongs, in hexadecimal digits; None without one."""
 
     @property
     def outcome(self) -> str:
@@ -77,14 +66,6 @@ class CallRecord:
     def level(self) -> str:
         """How severe that is."""
         return _LEVELS.get(self.outcome, "warning")
-
-    def as_json(self) -> str:
-        """The record as one line of JSON, without its end; written once, for all who want it."""
-        try:
-            return self._as_json
-        except AttributeError:
-            self._as_json = _written(self)
-            return self._as_json
 
 
 def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, ...] | bytes:
@@ -102,15 +83,15 @@ def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, .
     return written
 
 
-def audit_line(record: CallRecord) -> str:
-    """A record as a line of the audit log, without its end."""
-    return record.as_json()
+def log_line(record: CallRecord, line: str) -> str:
+    """A record as a line of the log.
 
-
-def log_line(record: CallRecord) -> str:
-    """A record as a line of the log, without its end."""
+    Args:
+        record: The record.
+        line: What `record_as_json` made of it.
+    """
     level = "info" if record.error_type is None else record.level
-    return f'{record.as_json()[:-1]},"level":"{level}","logger":"bridge.calls"}}'
+    return f'{line[:-1]},"level":"{level}","logger":"bridge.calls"}}'
 
 
 def audit_gap(count: int) -> str:
@@ -123,7 +104,8 @@ def log_gap(count: int) -> str:
     return f'{{{_time(time())},"level":"error","logger":"bridge.calls","event":"lost","calls":{count}}}'
 
 
-def _written(record: CallRecord) -> str:
+def record_as_json(record: CallRecord) -> str:
+    """A record as a line of the audit log, without its end."""
     request_id, arguments, error_type = record.request_id, record.arguments, record.error_type
     told = _who_and_what(record.called, record.server, record.caller, record.transport)
     shown = arguments.decode() if type(arguments) is bytes else _redacted(arguments)
@@ -131,7 +113,7 @@ def _written(record: CallRecord) -> str:
     outcome = '"ok"' if error_type is None else f'"{record.outcome}","error":{to_json(error_type).decode()}'
     trace = "" if record.trace_id is None else f',"trace_id":"{record.trace_id}"'
     return (
-        f'{{{_time(record.began_at)},"event":"call","request_id":{said},{told},'
+        f'{{{_time(record.ended_at - record.seconds)},"event":"call","request_id":{said},{told},'
         f'"duration_ms":{record.seconds * 1000:.3f},"outcome":{outcome}{trace},"arguments":{shown}}}'
     )
 

@@ -50,7 +50,23 @@ class Tracing:
         self._sampler = sampler
         self._left_out = LeftOut()
 
-    def serve(self, series: Series, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None) -> Span:
+    def begins(self, meta: Mapping[str, Any] | None) -> bool:
+        """Whether what a client asks is to be traced: it says a trace, or is one of those that are kept.
+
+        Of what is not, nobody has to hear further, unless it asks other servers something.
+        """
+        sampler = self._sampler
+        return sampler is None or sampler.draw() or (meta is not None and not TRACE_KEYS.isdisjoint(meta))
+
+    def serve(
+        self,
+        series: Series,
+        meta: Mapping[str, Any] | None,
+        request_id: object,
+        session_id: str | None,
+        *,
+        is_drawn: bool,
+    ) -> Span:
         """Open a span for what a client asked; it is the current one until it ends.
 
         Args:
@@ -58,11 +74,12 @@ class Tracing:
             meta: What the request carries in ``_meta``: its trace, which is continued, above all.
             request_id: The request's id.
             session_id: The session.
+            is_drawn: `begins` said so.
         """
         parent, links = _parent(meta)
         span: trace.Span | None = None
         if self._sampler is not None and parent is None and not context.get_current():
-            if not self._sampler.draw():
+            if not (is_drawn or self._sampler.draw()):
                 return self._left_out.enter()
             with self._sampler.drawn():
                 span = self._begin(series, SpanKind.SERVER, None, links)

@@ -12,13 +12,12 @@ import os
 from collections import deque
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _logger = logging.getLogger("bridge.telemetry")
-_Item = TypeVar("_Item")
 
 BATCH_SECONDS = 0.02
 """How long a batch is gathered."""
@@ -47,14 +46,58 @@ class Output(Protocol):
         """Write no more."""
 
 
-class Writer(Generic[_Item]):
+class Batches:
+    """Does something for a batch of things, a little after the first of them has come, in a thread of its own.
+
+    Args:
+        name: What the thread is called.
+        work: What is done.
+        seconds: How long a batch is gathered.
+    """
+
+    def __init__(self, name: str, work: Callable[[], None], seconds: float) -> None:
+        self._name = name
+        self._work = work
+        self._seconds = seconds
+        self._wanted = Event()
+        self.closing = Event()
+        self._starting = Lock()
+        self._thread: Thread | None = None
+
+    def wake(self) -> None:
+        """There is something to do. From any thread."""
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:  # not when this was made: a process may be forked after that
+                    self._thread = Thread(target=self._run, name=self._name, daemon=True)
+                    self._thread.start()
+        self._wanted.set()
+
+    def close(self) -> bool:
+        """Do what is to be done now, for `CLOSE_SECONDS` at most, and no more; returns whether that was enough."""
+        self.closing.set()
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+            return not self._thread.is_alive()
+        return True
+
+    def _run(self) -> None:
+        while not self.closing.is_set():
+            self._wanted.wait()
+            self.closing.wait(self._seconds)
+            self._wanted.clear()
+            self._work()
+        self._work()
+
+
+class Writer:
     """Writes lines to an output.
 
     Args:
         name: What is written, for messages: ``audit log``.
         output: Where it is written.
-        as_line: Makes a line of what is put in, without its end; in the writer's thread.
-        as_gap: Makes a line that says how many are missing.
+        gap: Makes a line that says how many are missing.
         lost: Told how many lines were dropped, each time.
     """
 
@@ -62,81 +105,53 @@ class Writer(Generic[_Item]):
         self,
         name: str,
         output: Output,
-        as_line: Callable[[_Item], str],
-        as_gap: Callable[[int], str],
+        gap: Callable[[int], str],
         lost: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._name = name
         self._output = output
-        self._as_line = as_line
-        self._as_gap = as_gap
+        self._gap = gap
         self._tell_lost = lost
-        self._waiting: deque[_Item] = deque()
-        self._batch: list[_Item] = []
+        self._waiting: deque[str] = deque()
+        self._batch: list[str] = []
         self._missing = 0
         self._is_idle = True
-        self._wanted = Event()
-        self._closing = Event()
         self._complained_at: float | None = None
-        self._thread: Thread | None = None
-        self._starting = Lock()
+        self._batches = Batches(name, self._write_what_waits, BATCH_SECONDS)
 
     @property
     def is_failing(self) -> bool:
         """Whether what was put in last could not be written."""
         return self._complained_at is not None
 
-    def put(self, item: _Item) -> None:
-        """Have something written. From any thread; it waits for nothing."""
+    def put(self, line: str) -> None:
+        """Have a line written, without its end. From any thread; it waits for nothing."""
         if len(self._waiting) >= MAX_WAITING:
             self._missing += 1
             self._tell_lost(1)
             return
-        self._waiting.append(item)
+        self._waiting.append(line)
         if self._is_idle:
             self._is_idle = False
-            if self._thread is None:
-                self._start()
-            self._wanted.set()
+            self._batches.wake()
 
     def close(self) -> None:
         """Write what waits, for `CLOSE_SECONDS` at most, and no more."""
-        self._closing.set()
-        self._wanted.set()
-        if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS)
-            if self._thread.is_alive():
-                _logger.error(
-                    "the %s did not take its last %d lines", self._name, len(self._batch) + len(self._waiting)
-                )
-                return
-        self._output.close()
-
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None:  # not when this was made: a process may be forked after that
-                self._thread = Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
-
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            self._wanted.wait()
-            self._closing.wait(BATCH_SECONDS)
-            self._wanted.clear()
-            self._is_idle = True  # whoever comes from now on wakes the thread again
-            self._write_what_waits()
-        self._write_what_waits()
+        if self._batches.close():
+            self._output.close()
+        else:
+            _logger.error("the %s did not take its last %d lines", self._name, len(self._batch) + len(self._waiting))
 
     def _write_what_waits(self) -> None:
+        self._is_idle = True  # whoever comes from now on wakes the thread again
         while self._batch or self._waiting:
             while self._waiting and len(self._batch) < MAX_BATCH:
                 self._batch.append(self._waiting.popleft())
             missing = self._missing
-            lines = [*map(self._line, self._batch), *([self._as_gap(missing)] if missing else [])]
-            if self._was_written(lines):
+            if self._was_written([*self._batch, *([self._gap(missing)] if missing else [])]):
                 self._missing -= missing
                 self._batch.clear()
-            elif self._closing.wait(_RETRY_SECONDS):
+            elif self._batches.closing.wait(_RETRY_SECONDS):
                 return
 
     def _was_written(self, lines: Sequence[str]) -> bool:
@@ -158,13 +173,6 @@ class Writer(Generic[_Item]):
             self._complained_at = None
             _logger.warning("the %s is written again", self._name)
         return True
-
-    def _line(self, item: _Item) -> str:
-        try:
-            return self._as_line(item)
-        except Exception:
-            _logger.exception("a line of the %s cannot be written", self._name)
-            return self._as_gap(1)
 
 
 class StandardError:

@@ -1,0 +1,41 @@
+"""Sinks: where the records of calls go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.telemetry.records import log_line
+
+if TYPE_CHECKING:
+    from bridge.telemetry.records import CallRecord
+    from bridge.telemetry.writer import Writer
+
+
+class CallLog:
+    """The log, which has a level in each line.
+
+    Args:
+        writer: What writes it.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def put(self, record: CallRecord, line: str) -> None:
+        """Have a record written."""
+        self._writer.put(log_line(record, line))
+
+
+class AuditLog:
+    """The audit log.
+
+    Args:
+        writer: What writes it.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def put(self, record: CallRecord, line: str) -> None:  # noqa: ARG002 - a sink's
+        """Have a record written."""
+        self._writer.put(line)
