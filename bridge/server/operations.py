@@ -219,7 +219,7 @@ class Pages:
         elif (page := self._pages.get(scope["path"])) is not None:
             await page(scope, receive, send)
         else:
-            await _answer(scope, send, 404, {"error": f"here are {', '.join(self._pages)}"})
+            await _answer({**scope, "method": "GET"}, send, 404, {"error": f"here are {', '.join(self._pages)}"})
 
 
 async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:

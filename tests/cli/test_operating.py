@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.cli.test_serve_http import HEADERS, OPENING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Process, Run, Start
+
+SERVE = ("--transport", "http", "--port", "0")
+
+
+def configured(directory: Path, *, required: bool) -> None:
+    """Write a configuration of one server, a child that writes down which process it is."""
+    code = "import os, pathlib\nfrom bridge import tool\npathlib.Path('pid').write_text(str(os.getpid()))\n"
+    (directory / "child.py").write_text(f"{code}@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n")
+    child = {"command": sys.executable, "args": ["-m", "bridge", "serve", "child.py"], "cwd": str(directory)}
+    config = {"mcpServers": {"sums": {**child, "required": required}}}
+    (directory / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def origin_of(process: Process) -> str:
+    return process.url().removesuffix("/mcp")
+
+
+def test_probes_and_status_are_beside_the_tools(start: Start) -> None:
+    with start("serve", "calculator.py", *SERVE) as process:
+        origin = origin_of(process)
+        assert httpx.get(f"{origin}/healthz", headers={"host": "10.0.0.7"}).json() == {"status": "ok"}
+        assert httpx.get(f"{origin}/readyz", headers={"host": "10.0.0.7"}).json() == {"ready": True, "missing": []}
+        assert httpx.get(f"{origin}/status").json() == {"ready": True, "missing": [], "servers": []}
+        assert httpx.get(f"{origin}/status", headers={"host": "10.0.0.7"}).status_code == 421
+        assert httpx.get(f"{origin}/metrics").status_code == 404
+
+
+def test_a_credential_is_asked_for_by_the_status_and_by_no_probe(start: Start) -> None:
+    with start("serve", "calculator.py", *SERVE, env={"BRIDGE_API_KEY": "k" * 32}) as process:
+        origin = origin_of(process)
+        assert httpx.get(f"{origin}/healthz").status_code == httpx.get(f"{origin}/readyz").status_code == 200
+        assert httpx.get(f"{origin}/status").status_code == 401
+        assert httpx.get(f"{origin}/status", headers={"authorization": f"Bearer {'k' * 32}"}).status_code == 200
+
+
+def test_with_an_admin_port_they_are_only_there(start: Start) -> None:
+    key = {"authorization": f"Bearer {'k' * 32}"}
+    with start("serve", "calculator.py", *SERVE, "--admin-port", "0", env={"BRIDGE_API_KEY": "k" * 32}) as process:
+        admin = process.line_with("operations at ").rpartition(" ")[2]
+        origin = origin_of(process)
+        for path in ("/healthz", "/readyz", "/status"):
+            assert httpx.get(f"{origin}{path}", headers=key).status_code == 404
+        assert httpx.get(f"{admin}/healthz").status_code == httpx.get(f"{admin}/readyz").status_code == 200
+        assert [httpx.get(f"{admin}/status", headers=each).status_code for each in ({}, key)] == [401, 200]
+        assert httpx.get(f"{admin}/status", headers={"host": "evil.example"}).status_code == 421
+        assert httpx.post(f"{admin}/mcp", json=OPENING, headers=HEADERS).status_code == 404
+        assert process.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_gateway_is_ready_while_its_required_servers_are(start: Start, directory: Path, *, required: bool) -> None:
+    configured(directory, required=required)
+    with start("serve", "mcp.json", *SERVE) as process:
+        origin = origin_of(process)
+        (row,) = httpx.get(f"{origin}/status").json()["servers"]
+        assert (row["name"], row["state"], row["required"], row["reconnects"]) == ("sums", "ready", required, 0)
+        assert (row["era"], row["lastError"]) == ("modern", None)
+        assert "add" in row["tools"]
+        (directory / "child.py").unlink()  # from which it would be started again
+        os.kill(int((directory / "pid").read_text()), signal.SIGKILL)
+        while httpx.get(f"{origin}/status").json()["servers"][0]["state"] == "ready":
+            pass
+        ready = httpx.get(f"{origin}/readyz")
+        assert ready.status_code == (503 if required else 200)
+        assert [text.rpartition(" is ")[0] for text in ready.json()["missing"]] == [
+            "the required server 'sums'"
+        ] * required
+        assert httpx.get(f"{origin}/healthz").status_code == 200
+
+
+def test_while_a_gateway_starts_the_process_is_healthy_and_not_ready(start: Start, directory: Path) -> None:
+    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "required": True}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"silent": silent}}), encoding="utf-8")
+    with start("serve", "mcp.json", *SERVE, "--admin-port", "0") as process:
+        admin = process.line_with("operations at ").rpartition(" ")[2]
+        assert httpx.get(f"{admin}/healthz").status_code == 200
+        ready = httpx.get(f"{admin}/readyz")
+        assert ready.status_code == 503
+        assert ready.json()["missing"][0] == "it has not started yet"
+        assert process.end(signal.SIGTERM) == 0
+
+
+def test_tools_are_not_served_where_the_server_tells_of_itself(run: Run) -> None:
+    done = run("serve", "calculator.py", *SERVE, "--path", "/readyz")
+    assert done.returncode == 2
+    assert "the path '/readyz' tells how the server is; choose another" in done.stderr
