@@ -11,7 +11,9 @@ import anyio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import TracebackType
 
+    from bridge.client.deadlines import Deadlines
     from bridge.tools.context import InvocationContext, LogLevel
 
 _logger = logging.getLogger("bridge.client")
@@ -21,54 +23,75 @@ class Call:
     """One call of a server.
 
     Args:
+        deadlines: Ends it when its time is over.
         context: What surrounds the call.
         idle_seconds: How long it may go without a sign of progress.
         max_seconds: How long it may take whatever its progress.
 
     Attributes:
         max_seconds: How long it may take, the deadline of its context counted.
-        scope: What ends it when its time is over; entered by whoever makes the call.
+        deadline: When its time is over, as things are; see `bridge.client.deadlines`.
+        scope: What ends it then.
     """
 
     __slots__ = (
         "_asking",
+        "_deadlines",
         "_delivery",
         "_is_done",
         "_last",
         "_waiting",
         "context",
+        "deadline",
         "idle_seconds",
         "max_seconds",
         "scope",
     )
 
-    def __init__(self, context: InvocationContext, idle_seconds: float, max_seconds: float) -> None:
+    def __init__(
+        self, deadlines: Deadlines, context: InvocationContext, idle_seconds: float, max_seconds: float
+    ) -> None:
         now = anyio.current_time()
+        self._deadlines = deadlines
         self.context = context
         self.idle_seconds = idle_seconds
         self._last = min(now + max_seconds, math.inf if context.deadline is None else context.deadline)
         self.max_seconds = max(0.0, self._last - now)
-        self.scope = anyio.CancelScope(deadline=min(now + idle_seconds, self._last))
+        self.deadline = min(now + idle_seconds, self._last)
+        self.scope = anyio.CancelScope()
         self._asking = 0
         self._is_done = False
         self._delivery: anyio.Lock | None = None
         self._waiting = 0
 
+    def __enter__(self) -> None:
+        """Begin: from here on it ends when its time is over, by an end of this block."""
+        self.scope.__enter__()
+        self._deadlines.add(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._deadlines.discard(self)
+        return self.scope.__exit__(kind, error, traceback)
+
     @property
     def is_idle_too_long(self) -> bool:
         """Whether its time, when it was over, was that without progress, and not the whole."""
-        return self.scope.deadline < self._last
+        return self.deadline < self._last
 
     def touch(self) -> None:
         """It is alive: the time without progress begins anew."""
         if not self._asking:
-            self.scope.deadline = min(anyio.current_time() + self.idle_seconds, self._last)
+            self.deadline = min(anyio.current_time() + self.idle_seconds, self._last)
+            self._deadlines.changed(self)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
         """While somebody here thinks about an answer, the server cannot make progress."""
         self._asking += 1
-        self.scope.deadline = self._last
+        self.deadline = self._last
+        self._deadlines.changed(self)
         try:
             yield
         finally:

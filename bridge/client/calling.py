@@ -94,7 +94,8 @@ async def call_tool(
     call = Call(
         owner.deadlines,
         context,
-        config.timeout_seconds if timeout_seconds is None else timeout_seconds, config.max_call_seconds
+        config.timeout_seconds if timeout_seconds is None else timeout_seconds,
+        config.max_call_seconds,
     )
     with call:
         this = first

@@ -178,17 +178,11 @@ class Owner:
 
     async def run(self) -> None:
         """Be the owner task, until `stop`."""
-        failures = 0
         try:
-            while not self._stopping.is_set():
-                self._was_useful = False
-                error = await self._live()
-                if self._stopping.is_set():
-                    break
-                failures = 0 if self._was_useful else failures + 1
-                self._fell(error)
-                if await self._pause(failures, error):
-                    failures = 0
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.deadlines.watch)
+                await self._live_on()
+                tasks.cancel_scope.cancel()
         except Exception:
             _logger.exception("the connection to the server %r ended by a mistake of ours", self._config.name)
         finally:
@@ -197,6 +191,19 @@ class Owner:
             self._tell(ConnectionState.CLOSED, None)
             self.done.set()
             self._notify()
+
+    async def _live_on(self) -> None:
+        """Open one link after the other, until `stop`."""
+        failures = 0
+        while not self._stopping.is_set():
+            self._was_useful = False
+            error = await self._live()
+            if self._stopping.is_set():
+                break
+            failures = 0 if self._was_useful else failures + 1
+            self._fell(error)
+            if await self._pause(failures, error):
+                failures = 0
 
     def _fell(self, error: ServerUnavailableError) -> None:
         self.error = error

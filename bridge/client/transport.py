@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,12 +88,18 @@ async def opened(
         yield link
 
 
+@cache
+def _bridge() -> Implementation:
+    """What servers are told of this client; looking the version up takes as long as all the rest of a greeting."""
+    return Implementation(name="bridge", version=version("mcp-toolbridge"))
+
+
 async def _greeted(stack: AsyncExitStack, server: Any, mode: str, options: Mapping[str, Any]) -> Client:
     client = Client(
         server,
         mode=mode,
         cache=None,
-        client_info=Implementation(name="bridge", version=version("mcp-toolbridge")),
+        client_info=_bridge(),
         **options,
     )
     await stack.enter_async_context(client)
