@@ -44,7 +44,7 @@ CONNECTING_ROUNDS = {1: 40, 10: 16, 100: 6}
 SLOW_SECONDS = 0.25
 MANY = 10_000
 LISTING_ROUNDS = 10
-LIMIT_SECONDS = 600
+LIMIT_SECONDS = 1800
 PINS: dict[Era, ProtocolPin] = {Era.HANDSHAKE: "legacy", Era.MODERN: "2026-07-28"}
 TOOLBOX = ToolBox(tools_from(tools))
 CHILD = ("-m", "bridge", "serve", TOOLS)
@@ -248,7 +248,8 @@ def bench_listing(meter: Meter, loop: Loop, era: Era, count: int) -> None:
 
     @asynccontextmanager
     async def listing_of_ours() -> AsyncIterator[Callable[[], Awaitable[object]]]:
-        config = ServerConfig(name="server", transport=HttpTransport(url(many), kind="http"), protocol=PINS[era])
+        transport = HttpTransport(url(many), kind="http")
+        config = ServerConfig(name="server", transport=transport, protocol=PINS[era], required=True)
         async with Connection(config) as connection:
 
             async def list_all() -> None:
@@ -259,7 +260,7 @@ def bench_listing(meter: Meter, loop: Loop, era: Era, count: int) -> None:
 
     figure = f"listing {count:,} tools, {era.name.lower()}"
     with (
-        serving(MANY_TOOLS, tools=count) as many,
+        serving(MANY_TOOLS, limit_seconds=LIMIT_SECONDS, tools=count) as many,
         loop.holding(listing_officially()) as list_officially,
         loop.holding(listing_of_ours()) as list_ours,
     ):
