@@ -59,7 +59,7 @@ class McpToolProvider:
         headers_supplier: Gives the headers of a call to a server over HTTP, beside and before those configured. Each
             set of headers has a connection of its own. Lists are made with what it gives for an empty context.
         meta_supplier: Gives what goes with a call in ``_meta``, beside and before what its own caller said there.
-        auth: Gives what signs a server's HTTP requests; None for the headers alone.
+        auth: Gives what signs a server's HTTP requests; None for what the configuration says.
         healing: How soon a lost server is tried again.
         resources: Let the model list and read the servers' resources, by two tools.
         validates_results: Check structured content against output schemas.

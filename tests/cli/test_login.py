@@ -70,7 +70,7 @@ def log_in(*words: str) -> tuple[int, str]:
 def test_a_person_logs_in_once_and_logs_out(authority: Authority, resource: Resource) -> None:
     code, _, said = run("list", resource.url)
     assert (code, f"hint: run: bridge login {resource.url} (or give it" in said) == (1, True)
-    assert log_in(resource.url) == (0, "logged in to '127.0.0.1', which has 2 tools\n")
+    assert log_in(resource.url) == (0, "logged in to '127.0.0.1', which has 3 tools\n")
     assert run("call", resource.url, "add", "a=1", "b=2")[:2] == (0, "3\n")
     assert run("logout", resource.url) == (0, "", "logged out of '127.0.0.1'\n")
     assert len(authority.revoked) == 2
@@ -101,7 +101,7 @@ def test_a_server_of_a_configuration_is_logged_in_to_by_its_name(
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     code, _, said = run("list", f"{path}#guarded")
     assert (code, f"bridge login '{path}#guarded'" in said) == (1, True)
-    assert log_in(str(path)) == (0, "logged in to 'guarded', which has 2 tools\n")
+    assert log_in(str(path)) == (0, "logged in to 'guarded', which has 3 tools\n")
     assert run("list", f"{path}#guarded")[0] == 0
 
 

@@ -116,6 +116,13 @@ async def an_employee(context: Mapping[str, Any], url: str) -> Grant:
     )
 
 
+async def a_workload(context: Mapping[str, Any], url: str) -> Grant:
+    async def assertion(issuer: str, resource: str) -> str:
+        return str(context["valid_jwt"])
+
+    return IdentityAssertion(client_id=context["client_id"], issuer=await issuer_of(url), assertion=assertion)
+
+
 async def issuer_of(url: str) -> str:
     """The authorization server, which the suite does not tell, and a person who configures a program knows."""
     parts = urlsplit(url)
@@ -128,6 +135,7 @@ GRANTS: dict[str, Callable[[Mapping[str, Any], str], Awaitable[Grant]]] = {
     "auth/client-credentials-basic": a_program,
     "auth/client-credentials-jwt": a_program,
     "auth/enterprise-managed-authorization": an_employee,
+    "auth/wif-jwt-bearer": a_workload,
 }
 
 

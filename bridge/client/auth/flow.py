@@ -7,7 +7,9 @@ send the request that it was asked to sign.
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import logging
+from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
@@ -17,8 +19,11 @@ from pydantic import AnyUrl
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
+from bridge.client.auth.jwt_bearer import tokens_for_assertion
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 
     from bridge.client.auth.challenge import Challenge
@@ -30,6 +35,19 @@ _Provider: TypeAlias = "OAuthClientProvider | IdentityAssertionOAuthProvider"
 _LONG_AGO = 1.0
 """A time at which no token is good any more; 0 would mean that nobody knows."""
 _UNUSED_REDIRECT = "http://127.0.0.1/callback"
+
+
+_is_told: ContextVar[bool] = ContextVar("bridge.client.auth.flow.is_told", default=False)
+
+
+class _Untold(logging.Filter):
+    """Keeps the SDK from logging, with all that an authorization server said, what is raised and told here."""
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - whatever it is
+        return not _is_told.get()
+
+
+logging.getLogger("mcp.client.auth.oauth2").addFilter(_Untold())
 
 
 class Draft:
@@ -75,7 +93,7 @@ async def refreshed(url: str, login: Login, request: httpx2.Request, http: httpx
     _remember(provider, login)
     provider.context.token_expiry_time = _LONG_AGO
     answer: httpx2.Response | None = None
-    async with aclosing(provider.async_auth_flow(request)) as flow:
+    async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         while outgoing is not request:
             answer = await _sent(outgoing, http)
@@ -144,6 +162,8 @@ async def granted(
     http: httpx2.AsyncClient,
 ) -> Login:
     """A login that needs no person; see `authorized`."""
+    if isinstance(grant, IdentityAssertion) and grant.client_secret is None:
+        return login.renewed(await tokens_for_assertion(url, grant, challenge, http))
     draft = Draft(None, None)
     scope = " ".join(grant.scopes) or None
     await _drive(_provider(url, grant, draft, scope), grant, challenge, request, http)
@@ -186,7 +206,7 @@ def _assertion_provider(url: str, grant: IdentityAssertion, draft: Draft, scope:
         url,
         draft,
         grant.client_id,
-        grant.client_secret,
+        grant.client_secret or "",
         grant.issuer,
         grant.assertion,
         scope=scope,
@@ -202,7 +222,7 @@ async def _drive(
     http: httpx2.AsyncClient,
 ) -> None:
     """Have the SDK's client meet a challenge, until it would send the request again."""
-    async with aclosing(provider.async_auth_flow(request)) as flow:
+    async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         assert outgoing is request, "no token was given that could be refreshed"
         outgoing = await flow.asend(challenge.response(request, grant.scopes))
@@ -211,6 +231,19 @@ async def _drive(
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
             outgoing = await flow.asend(answer)
+
+
+@asynccontextmanager
+async def _flow(
+    provider: _Provider, request: httpx2.Request
+) -> AsyncIterator[AsyncGenerator[httpx2.Request, httpx2.Response]]:
+    """The SDK's client at work, silently: whatever goes wrong is raised."""
+    token = _is_told.set(True)
+    try:
+        async with aclosing(provider.async_auth_flow(request)) as flow:
+            yield flow
+    finally:
+        _is_told.reset(token)
 
 
 async def _sent(request: httpx2.Request, http: httpx2.AsyncClient) -> httpx2.Response:

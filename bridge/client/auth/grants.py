@@ -70,16 +70,20 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityAssertion:
-    """An enterprise's identity provider vouches for the person (Enterprise-Managed Authorization, RFC 7523)."""
+    """An identity provider vouches for a person or a workload (JWT bearer, RFC 7523, 2.1).
+
+    Such are Enterprise-Managed Authorization, whose assertions `bridge.client.auth.assertion.exchanged` gets, and
+    Workload Identity Federation, whose assertions the platform gives.
+    """
 
     client_id: str
     """The client that the authorization server knows."""
-    client_secret: str = field(repr=False)
-    """Its secret."""
     issuer: str
     """The authorization server."""
     assertion: AssertionSource = field(repr=False)
-    """Gives what the identity provider says (an ID-JAG); see `bridge.client.auth.assertion.exchanged`."""
+    """Gives what the identity provider says."""
+    client_secret: str | None = field(default=None, repr=False)
+    """The client's secret; None for a public client."""
     client_authentication: ClientAuthentication = "client_secret_basic"
     """How the secret is shown."""
     scopes: tuple[str, ...] = ()
@@ -88,7 +92,7 @@ class IdentityAssertion:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What may not be shown."""
-        return (self.client_secret,)
+        return (self.client_secret,) if self.client_secret else ()
 
 
 Grant: TypeAlias = OAuthLogin | ClientCredentials | IdentityAssertion

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
     from bridge.client.auth.store import Logins
 
-_MAX_SENDS = 3
-"""As it was, with a refreshed token, and with one that a login gave."""
+_MAX_SENDS = 4
+"""As it was, with a token that somebody else has renewed, with a refreshed one, and with one that a login gave."""
 _TOKEN_SECONDS = 10.0
 """How long an authorization server may take to answer."""
 _MAX_REASON_CHARS = 300
@@ -85,6 +85,7 @@ class SignIn(httpx2.Auth):
         self._lock = anyio.Lock()
         self._renewals = 0
         self._logins_made = 0
+        self._refreshes_made = 0
         self._failure: SignInError | None = None
 
     def __repr__(self) -> str:
@@ -99,7 +100,7 @@ class SignIn(httpx2.Auth):
             SignInError: The server asks for what cannot be had.
         """
         used = await self._token(request)
-        logins_made = self._logins_made
+        logins_made, refreshes_made = self._logins_made, self._refreshes_made
         for sends in range(1, _MAX_SENDS + 1):
             if used is not None:
                 request.headers["Authorization"] = f"Bearer {used}"
@@ -108,7 +109,8 @@ class SignIn(httpx2.Auth):
                 return
             if sends == _MAX_SENDS or self._logins_made > logins_made:
                 raise SignInError(_refusal(challenge), hint=self._hint, is_step_up=challenge.is_step_up)
-            used = await self._renewed(used, challenge, request)
+            may_refresh = not challenge.is_step_up and self._refreshes_made == refreshes_made
+            used = await self._renewed(used, challenge, request, may_refresh=may_refresh)
 
     async def _token(self, request: httpx2.Request) -> str | None:
         if not self._is_loaded:
@@ -117,7 +119,7 @@ class SignIn(httpx2.Auth):
         login = self._login
         if login is not None and login.is_stale and login.can_be_refreshed:
             try:
-                return await self._renewed(login.access_token, None, request)
+                return await self._renewed(login.access_token, None, request, may_refresh=True)
             except SignInError as error:
                 if not error.is_permanent:
                     raise
@@ -152,18 +154,22 @@ class SignIn(httpx2.Auth):
         try:
             async with _http() as http, http.stream("GET", request.url, headers=request.headers) as response:
                 challenge = challenge_in(response)
+        except httpx2.ReadTimeout:  # a stream that begins with its first event
+            challenge = None
         except httpx2.HTTPError as error:
             reason = f"the server does not answer: {self._scrubbed(error) or type(error).__name__}"
             raise SignInError(reason, is_permanent=False) from error
         return challenge or Challenge()
 
-    async def _renewed(self, used: str | None, challenge: Challenge | None, request: httpx2.Request) -> str | None:
+    async def _renewed(
+        self, used: str | None, challenge: Challenge | None, request: httpx2.Request, *, may_refresh: bool
+    ) -> str | None:
         """Another token than the one that was used, which all who wait for one share."""
         renewals = self._renewals
         async with self._lock:
             if self._renewals == renewals or self._login_is(used):
                 try:
-                    self._login = await self._renew(used, challenge, request)
+                    self._login = await self._renew(used, challenge, request, may_refresh=may_refresh)
                 except SignInError as error:
                     self._failure = error
                     self._renewals += 1
@@ -179,14 +185,16 @@ class SignIn(httpx2.Auth):
         """Whether what others did meanwhile was no renewal of what was used."""
         return self._failure is None and self._login is not None and self._login.access_token == used
 
-    async def _renew(self, used: str | None, challenge: Challenge | None, request: httpx2.Request) -> Login:
+    async def _renew(
+        self, used: str | None, challenge: Challenge | None, request: httpx2.Request, *, may_refresh: bool
+    ) -> Login:
         stored = await self._load()
         if stored is not None:
             async with self._alone():
                 stored = await self._load()  # another process may have renewed it meanwhile
                 if stored is not None and stored.access_token not in (None, used) and not stored.is_stale:
                     return stored
-                if stored is not None and stored.can_be_refreshed and not (challenge and challenge.is_step_up):
+                if stored is not None and stored.can_be_refreshed and may_refresh:
                     stored = await self._refreshed(stored, request)
                     if stored.access_token is not None:
                         return stored
@@ -211,6 +219,7 @@ class SignIn(httpx2.Auth):
                     reason = f"its login cannot be renewed: {self._scrubbed(error)}"
                     raise SignInError(reason, is_permanent=False) from error
             await self._keep(login)
+        self._refreshes_made += 1
         return login
 
     async def _logged_in(self, login: Login, challenge: Challenge, request: httpx2.Request) -> Login:

@@ -37,7 +37,8 @@ class Authority:
         refuses: The error of its next answers to token requests; None to answer them.
         status: The status of those.
         denies: Whether the person says no.
-        gate: What refreshing waits for.
+        issues_assertions: Whether what it exchanges an ID token for is an assertion.
+        gate: What token requests wait for.
         grants: What was asked of the token endpoint, in order.
         scopes: What was asked of the person, in order.
         registered: The clients that were registered.
@@ -50,6 +51,7 @@ class Authority:
         self.refuses: str | None = None
         self.status = 400
         self.denies = False
+        self.issues_assertions = True
         self.gate = Event()
         self.gate.set()
         self.grants: list[str] = []
@@ -67,6 +69,7 @@ class Authority:
                 Route("/authorize", self._authorize),
                 Route("/token", self._token, methods=["POST"]),
                 Route("/revoke", self._revoke, methods=["POST"]),
+                Route("/exchange", self._exchange, methods=["POST"]),
             ]
         )
 
@@ -119,23 +122,34 @@ class Authority:
         await anyio.to_thread.run_sync(self.gate.wait)
         if self.refuses is not None:
             return JSONResponse({"error": self.refuses}, self.status)
+        if (error := self._error_in(fields, request.headers.get("authorization", ""))) is not None:
+            return JSONResponse({"error": error}, 401 if error == "invalid_client" else 400)
         match fields["grant_type"]:
             case "authorization_code":
                 asked = self._codes.pop(fields["code"])
+            case "refresh_token":
+                asked = self._refresh_tokens.pop(fields["refresh_token"])  # each is good for one use
+            case _:
+                return JSONResponse(self._issued(fields, has_refresh_token=False))
+        return JSONResponse(self._issued(asked, has_refresh_token=True))
+
+    def _error_in(self, fields: dict[str, str], authorization: str) -> str | None:
+        match fields["grant_type"]:
+            case "authorization_code":
+                asked = self._codes[fields["code"]]
                 digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
                 assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
                 assert asked["resource"] == fields["resource"]
             case "refresh_token":
-                if fields["refresh_token"] not in self._refresh_tokens:
-                    return JSONResponse({"error": "invalid_grant"}, 400)
-                asked = self._refresh_tokens.pop(fields["refresh_token"])  # each is good for one use
+                return None if fields["refresh_token"] in self._refresh_tokens else "invalid_grant"
             case "client_credentials":
-                if not self._knows(fields, request.headers.get("authorization", "")):
-                    return JSONResponse({"error": "invalid_client"}, 401)
-                return JSONResponse(self._issued(fields, has_refresh_token=False))
+                return None if self._knows(fields, authorization) else "invalid_client"
+            case "urn:ietf:params:oauth:grant-type:jwt-bearer":
+                assert fields["assertion"] == f"assertion for {self.origin} and {fields['resource']}"
+                assert fields.get("client_secret") == (None if fields["client_id"] == "workload" else CLIENT_SECRET)
             case _:
-                return JSONResponse({"error": "unsupported_grant_type"}, 400)
-        return JSONResponse(self._issued(asked, has_refresh_token=True))
+                return "unsupported_grant_type"
+        return None
 
     def _knows(self, fields: dict[str, str], authorization: str) -> bool:
         if assertion := fields.get("client_assertion"):
@@ -164,6 +178,15 @@ class Authority:
             answer["refresh_token"] = secrets.token_hex()
             self._refresh_tokens[answer["refresh_token"]] = asked
         return answer
+
+    async def _exchange(self, request: Request) -> Response:
+        """Be an identity provider (RFC 8693)."""
+        fields = dict(parse_qsl((await request.body()).decode()))
+        if fields["subject_token"] != "id token":
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        assertion = f"assertion for {fields['audience']} and {fields['resource']}"
+        kind = fields["requested_token_type"] if self.issues_assertions else fields["subject_token_type"]
+        return JSONResponse({"access_token": assertion, "issued_token_type": kind, "token_type": "N_A"})
 
     async def _revoke(self, request: Request) -> Response:
         token = dict(parse_qsl((await request.body()).decode()))["token"]

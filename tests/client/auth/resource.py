@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Mount
@@ -39,26 +41,35 @@ class Resource:
     """The server.
 
     Attributes:
+        authority: Whom it trusts.
         url: Where it is, over streamable HTTP.
         sse_url: Where it is, over SSE.
         refusals: The answers that asked for another token.
         tokens: What requests were signed with.
+        is_held: Set when ``hold`` has been called.
     """
 
     def __init__(self, authority: Authority) -> None:
-        self._authority = authority
+        self.authority = authority
         self.url = ""
         self.sse_url = ""
         self.refusals: list[int] = []
         self.tokens: list[str] = []
-        self.app = http_app(ToolBox([add, erase]), name="guarded")
+        self.is_held = Event()
+        held = self.is_held
+
+        @tool
+        async def hold() -> None:
+            """Run until cancelled."""
+            held.set()
+            await anyio.sleep_forever()
+
+        self.app = http_app(ToolBox([add, erase, hold]), name="guarded")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(METADATA_PATH):
             about = scope["path"].removeprefix(METADATA_PATH)
-            answer: Any = JSONResponse(
-                {"resource": self._own(about), "authorization_servers": [self._authority.origin]}
-            )
+            answer: Any = JSONResponse({"resource": self._own(about), "authorization_servers": [self.authority.origin]})
         elif scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
             answer = refusal
         else:
@@ -74,7 +85,7 @@ class Resource:
         self.tokens.append(token)
         path = "/sse" if scope["path"].startswith(("/sse", "/messages")) else scope["path"]
         described = f'resource_metadata="{self._own(METADATA_PATH)}{path}"'
-        claims = self._authority.claims(token, self._own(path))
+        claims = self.authority.claims(token, self._own(path))
         if claims is None:
             return self._refused(401, f'Bearer error="invalid_token", scope="read", {described}')
         if headers.get("mcp-name") == "erase" and "write" not in claims["scope"].split():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import anyio
@@ -7,7 +8,16 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from bridge import ClientCredentials, Connection, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
+from bridge import (
+    ClientCredentials,
+    Connection,
+    HttpTransport,
+    IdentityAssertion,
+    OAuthLogin,
+    ServerAuthError,
+    ServerConfig,
+)
+from bridge.client.auth.assertion import exchanged
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.auth.sign_in import SignIn
@@ -68,14 +78,76 @@ async def test_a_secret_is_shown_to_nobody_but_the_issuer_that_knows_it(
     assert authority.grants == []
 
 
-async def test_no_error_and_no_repr_shows_a_secret(authority: Authority, resource: Resource) -> None:
+async def test_no_error_no_repr_and_no_log_shows_a_secret(
+    authority: Authority, resource: Resource, caplog: pytest.LogCaptureFixture
+) -> None:
     authority.refuses = f"invalid_client {CLIENT_SECRET}"
     grant = ClientCredentials(client_id="program", client_secret=CLIENT_SECRET, issuer=authority.origin)
     transport = HttpTransport(resource.url, auth=grant)
-    with pytest.raises(ServerAuthError, match="the login failed") as caught:
+    with pytest.raises(ServerAuthError, match="the login failed") as caught, caplog.at_level(logging.INFO):
         await sum_by(resource.url, grant)
-    shown = (str(caught.value), repr(transport), repr(SignIn(resource.url, grant)), transport.scrub(CLIENT_SECRET))
+    shown = (
+        str(caught.value),
+        repr(transport),
+        repr(SignIn(resource.url, grant)),
+        transport.scrub(CLIENT_SECRET),
+        caplog.text,
+    )
     assert [text for text in shown if CLIENT_SECRET in text] == []
+
+
+# --- assertions ------------------------------------------------------------------------------------------------------
+
+
+def an_employee(authority: Authority, id_token: str = "id token") -> IdentityAssertion:
+    async def give() -> str:
+        return id_token
+
+    source = exchanged(f"{authority.origin}/exchange", client_id="me", id_token=give, client_secret="mine")
+    return IdentityAssertion(
+        client_id="program",
+        client_secret=CLIENT_SECRET,
+        client_authentication="client_secret_post",
+        issuer=authority.origin,
+        assertion=source,
+    )
+
+
+async def test_an_identity_provider_vouches_for_an_employee(authority: Authority, resource: Resource) -> None:
+    assert await sum_by(resource.url, an_employee(authority)) == 3
+    assert authority.grants == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
+
+
+async def test_a_platform_vouches_for_a_workload(authority: Authority, resource: Resource) -> None:
+    async def assertion(issuer: str, url: str) -> str:
+        return f"assertion for {issuer} and {url}"
+
+    grant = IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=assertion)
+    assert await sum_by(resource.url, grant) == 3
+
+
+async def test_an_identity_provider_that_refuses_is_told(authority: Authority, resource: Resource) -> None:
+    with pytest.raises(ServerAuthError, match=r"the identity provider gives no assertion \(HTTP 400\)"):
+        await sum_by(resource.url, an_employee(authority, "another token"))
+
+
+async def test_what_is_no_assertion_is_shown_to_nobody(authority: Authority, resource: Resource) -> None:
+    authority.issues_assertions = False
+    with pytest.raises(ServerAuthError, match="and no identity assertion"):
+        await sum_by(resource.url, an_employee(authority))
+    assert authority.grants == []
+
+
+async def test_an_authorization_server_that_does_not_exist_is_told(authority: Authority, resource: Resource) -> None:
+    async def assertion(issuer: str, url: str) -> str:
+        raise AssertionError("nobody is to be asked")
+
+    grant = IdentityAssertion(client_id="workload", issuer=f"{authority.origin}/nothing", assertion=assertion)
+    with pytest.raises(ServerAuthError, match="No authorization server metadata"):
+        await sum_by(resource.url, grant)
+
+
+# --- people ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_client_that_was_registered_by_hand_is_used_and_shows_its_secret_as_it_is_taken(

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from bridge import Connection, ConnectionState, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore, login_key
+from tests.client.auth import authority as authorities
 from tests.client.auth.conftest import age, browse, stored_login
 
 if TYPE_CHECKING:
@@ -217,3 +220,62 @@ async def test_what_a_program_asks_for_comes_before_what_a_server_names(
 ) -> None:
     await SignIn(resource.url, OAuthLogin(scopes=("read", "write")), show_page=browse).log_in()
     assert authority.scopes == ["read write"]
+
+
+# --- another authorization server ------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_trusts_another_authority_is_registered_with_and_logged_in_to_there(
+    authority: Authority, resource: Resource
+) -> None:
+    async with connected(resource.url, auth=SignIn(resource.url, OAuthLogin(), show_page=browse)) as connection:
+        with authorities.running() as another:
+            another.registered["somebody-else"] = {}
+            resource.authority = another
+            assert await sum_over(connection, 1, 2) == 3
+            assert (list(another.registered), another.grants) == (
+                ["somebody-else", "client-1"],
+                ["authorization_code"],
+            ), "neither the client nor the tokens of the one are shown to the other"
+
+
+async def test_a_server_that_trusts_another_authority_needs_auth_where_nobody_may_be_asked(
+    authority: Authority, resource: Resource
+) -> None:
+    await logged_in(resource.url)
+    with authorities.running() as another:
+        resource.authority = another
+        with pytest.raises(ServerAuthError, match="bridge login"):
+            async with connected(resource.url):
+                pass
+        assert another.grants == []
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_given_up_does_not_cost_the_refresh_that_it_began(
+    authority: Authority, resource: Resource
+) -> None:
+    await logged_in(resource.url)
+    async with connected(resource.url) as connection:
+        authority.revoked.add((await stored_login(resource.url)).access_token or "")
+        authority.gate.clear()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sum_over, connection, 1, 2)
+            while "refresh_token" not in authority.grants:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+            authority.gate.set()
+        assert await sum_over(connection, 2, 2) == 4
+    assert authority.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_a_call_under_way_keeps_no_other_waiting(authority: Authority, resource: Resource) -> None:
+    """The SDK's own client signs one request at a time."""
+    await logged_in(resource.url)
+    async with connected(resource.url) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(connection.call_tool, "hold", {}))
+        await anyio.to_thread.run_sync(resource.is_held.wait, DEADLINE_SECONDS)
+        assert await sum_over(connection, 1, 2) == 3
+        tasks.cancel_scope.cancel()
