@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridge.server.http import http_app
     from bridge.server.mounting import mount
+    from bridge.server.operations import Probes
     from bridge.server.publisher import Publisher
 
-__all__ = ["Publisher", "http_app", "mount"]
+__all__ = ["Probes", "Publisher", "http_app", "mount"]
 
-_HOMES = {"Publisher": "publisher", "http_app": "http", "mount": "mounting"}
+_HOMES = {"Probes": "operations", "Publisher": "publisher", "http_app": "http", "mount": "mounting"}
 
 
 def __getattr__(name: str) -> object:

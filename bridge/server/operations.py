@@ -159,7 +159,7 @@ class Probes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a probe, or let the app do what it does."""
-        if self.operations.is_steady and scope.get("path") not in self._pages:
+        if self.operations.is_steady and ("path" not in scope or scope["path"] not in self._pages):
             await self._app(scope, receive, send)
         else:
             await self._attend(scope, receive, send)
