@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import ValidationError, from_json, to_json
 
 from bridge.errors import ArgumentProblem, ArgumentsError
-from bridge.tools.coercion import FINITE, Coercion, Refusal, lenient_text, non_finite
+from bridge.tools.coercion import FINITE, Coercion, Refusal, non_finite
+from bridge.tools.leniency import Leniency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -100,7 +101,7 @@ class ArgumentReader:
             under `bridge.tools.coercion.MEMBERS`.
     """
 
-    __slots__ = ("_has_numbers", "_lenient", "_never_null", "_order", "_schema", "_tool", "_validate")
+    __slots__ = ("_has_numbers", "_leniency", "_never_null", "_order", "_schema", "_tool", "_validate")
 
     def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties", {})
@@ -109,7 +110,7 @@ class ArgumentReader:
         self._tool = tool_name
         self._validate = adapter.validator.validate_json
         self._schema = schema
-        self._lenient = lenient_text(schema)
+        self._leniency = Leniency(schema)
         self._has_numbers = b'"number"' in to_json(schema)
         self._order = {name: i for i, name in enumerate(properties)}
         self._never_null = frozenset(
@@ -142,9 +143,9 @@ class ArgumentReader:
     def _is_doubtful(self, raw: bytes) -> bool:
         """Whether the validator may have taken what it should not have: cheap to ask, and seldom so."""
         return (
-            b"NaN" in raw
-            or b"Infinity" in raw
-            or (self._lenient is not None and self._lenient.search(raw) is not None)
+            (b"N" in raw and b"NaN" in raw)  # one letter is found in a tenth of the time
+            or (b"I" in raw and b"Infinity" in raw)
+            or self._leniency.may_be_in(raw)
             or (self._has_numbers and len(raw) >= _LARGE_INTEGER_DIGITS and _has_large_integer(raw))
         )
 

@@ -34,7 +34,7 @@ Path = tuple[str | int, ...]
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
-_TEXT_REFUSED: Mapping[str, tuple[re.Pattern[str], bool, str]] = {
+TEXT_REFUSED: Mapping[str, tuple[re.Pattern[str], bool, str]] = {
     # pydantic reads a number in a text as seconds since 1970
     "date": (_NUMBER, True, "should be a date in ISO 8601"),
     "date-time": (_NUMBER, True, "should be a date and time in ISO 8601"),
@@ -42,12 +42,6 @@ _TEXT_REFUSED: Mapping[str, tuple[re.Pattern[str], bool, str]] = {
     "decimal": (_NUMBER, False, "should be a number, or a number as text"),
 }
 """By format: a pattern, whether a match or its absence is refused, and what would have been right."""
-
-_SPACE_TEXT = rb"(?:\s|\\[bfnrt]|\\u00[0-9a-f]{2})*+"
-_NUMBER_TEXT = rb'"' + _SPACE_TEXT + rb"[+-]?[0-9.]++(?:[eE][+-]?[0-9]++)?" + _SPACE_TEXT + rb'"'
-_DECIMAL_TEXT = rb'"(?=[^"]*_)(?:[0-9_+.eE\s-]|\\[bfnrt]|\\u00[0-9a-f]{2})++"'
-_ZERO_OR_ONE = rb"(?<![0-9.])[01](?:\.0)?(?![0-9.])"
-"""The JSON text of strings that may be numbers, of those that may be decimals with underscores, and of two numbers."""
 
 _ANYTHING: Mapping[str, Any] = {}
 _IGNORED = 4
@@ -211,7 +205,7 @@ def _is_same(value: Any, choice: Any) -> bool:
 
 def _as_string(value: Any, schema: Mapping[str, Any]) -> Fit:
     if isinstance(value, str):
-        refused = _TEXT_REFUSED.get(schema.get("format", ""))
+        refused = TEXT_REFUSED.get(schema.get("format", ""))
         if refused is not None and (refused[0].fullmatch(value) is not None) is refused[1]:
             return Fit(value, _MISFIT, (Refusal((), refused[2]),))
         return Fit(value)
@@ -282,34 +276,3 @@ def non_finite(value: Any, path: Path = ()) -> Iterator[Path]:
             yield from non_finite(item, (*path, i))
     elif is_non_finite(value):
         yield path
-
-
-def lenient_text(schema: Any) -> re.Pattern[bytes] | None:
-    """What JSON text looks like in which pydantic's strict mode may take something for what it is not.
-
-    Args:
-        schema: What the text is validated against.
-
-    Returns:
-        A pattern that is found in every such text, and seldom in others; None where strict mode is strict enough.
-    """
-    found = set(_leniencies(schema))
-    return re.compile(b"|".join(sorted(found)) + rb"|[^\x00-\x7f]") if found else None
-
-
-def _leniencies(schema: Any) -> Iterator[bytes]:
-    if isinstance(schema, list):
-        for each in schema:
-            yield from _leniencies(each)
-    elif isinstance(schema, dict):
-        if isinstance(schema.get("format"), str) and schema["format"] in _TEXT_REFUSED:
-            yield _DECIMAL_TEXT if schema["format"] == "decimal" else _NUMBER_TEXT
-        choices = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
-        # Python holds True for 1.
-        for choice in choices:
-            if isinstance(choice, bool):
-                yield _ZERO_OR_ONE
-            elif choice in (0, 1):
-                yield b"true|false"
-        for each in schema.values():
-            yield from _leniencies(each)
