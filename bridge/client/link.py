@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.client.call import Call
     from bridge.client.process import ChildProcess
     from bridge.client.states import Era, TransportKind
+    from bridge.telemetry.observer import Observer
     from bridge.tools.json_reading import Json
 
 
@@ -202,22 +203,31 @@ class Link:
 
     # --- what is asked over it ---------------------------------------------------------------------------------------
 
-    async def request(
+    def request(
         self,
         method: str,
         params: Mapping[str, Any],
         attempt: Attempt,
         on_progress: ProgressFnT | None = None,
-    ) -> Json:
+    ) -> Coroutine[Any, Any, Json]:
         """Ask the server; its result as it came, once it is what the protocol has for it.
 
         Raises:
             MCPError: It answered with an error, or cannot answer any more.
             ValidationError: It answered what the protocol does not know.
         """
-        observer = switch.observer()
-        if observer is None:
-            return await self._request(method, params, attempt, on_progress)
+        if (observer := switch.observer()) is None:
+            return self._request(method, params, attempt, on_progress)
+        return self._observed(observer, method, params, attempt, on_progress)
+
+    async def _observed(
+        self,
+        observer: Observer,
+        method: str,
+        params: Mapping[str, Any],
+        attempt: Attempt,
+        on_progress: ProgressFnT | None,
+    ) -> Json:
         with observer.asking(method, params.get("name") if method == "tools/call" else None, self.peer) as asking:
             if asking.meta:
                 params = {**params, "_meta": {**params.get("_meta", {}), **asking.meta}}
@@ -227,7 +237,7 @@ class Link:
 
     async def _request(
         self, method: str, params: Mapping[str, Any], attempt: Attempt, on_progress: ProgressFnT | None
-    ) -> dict[str, Any]:
+    ) -> Json:
         attempt.sent = not self.sees_attempts
         token = current_attempt.set(attempt)
         try:

@@ -62,7 +62,9 @@ class RemoteExecutor:
         """
         assert not isinstance(request.arguments, str)
         try:
-            wire = await self.call(request.arguments, context)
+            wire = await self.server.call_tool(
+                self.tool, request.arguments, context=context, repeatable=self.repeatable
+            )
         except ServerError as error:
             raise ToolError(error.brief) from error
         return self.read(wire)

@@ -25,6 +25,7 @@ from bridge.errors import DefinitionError, ServerError, ServerRefusedError, Wire
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from contextlib import AbstractAsyncContextManager
 
     from bridge.client.connection import Connection
@@ -148,10 +149,17 @@ class Upstream:
 
     # --- calling -----------------------------------------------------------------------------------------------------
 
-    async def call_tool(
+    def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
-    ) -> Json:
+    ) -> Coroutine[Any, Any, Json]:
         """Call a tool, as whoever the context says; see `bridge.client.connection.Connection.call_tool`."""
+        if self._headers_supplier is None and self._meta_supplier is None:
+            return self.connection.call_tool(name, arguments, context=context, meta=context.meta or None, **options)
+        return self._call_supplied(name, arguments, context, options)
+
+    async def _call_supplied(
+        self, name: str, arguments: Mapping[str, Any], context: InvocationContext, options: dict[str, Any]
+    ) -> Json:
         options["meta"] = await self._meta(context)
         if self._headers_supplier is None:
             return await self.connection.call_tool(name, arguments, context=context, **options)
