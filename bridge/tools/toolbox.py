@@ -10,7 +10,7 @@ from bridge.errors import DefinitionError, NameClashError, UnknownToolError
 from bridge.tools.function import tools_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from bridge.tools.model import Tool
 
@@ -40,7 +40,10 @@ class ToolBox:
             DefinitionError: As for the constructor.
             NameClashError: As for the constructor.
         """
-        self._put(_admitted(dict(self._tools), (tool for source in sources for tool in tools_from(source))))
+        added = _admitted(self._tools, (tool for source in sources for tool in tools_from(source)))
+        if added:
+            self._tools.update(added)
+            self._tell()
 
     def remove(self, *names: str) -> None:
         """Take tools away.
@@ -59,13 +62,14 @@ class ToolBox:
             DefinitionError: A name is outside ``[A-Za-z0-9_.-]{1,128}``; nothing was changed.
             NameClashError: Two tools have one name; nothing was changed.
         """
-        self._put(_admitted({}, tools))
+        admitted = _admitted({}, tools)
+        if list(admitted.values()) != list(self._tools.values()):
+            self._tools = admitted
+            self._tell()
 
-    def _put(self, tools: dict[str, Tool]) -> None:
-        if list(tools.values()) != list(self._tools.values()):
-            self._tools = tools
-            for listener in tuple(self._listeners):
-                listener()
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` after every change, in the thread that made it; returns what ends that."""
@@ -91,7 +95,7 @@ class ToolBox:
         return name in self._tools
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._tools.values())
+        return iter(tuple(self._tools.values()))  # tools may be added meanwhile
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -100,7 +104,9 @@ class ToolBox:
         return f"ToolBox({', '.join(self._tools)})"
 
 
-def _admitted(present: dict[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool]:
+def _admitted(present: Mapping[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool]:
+    """The tools by name, which can stand beside those that are there."""
+    admitted: dict[str, Tool] = {}
     for tool in tools:
         if not _NAME.fullmatch(tool.name):
             raise DefinitionError(
@@ -108,7 +114,7 @@ def _admitted(present: dict[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool
                 "1 to 128 ASCII letters, digits, underscores, dots or hyphens; give it such a name with @tool(name=…), "
                 "or with bridge.renamed"
             )
-        if tool.name in present:
-            raise NameClashError(tool.name, present[tool.name].source, tool.source)
-        present[tool.name] = tool
-    return present
+        if (other := present.get(tool.name) or admitted.get(tool.name)) is not None:
+            raise NameClashError(tool.name, other.source, tool.source)
+        admitted[tool.name] = tool
+    return admitted

@@ -122,3 +122,13 @@ def test_a_name_that_is_not_ascii_is_refused_with_the_ways_to_give_another() -> 
     assert str(caught.value).startswith(
         f"the name 'größe' of function 'größe' (test_toolbox.py:{größe.__code__.co_firstlineno})"
     )
+
+
+def test_tools_may_be_added_while_somebody_goes_through_those_that_are_there() -> None:
+    tools = ToolBox([add])
+    seen = []
+    for each in tools:
+        seen.append(each.name)
+        tools.add(renamed(each, "later"))
+    assert seen == ["add"]
+    assert [each.name for each in tools] == ["add", "later"]
