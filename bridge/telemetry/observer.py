@@ -284,8 +284,7 @@ class Observer:
         """A server was greeted."""
         self.measures.add(CONNECTS, upstream=upstream)
         self.measures.add(CONNECTED, upstream=upstream)
-        if self.measures.of(CONNECTS)[upstream] > 1:
-            self.measures.add(RECONNECTS, upstream=upstream)
+        self.measures.add(RECONNECTS, int(self.measures.of(CONNECTS)[upstream] > 1), upstream)
 
     def disconnected(self, peer: Peer, seconds: float, error_type: str | None) -> None:
         """A connection to a server ended.

@@ -1,0 +1,142 @@
+"""What is observed of a request is the same whichever path answers it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from bridge import ToolBox, ToolError, tool
+from bridge.server.http import http_app
+from bridge.telemetry.conventions import SERVER_OPERATION_DURATION, SERVER_SESSION_DURATION
+from bridge.telemetry.observer import Observer
+from bridge.telemetry.switch import switched_on
+from bridge.telemetry.tracing import Tracing
+from tests.server.http_server import HEADERS, call, modern, modern_headers, open_session, request, serving
+
+if TYPE_CHECKING:
+    from bridge.telemetry.records import CallRecord
+
+TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACED = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
+PATHS = {"the SDK": (False, "h11"), "the fast path": (True, "h11"), "the direct way": (True, "direct")}
+
+
+class Kept:
+    """A sink that keeps what it takes, without what differs from run to run."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+
+    def put(self, _: CallRecord, line: str) -> None:
+        told = json.loads(line)
+        assert told.pop("time")
+        assert told.pop("duration_ms") >= 0
+        self.told.append(told)
+
+
+class Watched:
+    """An observer, with all that it hears."""
+
+    def __init__(self) -> None:
+        provider = TracerProvider()
+        self._spans = InMemorySpanExporter()
+        provider.add_span_processor(SimpleSpanProcessor(self._spans))
+        self._sink = Kept()
+        self.observer = Observer(tracer=Tracing(provider), sinks=[self._sink])
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        self.observer.settle()
+        return self._sink.told
+
+    @property
+    def spans(self) -> list[tuple[str, str, str | None, dict[str, Any]]]:
+        return [
+            (
+                span.name,
+                span.status.status_code.name,
+                span.parent and format(span.parent.span_id, "016x"),
+                {key: value for key, value in (span.attributes or {}).items() if key != "mcp.session.id"},
+            )
+            for span in self._spans.get_finished_spans()
+        ]
+
+    def counts(self, metric: str) -> list[tuple[dict[str, Any], int]]:
+        self.observer.settle()
+        found = [(dict(each.labels), sum(each.counts)) for each in self.observer.measures.metrics[metric]]
+        return sorted((each for each in found if each[1]), key=repr)
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+async def fail() -> str:
+    """Fail."""
+    raise ToolError("as it should")
+
+
+REQUESTS = [
+    call("add", {"a": 1, "b": 2}, _meta=TRACED),
+    call("fail", _meta=TRACED),
+    call("add", {"a": "x"}),
+    call("nothing"),
+    request("tools/list"),
+    request("prompts/list"),
+]
+
+
+def watched(path: str, *, is_modern: bool) -> Watched:
+    """Send all requests to a server of its own."""
+    fast_path, protocol = PATHS[path]
+    watched = Watched()
+    with switched_on(watched.observer):
+        app = http_app(ToolBox([add, fail]), fast_path=fast_path)
+    with switched_on(watched.observer), serving(app, http=protocol) as origin, httpx.Client() as client:
+        url = origin + "/mcp"
+        session = HEADERS if is_modern else open_session(client, url)
+        for message in REQUESTS:
+            if is_modern:
+                client.post(url, json=(enveloped := modern(message)), headers=modern_headers(enveloped))
+            else:
+                client.post(url, json=message, headers=session).raise_for_status()
+        if not is_modern:
+            client.delete(url, headers=session).raise_for_status()
+    return watched
+
+
+@pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "handshake"])
+def test_spans_counts_and_records_are_the_same_on_every_path(is_modern: bool) -> None:
+    sdk, *others = [watched(path, is_modern=is_modern) for path in PATHS]
+    assert [record["outcome"] for record in sdk.records] == ["ok", "tool_error", "tool_error", "error"]
+    assert [record["tool"] for record in sdk.records] == ["add", "fail", "add", "nothing"]
+    assert [record.get("trace_id") == TRACE_ID for record in sdk.records] == [True, True, False, False]
+    names = [name for name, *_ in sdk.spans if name.startswith("tools/call")]
+    assert names == ["tools/call add", "tools/call fail", "tools/call add", "tools/call"]
+    assert [parent for name, _, parent, _ in sdk.spans if name == "tools/call fail"] == [PARENT_ID]
+    for other in others:
+        assert [{**record, "trace_id": None} for record in other.records] == [
+            {**record, "trace_id": None} for record in sdk.records
+        ]
+        assert sorted(other.spans, key=repr) == sorted(sdk.spans, key=repr)  # a notification ends when it likes
+        assert other.counts(SERVER_OPERATION_DURATION) == sdk.counts(SERVER_OPERATION_DURATION)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_session_is_counted_when_it_ends(path: str) -> None:
+    ended = watched(path, is_modern=False).counts(SERVER_SESSION_DURATION)
+    labels = {"network.transport": "tcp", "network.protocol.name": "http", "mcp.protocol.version": "2025-11-25"}
+    assert ended == [(labels, 1)]
+
+
+def test_nobody_is_in_flight_when_all_is_answered() -> None:
+    assert [watched(path, is_modern=True).observer.in_flight for path in PATHS] == [0, 0, 0]

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridge.telemetry import switch
+from bridge.telemetry.conventions import (
+    CLIENT_OPERATION_DURATION,
+    CLIENT_SESSION_DURATION,
+    SERVER_OPERATION_DURATION,
+    SERVER_SESSION_DURATION,
+)
+from bridge.telemetry.measures import Peer
+from bridge.telemetry.observer import Observer
+
+if TYPE_CHECKING:
+    from bridge.telemetry.measures import Labels
+    from bridge.telemetry.records import CallRecord
+
+DEADLINE_SECONDS = 10
+CLIENT = Peer("http", "2026-07-28")
+SERVER = Peer("stdio", "2025-11-25", "github")
+
+
+class Kept:
+    """A sink that keeps what it takes."""
+
+    def __init__(self) -> None:
+        self.records: list[CallRecord] = []
+        self.lines: list[dict[str, Any]] = []
+        self.took = Event()
+
+    def put(self, record: CallRecord, line: str) -> None:
+        self.records.append(record)
+        self.lines.append(json.loads(line))
+        self.took.set()
+
+
+def counted(observer: Observer, metric: str) -> list[tuple[int, Labels]]:
+    observer.settle()
+    return [(sum(each.counts), each.labels) for each in observer.measures.metrics[metric] if sum(each.counts)]
+
+
+def value(observer: Observer, gauge: str) -> dict[str, float]:
+    return {str(labels.get("bridge.upstream", "")): value for value, labels in observer.measures.gauges[gauge].values()}
+
+
+def test_a_call_is_in_flight_until_it_ends_and_is_counted_then() -> None:
+    observer = Observer()
+    series = observer.series("tools/call", "add", CLIENT)
+    calls = [observer.serve(series, number) for number in range(2)]
+    assert (value(observer, "bridge.calls.in_flight"), counted(observer, SERVER_OPERATION_DURATION)) == ({"": 2}, [])
+    for call in calls:
+        call.end()
+    assert value(observer, "bridge.calls.in_flight") == {"": 0}
+    assert counted(observer, SERVER_OPERATION_DURATION) == [(2, series.labels)]
+
+
+def test_other_requests_are_counted_and_are_no_calls_in_flight() -> None:
+    observer = Observer()
+    request = observer.serve(observer.series("tools/list", None, CLIENT), 1)
+    assert value(observer, "bridge.calls.in_flight") == {"": 0}
+    request.end_with_code(-32602, "no such page")
+    ((count, labels),) = counted(observer, SERVER_OPERATION_DURATION)
+    assert (count, labels["error.type"], labels["rpc.response.status_code"]) == (1, "-32602", "-32602")
+
+
+def test_a_method_that_anybody_made_up_has_no_series_of_its_own() -> None:
+    observer = Observer()
+    assert observer.series("x/1", None, CLIENT) is observer.series("x/2", None, CLIENT)
+    assert observer.series("x/1", None, CLIENT).method == "_OTHER"
+
+
+@pytest.mark.parametrize(
+    ("result", "error_type"), [({"isError": True}, "tool_error"), ({"isError": False}, None), ({}, None), (None, None)]
+)
+def test_a_result_that_says_that_the_tool_failed_is_a_failure(result: object, error_type: str | None) -> None:
+    observer = Observer()
+    observer.serve(observer.series("tools/call", "add", CLIENT), 1).end_with_result(result)
+    ((_, labels),) = counted(observer, SERVER_OPERATION_DURATION)
+    assert labels.get("error.type") == error_type
+
+
+def test_what_ends_reaches_the_sinks_without_anybody_asking() -> None:
+    sink = Kept()
+    observer = Observer(sinks=[sink])
+    told = observer.told_of_call(7, "add", "github", "alice", {"a": 1, "b": 2})
+    observer.serve(observer.series("tools/call", "add", CLIENT), 7, None, None, told).end_cancelled()
+    assert sink.took.wait(DEADLINE_SECONDS)
+    (line,) = sink.lines
+    assert (line.pop("time"), line.pop("duration_ms")) is not None
+    assert line == {
+        "event": "call",
+        "request_id": 7,
+        "tool": "add",
+        "server": "github",
+        "caller": "alice",
+        "transport": "http",
+        "outcome": "cancelled",
+        "error": "cancelled",
+        "arguments": {"a": "[redacted]", "b": "[redacted]"},
+    }
+    observer.close()
+
+
+def test_arguments_are_recorded_as_they_came_where_that_is_asked_for() -> None:
+    sink = Kept()
+    observer = Observer(sinks=[sink], shows_arguments=True)
+    arguments: dict[str, Any] = {"path": "/a", "lines": [1]}
+    told = observer.told_of_call(1, "read", None, None, arguments)
+    arguments["lines"].append(2)  # as a tool may
+    observer.serve(observer.series("tools/call", "read", CLIENT), 1, None, None, told).end()
+    observer.close()
+    assert sink.lines[0]["arguments"] == {"path": "/a", "lines": [1]}
+
+
+def test_records_keep_the_order_in_which_calls_ended() -> None:
+    sink = Kept()
+    observer = Observer(sinks=[sink])
+    series = observer.series("tools/call", "add", CLIENT)
+    for number in range(1000):
+        observer.serve(series, number, None, None, observer.told_of_call(number, "add", None, None, {})).end()
+    observer.close()
+    assert [record.request_id for record in sink.records] == list(range(1000))
+
+
+def test_without_sinks_nothing_is_kept_of_a_call() -> None:
+    assert Observer().told_of_call(1, "add", None, None, {"a": 1}) is None
+
+
+def test_what_a_server_is_asked_is_counted_with_its_failures() -> None:
+    observer = Observer()
+    with observer.asking("tools/call", "add", SERVER) as asking:
+        asking.answered({"isError": True})
+    with pytest.raises(KeyError), observer.asking("tools/list", None, SERVER):
+        raise KeyError
+    failures = {
+        labels["mcp.method.name"]: labels["error.type"] for _, labels in counted(observer, CLIENT_OPERATION_DURATION)
+    }
+    assert failures == {"tools/call": "tool_error", "tools/list": "KeyError"}
+    assert all(labels["bridge.upstream"] == "github" for _, labels in counted(observer, CLIENT_OPERATION_DURATION))
+
+
+def test_connections_to_servers_are_counted_and_so_are_those_after_the_first() -> None:
+    observer = Observer()
+    observer.connected("github")
+    observer.disconnected(SERVER, 2.0, "ServerUnavailableError")
+    observer.connected("github")
+    observer.connected("files")
+    assert value(observer, "bridge.upstream.connects") == {"github": 2, "files": 1}
+    assert value(observer, "bridge.upstream.reconnects") == {"github": 1, "files": 0}
+    assert value(observer, "bridge.upstream.connected") == {"github": 1, "files": 1}
+    ((count, labels),) = counted(observer, CLIENT_SESSION_DURATION)
+    assert (count, labels["error.type"], labels["bridge.upstream"]) == (1, "ServerUnavailableError", "github")
+
+
+def test_sessions_are_open_as_long_as_they_last() -> None:
+    observer = Observer()
+    with observer.session(Peer("stdio", "")):
+        assert value(observer, "bridge.sessions") == {"": 1}
+    assert value(observer, "bridge.sessions") == {"": 0}
+    assert counted(observer, SERVER_SESSION_DURATION) == [(1, {"network.transport": "pipe"})]
+
+
+def test_a_message_that_comes_twice_is_known_the_second_time_and_no_more() -> None:
+    observer = Observer()
+    observer.will_be_replayed(1, "initialize")
+    assert not observer.is_replay(1, "ping")
+    assert observer.is_replay(1, "initialize")
+    assert not observer.is_replay(1, "initialize")
+
+
+def test_nothing_is_observed_until_it_is_switched_on_and_after_that_what_was_before() -> None:
+    assert switch.observer() is None
+    outer, inner = Observer(), Observer()
+    with switch.switched_on(outer):
+        with switch.switched_on(inner):
+            assert switch.observer() is inner
+        assert switch.observer() is outer
+    assert switch.observer() is None

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.telemetry.records import (
+    MAX_ARGUMENTS_BYTES,
+    CallRecord,
+    arguments_seen,
+    audit_gap,
+    log_gap,
+    log_line,
+    record_as_json,
+)
+
+TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
+
+
+def record(**changes: Any) -> CallRecord:
+    plain = CallRecord(
+        ended_at=1_790_000_000.75,
+        request_id=7,
+        called="add",
+        server=None,
+        caller=None,
+        transport="stdio",
+        seconds=0.25,
+        error_type=None,
+        arguments=("a",),
+        trace_id=None,
+    )
+    return plain._replace(**changes)
+
+
+def test_a_record_says_when_the_call_began_who_called_what_and_what_came_of_it() -> None:
+    assert json.loads(record_as_json(record(caller="alice", trace_id="4b", error_type="tool_error"))) == {
+        "time": "2026-09-21T14:13:20.500Z",
+        "event": "call",
+        "request_id": 7,
+        "tool": "add",
+        "server": None,
+        "caller": "alice",
+        "transport": "stdio",
+        "duration_ms": 250.0,
+        "outcome": "tool_error",
+        "error": "tool_error",
+        "trace_id": "4b",
+        "arguments": {"a": "[redacted]"},
+    }
+
+
+def test_the_log_says_how_severe_it_is_as_well() -> None:
+    levels = {
+        error_type: json.loads(log_line(each, record_as_json(each)))["level"]
+        for error_type in (None, "tool_error", "cancelled", "-32602", "ValueError")
+        for each in [record(error_type=error_type)]
+    }
+    assert levels == {
+        None: "info",
+        "tool_error": "warning",
+        "cancelled": "warning",
+        "-32602": "error",
+        "ValueError": "error",
+    }
+
+
+@given(TEXT, TEXT, st.none() | TEXT, st.one_of(st.integers(), TEXT), st.lists(TEXT, unique=True))
+def test_whatever_a_client_sends_a_record_is_one_line_of_json(
+    called: str, server: str, caller: str | None, request_id: int | str, names: list[str]
+) -> None:
+    each = record(called=called, server=server, caller=caller, request_id=request_id, arguments=tuple(names))
+    for line in (record_as_json(each), log_line(each, record_as_json(each))):
+        assert "\n" not in line
+        said = json.loads(line)
+        assert (said["tool"], said["server"], said["caller"], said["request_id"]) == (
+            called[:128],
+            server,
+            caller,
+            request_id,
+        )
+
+
+def test_of_very_many_or_very_long_names_of_arguments_some_are_recorded() -> None:
+    names = tuple(f"{number}{'x' * 100}" for number in range(100))
+    said = json.loads(record_as_json(record(arguments=names)))["arguments"]
+    assert len(said) == 32
+    assert {len(name) for name in said} == {64}
+
+
+def test_arguments_that_are_too_long_are_told_by_their_length() -> None:
+    seen = arguments_seen({"text": "x" * MAX_ARGUMENTS_BYTES}, shown=True)
+    assert json.loads(seen) == "16395 bytes, more than are recorded"  # type: ignore[arg-type]  # they are bytes where shown
+
+
+def test_a_gap_says_how_many_calls_are_missing() -> None:
+    audit, log = json.loads(audit_gap(3)), json.loads(log_gap(3))
+    assert (audit["event"], audit["calls"]) == (log["event"], log["calls"]) == ("lost", 3)
+    assert log["level"] == "error"

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import errno
+import logging
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+from bridge.telemetry import writer as writing
+from bridge.telemetry.writer import Writer
+
+if TYPE_CHECKING:
+    import pytest
+
+DEADLINE_SECONDS = 20
+
+
+class Output:
+    """Keeps what is written, unless it is told to fail or to wait."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.fails = False
+        self.tried = Event()
+        self.is_closed = False
+        self.gate = Lock()
+
+    def write(self, lines: bytes) -> None:
+        self.tried.set()
+        with self.gate:
+            if self.fails:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.lines += lines.decode().splitlines()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def gap(count: int) -> str:
+    return f"{count} missing"
+
+
+def test_lines_are_written_in_their_order_and_the_last_before_the_output_is_closed() -> None:
+    output = Output()
+    writer = Writer("log", output, gap)
+    lines = [str(number) for number in range(20_000)]
+    for line in lines:
+        writer.put(line)
+    writer.close()
+    assert output.lines == lines
+    assert output.is_closed
+
+
+def test_whoever_puts_a_line_in_does_not_wait_for_an_output_that_is_stuck() -> None:
+    output = Output()
+    writer = Writer("log", output, gap)
+    with output.gate:
+        writer.put("first")
+        assert output.tried.wait(DEADLINE_SECONDS)
+        writer.put("second")  # returns although nothing can be written
+        assert output.lines == []
+    writer.close()
+    assert output.lines == ["first", "second"]
+
+
+def test_a_full_disk_is_told_and_what_waited_is_written_when_there_is_room_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_RETRY_SECONDS", 0.01)
+    output = Output()
+    output.fails = True
+    writer = Writer("audit log", output, gap)
+    with caplog.at_level(logging.WARNING, "bridge.telemetry"):
+        writer.put("first")
+        assert output.tried.wait(DEADLINE_SECONDS)
+        writer.put("second")
+        output.fails = False
+        writer.close()
+    assert output.lines == ["first", "second"]
+    first, last = caplog.messages
+    assert first.startswith("the audit log cannot be written: [Errno 28] No space left on device; calls go on")
+    assert last == "the audit log is written again"
+    assert not writer.is_failing
+
+
+def test_lines_over_the_limit_are_dropped_counted_and_told_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_WAITING", 2)
+    output = Output()
+    lost: list[int] = []
+    writer = Writer("audit log", output, gap, lost.append)
+    with output.gate:
+        writer.put("1")
+        assert output.tried.wait(DEADLINE_SECONDS)  # it is in the hands of the writer, and waits no more
+        for number in range(2, 7):
+            writer.put(str(number))
+    writer.close()
+    assert lost == [1, 1, 1]
+    assert output.lines == ["1", "2", "3", "3 missing"]
+
+
+def test_a_writer_without_lines_closes_its_output_all_the_same() -> None:
+    output = Output()
+    Writer("log", output, gap).close()
+    assert output.is_closed
