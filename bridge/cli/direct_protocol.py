@@ -145,7 +145,7 @@ class DirectProtocol(HttpToolsProtocol):
 class _Running:
     """A call that runs: what uvicorn asks of a request that is being answered."""
 
-    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete", "task", "work")
+    __slots__ = ("disconnected", "keep_alive", "response_complete", "task", "work")
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -153,7 +153,11 @@ class _Running:
         self.keep_alive = True
         self.response_complete = False
         self.disconnected = False
-        self.message_event = self
+
+    @property
+    def message_event(self) -> _Running:
+        """What is set when something happens: this very thing; kept, it would have to be found by the collector."""
+        return self
 
     def set(self) -> None:
         """Something happened: when nothing else can, the client has gone."""
