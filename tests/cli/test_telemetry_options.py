@@ -1,0 +1,147 @@
+"""``bridge serve`` while it is watched: real processes, their logs and files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from tests.processes import ROOT, serving
+from tests.server.http_server import call, initialize, modern, modern_headers, notification, request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEADLINE_SECONDS = 60
+HTTP = ("--transport", "http", "--port", "0")
+TOOLS = """
+import logging
+from bridge import tool
+
+@tool
+async def add(a: int, b: int) -> int:
+    "Add."
+    logging.getLogger("user").warning("adding\\nin two lines")
+    return a + b
+
+@tool
+async def crash(secret: str) -> int:
+    "Crash."
+    raise ValueError("inside")
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> str:
+    path = tmp_path / "tools.py"
+    path.write_text(TOOLS, encoding="utf-8")
+    return str(path)
+
+
+def post(client: httpx.Client, origin: str, message: dict[str, Any]) -> httpx.Response:
+    enveloped = modern(message)
+    return client.post(origin + "/mcp", json=enveloped, headers=modern_headers(enveloped))
+
+
+def test_a_json_log_has_one_object_a_line_and_one_for_each_call_without_the_arguments(tools: str) -> None:
+    with serving("-m", "bridge", "serve", tools, *HTTP, "--log-format", "json") as server, httpx.Client() as client:
+        post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "first"})
+        post(client, server.origin, call("crash", {"secret": "hunter2"}))
+    lines = [json.loads(line) for line in server.log.splitlines()]
+    assert all(line["time"] and line["level"] and line["logger"] for line in lines)
+    calls = [line for line in lines if line["logger"] == "bridge.calls"]
+    assert [(line["request_id"], line["tool"], line["outcome"], line["level"]) for line in calls] == [
+        ("first", "add", "ok", "info"),
+        (1, "crash", "tool_error", "warning"),
+    ]
+    assert "hunter2" not in server.log
+    (failure,) = (line for line in lines if line["logger"] == "bridge.tools")
+    assert "ValueError: inside" in failure["exception"]
+    assert [line["message"] for line in lines if line["logger"] == "user"] == ["adding\nin two lines"]
+    assert any(line.get("message", "").startswith("serving tools at ") for line in lines)
+
+
+def test_arguments_are_in_the_log_where_that_is_asked_for(tools: str) -> None:
+    options = ("--log-format", "json", "--log-arguments")
+    with serving("-m", "bridge", "serve", tools, *HTTP, *options) as server, httpx.Client() as client:
+        post(client, server.origin, call("add", {"a": 1, "b": 2}))
+    (line,) = (json.loads(line) for line in server.log.splitlines() if '"bridge.calls"' in line)
+    assert line["arguments"] == {"a": 1, "b": 2}
+
+
+def test_an_audit_log_has_every_call_when_the_server_has_ended(tools: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    environment = {"BRIDGE_AUDIT_LOG": str(path), "BRIDGE_AUDIT_LOG_MAX_BYTES": "2000"}
+    with serving("-m", "bridge", "serve", tools, *HTTP, environment=environment) as server, httpx.Client() as client:
+        for number in range(50):
+            post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": number})
+    files = sorted(tmp_path.glob("audit.log*"), key=lambda each: each.stat().st_mtime_ns)
+    told = [json.loads(line) for each in files for line in each.read_text(encoding="utf-8").splitlines()]
+    assert [line["request_id"] for line in told] == list(range(50))
+    assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+
+
+def test_over_stdio_the_last_call_is_in_the_audit_log_too(tools: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    messages = [initialize(), notification("notifications/initialized"), call("add", {"a": 1, "b": 2}) | {"id": 2}]
+    done = subprocess.run(
+        [sys.executable, "-m", "bridge", "serve", tools, "--audit-log", str(path), "--log-format", "json"],
+        cwd=ROOT,
+        input="".join(json.dumps(message) + "\n" for message in messages),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=DEADLINE_SECONDS,
+        check=True,
+    )
+    (line,) = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    assert (line["tool"], line["transport"], line["outcome"]) == ("add", "stdio", "ok")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
+    assert all(json.loads(line) for line in done.stderr.splitlines())
+
+
+def test_metrics_are_served_to_who_asks_for_none_of_the_tools(tools: str) -> None:
+    with serving("-m", "bridge", "serve", tools, *HTTP, "--metrics") as server, httpx.Client() as client:
+        post(client, server.origin, request("tools/list"))
+        answer = client.get(server.origin + "/metrics", headers={"host": "another"})
+        refused = client.post(server.origin + "/metrics")
+    assert 'mcp_method_name="tools/list"' in answer.text
+    assert (answer.status_code, refused.status_code) == (200, 405)
+
+
+def test_without_the_option_there_are_no_metrics(tools: str) -> None:
+    with serving("-m", "bridge", "serve", tools, *HTTP) as server, httpx.Client() as client:
+        assert client.get(server.origin + "/metrics").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "message"),
+    [
+        (
+            ("--audit-log", "/nowhere/audit.log"),
+            {},
+            "the audit log '/nowhere/audit.log' cannot be written: No such file",
+        ),
+        (
+            ("--traces",),
+            {"OTEL_TRACES_EXPORTER": "smoke"},
+            "OTEL_TRACES_EXPORTER=smoke: known are otlp, console and none",
+        ),
+    ],
+)
+def test_what_cannot_be_watched_is_said_at_the_start(
+    tools: str, options: tuple[str, ...], environment: dict[str, str], message: str
+) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "bridge", "serve", tools, *HTTP, *options],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin", **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (run.returncode, message in run.stderr) == (1, True), run.stderr
