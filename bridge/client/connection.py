@@ -44,7 +44,7 @@ class Connection:
         config: The server: how to reach it, and how to treat it.
         handlers: Who answers what the server asks; None for nobody.
         healing: How soon a lost server is tried again, and how an idle one is watched.
-        auth: Signs HTTP requests, and renews what it signs with; None for the configured headers alone.
+        auth: Signs HTTP requests, and renews what it signs with; None for what the configuration says.
     """
 
     def __init__(
