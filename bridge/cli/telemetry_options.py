@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from bridge.telemetry.metrics import Metrics
-    from bridge.telemetry.observer import Observer, Sink, Tracer
+    from bridge.telemetry.observer import Observer
+    from bridge.telemetry.operations import Sink, Tracer
 
 _MIB = 1024 * 1024
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bridge.server.fast_path import PlainCall
     from bridge.server.publisher import Publisher
     from bridge.telemetry.measures import Series
-    from bridge.telemetry.observer import Observer, Told
+    from bridge.telemetry.observer import Observer
+    from bridge.telemetry.operations import Told
     from bridge.tools.context import InvocationContext
     from bridge.tools.json_reading import Json
 

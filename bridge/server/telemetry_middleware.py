@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
     from bridge.server.publisher import Publisher
-    from bridge.telemetry.observer import Observer, Serving
+    from bridge.telemetry.observer import Observer
+    from bridge.telemetry.operations import Serving
     from bridge.tools.context import Caller
 
     Request = ServerRequestContext[Any, Any]

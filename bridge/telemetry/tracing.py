@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from bridge.telemetry.measures import Series
-    from bridge.telemetry.observer import Span
+    from bridge.telemetry.operations import Span
     from bridge.telemetry.sampling import ShareSampler
 
 DEFAULT_SHARE = 0.01
