@@ -16,6 +16,8 @@ from mcp.client.auth.utils import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_ASKING_STATUSES = (401, 403)
+
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
@@ -50,6 +52,8 @@ class Challenge:
 
 def challenge_in(response: httpx2.Response) -> Challenge | None:
     """What an answer asks for; None where it asks for nothing that a token could give."""
+    if response.status_code not in _ASKING_STATUSES:
+        return None
     error = extract_field_from_www_auth(response, "error")
     is_step_up = response.status_code == httpx2.codes.FORBIDDEN and error == "insufficient_scope"
     if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:

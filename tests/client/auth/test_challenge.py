@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from bridge.client.auth.challenge import Challenge, challenge_in
+
+REQUEST = httpx2.Request("POST", "https://mcp.example.com/mcp")
+URL = "https://mcp.example.com/.well-known/oauth-protected-resource"
+
+
+def answer(status: int, said: str | None = None) -> httpx2.Response:
+    return httpx2.Response(status, headers={"WWW-Authenticate": said} if said else {}, request=REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("response", "challenge"),
+    [
+        (answer(200), None),
+        (answer(200, 'Bearer error="insufficient_scope"'), None),
+        (answer(403), None),
+        (answer(403, 'Bearer error="invalid_token"'), None),
+        (answer(401), Challenge()),
+        (answer(401, f'Bearer resource_metadata="{URL}", scope="a b"'), Challenge(scope="a b", metadata_url=URL)),
+        (
+            answer(403, 'Bearer error="insufficient_scope", scope="a"'),
+            Challenge(is_step_up=True, scope="a", error="insufficient_scope"),
+        ),
+    ],
+)
+def test_what_an_answer_asks_for(response: httpx2.Response, challenge: Challenge | None) -> None:
+    assert challenge_in(response) == challenge
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        Challenge(),
+        Challenge(scope="a b", metadata_url=URL),
+        Challenge(is_step_up=True, scope="a", metadata_url=URL, error="insufficient_scope"),
+    ],
+)
+def test_a_challenge_can_be_an_answer_again(challenge: Challenge) -> None:
+    assert challenge_in(challenge.response(REQUEST)) == challenge
+
+
+def test_what_a_program_asks_for_stands_in_the_place_of_what_the_server_names() -> None:
+    assert challenge_in(Challenge(scope="a").response(REQUEST, ("b", "c"))) == Challenge(scope="b c")
+
+
+def test_what_a_server_wants_more_stands_beside_what_a_program_asks_for() -> None:
+    said = challenge_in(Challenge(is_step_up=True, scope="a").response(REQUEST, ("b",)))
+    assert said == Challenge(is_step_up=True, scope="b a", error="insufficient_scope")
