@@ -24,7 +24,7 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
 from bridge.telemetry.operations import Asking, Serving
-from bridge.telemetry.records import CallRecord, arguments_seen, record_as_json
+from bridge.telemetry.records import arguments_seen, records_of
 from bridge.telemetry.writer import Batches
 
 if TYPE_CHECKING:
@@ -148,21 +148,9 @@ class Observer:
             ended = [self._ended.popleft() for _ in range(len(self._ended))]
             for series, start, end, error_type, code, _ in ended:
                 series.histogram(error_type, code).record(end - start)
-            if self.sinks:
-                self._record(ended)
-
-    def _record(self, ended: Iterable[Ended]) -> None:
-        offset = time() - perf_counter()
-        for series, start, end, error_type, _, told in ended:
-            if told is not None:
-                request_id, called, server, caller, arguments, trace_id = told
-                record = CallRecord(
-                    end + offset, request_id, called, server, caller, series.peer.transport, end - start, error_type,
-                    arguments, trace_id,
-                )  # fmt: skip
-                line = record_as_json(record)
+            if self.sinks and (records := records_of(ended, time() - perf_counter())):
                 for sink in self.sinks:
-                    sink.put(record, line)
+                    sink.put(records)
 
     def close(self) -> None:
         """Count and record what has ended, and no more."""

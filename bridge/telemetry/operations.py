@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Mapping, MutableMapping, Sequence
     from types import TracebackType
     from typing import Self, TypeAlias
 
@@ -52,10 +52,10 @@ class Tracer(Protocol):
 
 
 class Sink(Protocol):
-    """Takes the record of a call at once, and writes it later."""
+    """Takes the records of calls at once, and writes them later."""
 
-    def put(self, record: CallRecord, line: str) -> None:
-        """Take it, and what `record_as_json` made of it."""
+    def put(self, records: Sequence[CallRecord]) -> None:
+        """Take them, in the order in which the calls ended."""
 
 
 class Serving:

@@ -16,7 +16,9 @@ from pydantic_core import to_json
 from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from bridge.telemetry.operations import Ended
 
 REDACTED = "[redacted]"
 """What stands for the value of an argument."""
@@ -31,41 +33,26 @@ MAX_ARGUMENTS_BYTES = 16 * 1024
 
 _OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
 _LEVELS = {"ok": "info", "error": "error"}
+_AT_INFO = ',"level":"info","logger":"bridge.calls"}'
 
 
 class CallRecord(NamedTuple):
-    """One call of a tool, and what came of it."""
+    """One call of a tool, and what came of it, written down."""
 
-    ended_at: float
-    """In seconds since 1970."""
-    request_id: object
-    """The request's id, as the client chose it."""
-    called: str | None
-    """The name that was called; of a tool, unless the outcome is an error."""
-    server: str | None
-    """The server behind this one that has the tool; None where it is here."""
-    caller: str | None
-    """Who called; None where nobody had to say."""
-    transport: str
-    """How the call came: ``stdio``, ``http`` or ``sse``."""
-    seconds: float
-    """How long it took."""
     error_type: str | None
     """What went wrong, in a word; None where nothing did."""
-    arguments: tuple[str, ...] | bytes
-    """The names of the arguments, or all of them as JSON."""
-    trace_id: str | None
-    """The trace to which it belongs, in hexadecimal digits; None without one."""
-
-    @property
-    def outcome(self) -> str:
-        """What came of it, in a word: ``ok``, ``tool_error``, ``cancelled`` or ``error``."""
-        return _OUTCOMES.get(self.error_type, "error")
+    line: str
+    """The record as one line of JSON, without its end."""
 
     @property
     def level(self) -> str:
-        """How severe that is."""
-        return _LEVELS.get(self.outcome, "warning")
+        """How severe it is."""
+        return _LEVELS.get(outcome_of(self.error_type), "warning")
+
+
+def outcome_of(error_type: str | None) -> str:
+    """What came of a call, in a word: ``ok``, ``tool_error``, ``cancelled`` or ``error``."""
+    return _OUTCOMES.get(error_type, "error")
 
 
 def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, ...] | bytes:
@@ -83,15 +70,36 @@ def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, .
     return written
 
 
-def log_line(record: CallRecord, line: str) -> str:
-    """A record as a line of the log.
+def records_of(ended: Iterable[Ended], now: float) -> list[CallRecord]:
+    """The records of what has ended, in its order; of what is no call there is none.
 
     Args:
-        record: The record.
-        line: What `record_as_json` made of it.
+        ended: What has ended, by `time.perf_counter`.
+        now: How many seconds since 1970 were over when that was 0.
     """
-    level = "info" if record.error_type is None else record.level
-    return f'{line[:-1]},"level":"{level}","logger":"bridge.calls"}}'
+    records = []
+    for series, start, end, error_type, _, told in ended:
+        if told is None:
+            continue
+        request_id, called, server, caller, arguments, trace_id = told
+        said = request_id if type(request_id) is int else to_json(request_id, fallback=repr).decode()
+        outcome = '"ok"' if error_type is None else _failure(error_type)
+        trace = "" if trace_id is None else f',"trace_id":"{trace_id}"'
+        shown = _redacted(arguments) if type(arguments) is tuple else bytes(arguments).decode()  # type: ignore[arg-type]  # not narrowed by `is`
+        line = (
+            f'{{{_time(start + now)},"event":"call","request_id":{said},'
+            f"{_who_and_what(called, server, caller, series.peer.transport)},"
+            f'"duration_ms":{(end - start) * 1000:.3f},"outcome":{outcome}{trace},"arguments":{shown}}}'
+        )
+        records.append(CallRecord(error_type, line))
+    return records
+
+
+def log_line(record: CallRecord) -> str:
+    """A record as a line of the log, without its end."""
+    if record.error_type is None:
+        return record.line[:-1] + _AT_INFO
+    return f'{record.line[:-1]},"level":"{record.level}","logger":"bridge.calls"}}'
 
 
 def audit_gap(count: int) -> str:
@@ -104,18 +112,9 @@ def log_gap(count: int) -> str:
     return f'{{{_time(time())},"level":"error","logger":"bridge.calls","event":"lost","calls":{count}}}'
 
 
-def record_as_json(record: CallRecord) -> str:
-    """A record as a line of the audit log, without its end."""
-    request_id, arguments, error_type = record.request_id, record.arguments, record.error_type
-    told = _who_and_what(record.called, record.server, record.caller, record.transport)
-    shown = arguments.decode() if type(arguments) is bytes else _redacted(arguments)
-    said = request_id if type(request_id) is int else to_json(request_id, fallback=repr).decode()
-    outcome = '"ok"' if error_type is None else f'"{record.outcome}","error":{to_json(error_type).decode()}'
-    trace = "" if record.trace_id is None else f',"trace_id":"{record.trace_id}"'
-    return (
-        f'{{{_time(record.ended_at - record.seconds)},"event":"call","request_id":{said},{told},'
-        f'"duration_ms":{record.seconds * 1000:.3f},"outcome":{outcome}{trace},"arguments":{shown}}}'
-    )
+@lru_cache(256)
+def _failure(error_type: str) -> str:
+    return f'"{outcome_of(error_type)}","error":{to_json(error_type).decode()}'
 
 
 @lru_cache(1024)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from bridge.telemetry.records import log_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridge.telemetry.records import CallRecord
     from bridge.telemetry.writer import Writer
 
@@ -21,9 +23,9 @@ class CallLog:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def put(self, record: CallRecord, line: str) -> None:
-        """Have a record written."""
-        self._writer.put(log_line(record, line))
+    def put(self, records: Sequence[CallRecord]) -> None:
+        """Have records written."""
+        self._writer.put(map(log_line, records))
 
 
 class AuditLog:
@@ -36,6 +38,6 @@ class AuditLog:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def put(self, record: CallRecord, line: str) -> None:  # noqa: ARG002 - a sink's
-        """Have a record written."""
-        self._writer.put(line)
+    def put(self, records: Sequence[CallRecord]) -> None:
+        """Have records written."""
+        self._writer.put(record.line for record in records)

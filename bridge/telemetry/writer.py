@@ -15,11 +15,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _logger = logging.getLogger("bridge.telemetry")
 
-BATCH_SECONDS = 0.02
+BATCH_SECONDS = 0.01
 """How long a batch is gathered."""
 MAX_WAITING = 100_000
 """How many lines wait at most."""
@@ -124,13 +124,14 @@ class Writer:
         """Whether what was put in last could not be written."""
         return self._complained_at is not None
 
-    def put(self, line: str) -> None:
-        """Have a line written, without its end. From any thread; it waits for nothing."""
-        if len(self._waiting) >= MAX_WAITING:
-            self._missing += 1
-            self._tell_lost(1)
-            return
-        self._waiting.append(line)
+    def put(self, lines: Iterable[str]) -> None:
+        """Have lines written, each without its end. From any thread; it waits for nothing."""
+        lines = list(lines)
+        room = max(0, MAX_WAITING - len(self._waiting))
+        self._waiting.extend(lines[:room])
+        if len(lines) > room:
+            self._missing += len(lines) - room
+            self._tell_lost(len(lines) - room)
         if self._is_idle:
             self._is_idle = False
             self._batches.wake()

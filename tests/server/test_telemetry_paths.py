@@ -20,6 +20,8 @@ from bridge.telemetry.tracing import Tracing
 from tests.server.http_server import HEADERS, call, modern, modern_headers, open_session, request, serving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridge.telemetry.records import CallRecord
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -33,11 +35,12 @@ class Kept:
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
 
-    def put(self, _: CallRecord, line: str) -> None:
-        told = json.loads(line)
-        assert told.pop("time")
-        assert told.pop("duration_ms") >= 0
-        self.told.append(told)
+    def put(self, records: Sequence[CallRecord]) -> None:
+        for record in records:
+            told = json.loads(record.line)
+            assert told.pop("time")
+            assert told.pop("duration_ms") >= 0
+            self.told.append(told)
 
 
 class Watched:

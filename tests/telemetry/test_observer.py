@@ -17,6 +17,8 @@ from bridge.telemetry.measures import Peer
 from bridge.telemetry.observer import Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridge.telemetry.measures import Labels
     from bridge.telemetry.records import CallRecord
 
@@ -29,13 +31,11 @@ class Kept:
     """A sink that keeps what it takes."""
 
     def __init__(self) -> None:
-        self.records: list[CallRecord] = []
         self.lines: list[dict[str, Any]] = []
         self.took = Event()
 
-    def put(self, record: CallRecord, line: str) -> None:
-        self.records.append(record)
-        self.lines.append(json.loads(line))
+    def put(self, records: Sequence[CallRecord]) -> None:
+        self.lines += [json.loads(record.line) for record in records]
         self.took.set()
 
 
@@ -124,7 +124,7 @@ def test_records_keep_the_order_in_which_calls_ended() -> None:
     for number in range(1000):
         observer.serve(series, number, None, None, observer.told_of_call(number, "add", None, None, {})).end()
     observer.close()
-    assert [record.request_id for record in sink.records] == list(range(1000))
+    assert [line["request_id"] for line in sink.lines] == list(range(1000))
 
 
 def test_without_sinks_nothing_is_kept_of_a_call() -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
+from bridge.telemetry.measures import Metric, Peer, Series
 from bridge.telemetry.records import (
     MAX_ARGUMENTS_BYTES,
     CallRecord,
@@ -13,30 +14,31 @@ from bridge.telemetry.records import (
     audit_gap,
     log_gap,
     log_line,
-    record_as_json,
+    records_of,
 )
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
 
-def record(**changes: Any) -> CallRecord:
-    plain = CallRecord(
-        ended_at=1_790_000_000.75,
-        request_id=7,
-        called="add",
-        server=None,
-        caller=None,
-        transport="stdio",
-        seconds=0.25,
-        error_type=None,
-        arguments=("a",),
-        trace_id=None,
-    )
-    return plain._replace(**changes)
+def record(
+    *,
+    called: str | None = "add",
+    server: str | None = None,
+    caller: str | None = None,
+    request_id: object = 7,
+    error_type: str | None = None,
+    arguments: tuple[str, ...] | bytes = ("a",),
+    trace_id: str | None = None,
+) -> CallRecord:
+    """The record of a call that ended a quarter of a second after it began."""
+    series = Series(Metric(SERVER_OPERATION_DURATION), "tools/call", "add", Peer("stdio", ""))
+    told = request_id, called, server, caller, arguments, trace_id
+    (made,) = records_of([(series, 0.5, 0.75, error_type, None, told)], now=1_790_000_000.0)
+    return made
 
 
 def test_a_record_says_when_the_call_began_who_called_what_and_what_came_of_it() -> None:
-    assert json.loads(record_as_json(record(caller="alice", trace_id="4b", error_type="tool_error"))) == {
+    assert json.loads(record(caller="alice", trace_id="4b", error_type="tool_error").line) == {
         "time": "2026-09-21T14:13:20.500Z",
         "event": "call",
         "request_id": 7,
@@ -52,12 +54,14 @@ def test_a_record_says_when_the_call_began_who_called_what_and_what_came_of_it()
     }
 
 
+def test_of_what_is_no_call_there_is_no_record() -> None:
+    series = Series(Metric(SERVER_OPERATION_DURATION), "tools/list", None, Peer("stdio", ""))
+    assert records_of([(series, 0.0, 1.0, None, None, None)], now=0.0) == []
+
+
 def test_the_log_says_how_severe_it_is_as_well() -> None:
-    levels = {
-        error_type: json.loads(log_line(each, record_as_json(each)))["level"]
-        for error_type in (None, "tool_error", "cancelled", "-32602", "ValueError")
-        for each in [record(error_type=error_type)]
-    }
+    kinds = (None, "tool_error", "cancelled", "-32602", "ValueError")
+    levels = {kind: json.loads(log_line(record(error_type=kind)))["level"] for kind in kinds}
     assert levels == {
         None: "info",
         "tool_error": "warning",
@@ -72,7 +76,7 @@ def test_whatever_a_client_sends_a_record_is_one_line_of_json(
     called: str, server: str, caller: str | None, request_id: int | str, names: list[str]
 ) -> None:
     each = record(called=called, server=server, caller=caller, request_id=request_id, arguments=tuple(names))
-    for line in (record_as_json(each), log_line(each, record_as_json(each))):
+    for line in (each.line, log_line(each)):
         assert "\n" not in line
         said = json.loads(line)
         assert (said["tool"], said["server"], said["caller"], said["request_id"]) == (
@@ -85,7 +89,7 @@ def test_whatever_a_client_sends_a_record_is_one_line_of_json(
 
 def test_of_very_many_or_very_long_names_of_arguments_some_are_recorded() -> None:
     names = tuple(f"{number}{'x' * 100}" for number in range(100))
-    said = json.loads(record_as_json(record(arguments=names)))["arguments"]
+    said = json.loads(record(arguments=names).line)["arguments"]
     assert len(said) == 32
     assert {len(name) for name in said} == {64}
 

@@ -43,8 +43,8 @@ def test_lines_are_written_in_their_order_and_the_last_before_the_output_is_clos
     output = Output()
     writer = Writer("log", output, gap)
     lines = [str(number) for number in range(20_000)]
-    for line in lines:
-        writer.put(line)
+    for start in range(0, len(lines), 7):
+        writer.put(lines[start : start + 7])
     writer.close()
     assert output.lines == lines
     assert output.is_closed
@@ -54,9 +54,9 @@ def test_whoever_puts_a_line_in_does_not_wait_for_an_output_that_is_stuck() -> N
     output = Output()
     writer = Writer("log", output, gap)
     with output.gate:
-        writer.put("first")
+        writer.put(["first"])
         assert output.tried.wait(DEADLINE_SECONDS)
-        writer.put("second")  # returns although nothing can be written
+        writer.put(["second"])  # returns although nothing can be written
         assert output.lines == []
     writer.close()
     assert output.lines == ["first", "second"]
@@ -70,9 +70,9 @@ def test_a_full_disk_is_told_and_what_waited_is_written_when_there_is_room_again
     output.fails = True
     writer = Writer("audit log", output, gap)
     with caplog.at_level(logging.WARNING, "bridge.telemetry"):
-        writer.put("first")
+        writer.put(["first"])
         assert output.tried.wait(DEADLINE_SECONDS)
-        writer.put("second")
+        writer.put(["second"])
         output.fails = False
         writer.close()
     assert output.lines == ["first", "second"]
@@ -88,10 +88,10 @@ def test_lines_over_the_limit_are_dropped_counted_and_told_in_their_place(monkey
     lost: list[int] = []
     writer = Writer("audit log", output, gap, lost.append)
     with output.gate:
-        writer.put("1")
+        writer.put(["1"])
         assert output.tried.wait(DEADLINE_SECONDS)  # it is in the hands of the writer, and waits no more
         for number in range(2, 7):
-            writer.put(str(number))
+            writer.put([str(number)])
     writer.close()
     assert lost == [1, 1, 1]
     assert output.lines == ["1", "2", "3", "3 missing"]
