@@ -8,36 +8,52 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import uvicorn
 
+from bridge.cli.http_protocol import http_protocol
+from bridge.server.fast_http import Answer
 from bridge.server.lines import LineSplitter
 from bridge.server.pipes import open_input, open_output
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from bridge.server.direct import Direct
+    from bridge.server.fast_http import Work
+
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'
     b'"structuredContent":{"result":3}}}'
 )
-_HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
 _MAX_LINE_BYTES = 65_536
 
 
-async def app(_scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer every request by the same."""
-    while (await receive()).get("more_body", False):
-        pass
-    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    await send({"type": "http.response.body", "body": ANSWER})
+class _Same:
+    """Answers every request by the same, in a task of its own, as a call is."""
+
+    ends_with_client = True
+
+    def begin(self, scope: Scope, body: bytes) -> Work:
+        return self
+
+    async def run(self) -> Answer:
+        return Answer(ANSWER)
+
+
+async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """What is behind that is not asked."""
+    raise NotImplementedError
 
 
 def serve_http() -> None:
     """Serve until the process is ended."""
-    config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None, access_log=False, server_header=False)
+    http = http_protocol(cast("Direct", _Same()))
+    config = uvicorn.Config(
+        app, http=http, lifespan="off", ws="none", log_config=None, access_log=False, server_header=False
+    )
     with socket.create_server(("127.0.0.1", 0)) as listening:
         sys.stderr.write(f"serving a floor at http://127.0.0.1:{listening.getsockname()[1]}/\n")
         uvicorn.Server(config).run([listening])

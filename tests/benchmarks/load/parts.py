@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
-from bridge.server import http_app
-from bridge.server.fast_http import FastHttp
+from bridge.server.direct import Direct
+from bridge.server.fast_http import Answer, FastHttp
 from bridge.server.fast_path import FastPath, PlainCall
 from bridge.server.fast_stdio import FastStdio
 from bridge.server.jsonrpc import read_message
+from bridge.server.names import Names
 from bridge.server.publisher import Publisher
 from bridge.server.sessions import Sessions
 from bridge.tools.arguments import ArgumentReader
@@ -29,6 +30,7 @@ from tests.benchmarks.tools import add
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.server.fast_http import Work
     from bridge.tools.json_reading import Json
 
 _CALLS = 1000
@@ -45,29 +47,24 @@ class Part:
 
 
 async def http_parts(raw: bytes) -> list[Part]:
-    """The parts of a modern call in the app, from the request that the HTTP server has parsed.
+    """The parts of a modern call, from the request that the HTTP server has parsed.
 
     Args:
         raw: The request as it comes over a connection.
     """
-    request = _AsgiRequest(raw)
+    scope, body = _parsed(raw)
     publisher = Publisher(ToolBox([add]), name="parts")
     fast = FastHttp(publisher, Sessions(), [_PATH])
-    headers = dict(request.scope["headers"])
-    app = http_app(ToolBox([add]))
-    async with app.router.lifespan_context(app):
-        whole = await _measured(lambda: app(dict(request.scope), request.receive, request.send))
-    request.check()
-    answered = await _measured(
-        lambda: fast.answered(request.scope, headers, request.body, request.receive, request.send)
-    )
-    request.check()
-    parsing = await _measured_function(lambda: from_json(request.body))
-    message = read_message(request.body)
+    headers = dict(scope["headers"])
+    direct = Direct(fast, Names("127.0.0.1"), len(body), lambda: True)
+    whole = await _measured(lambda: _answered(direct.begin(scope, body)))
+    answered = await _measured(lambda: _answered(fast.begin(scope, headers, body)))
+    parsing = await _measured_function(lambda: from_json(body))
+    message = read_message(body)
     assert message is not None
     rest = await _from_plan_on(publisher, message, FastPath.modern)
     return [
-        Part(name="Starlette, and the edge: Host, Origin, the body within its limit", seconds=whole - answered),
+        Part(name="Host, Origin, the body within its limit", seconds=whole - answered),
         Part(name="headers, routing, context, handing the answer over", seconds=answered - parsing - _sum(rest)),
         Part(name="parsing the JSON", seconds=parsing),
         *rest,
@@ -134,40 +131,18 @@ async def _execution(publisher: Publisher, context: InvocationContext) -> list[P
     ]
 
 
-class _AsgiRequest:
-    """A request as an HTTP server hands it to an app."""
+def _parsed(raw: bytes) -> tuple[dict[str, Any], bytes]:
+    """A request as uvicorn's parser gives it: what it is, and its body."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    lines = [each.partition(b":") for each in head.split(b"\r\n")[1:]]
+    headers = [(name.lower(), value.strip()) for name, _, value in lines]
+    return {"type": "http", "method": "POST", "path": _PATH, "root_path": "", "headers": headers}, body
 
-    def __init__(self, raw: bytes) -> None:
-        head, _, self.body = raw.partition(b"\r\n\r\n")
-        lines = head.split(b"\r\n")[1:]
-        headers = [(name, value.strip()) for name, _, value in (each.partition(b":") for each in lines)]
-        self.scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": _PATH,
-            "raw_path": _PATH.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "headers": headers,
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 1),
-            "state": {},
-        }
-        self._message = {"type": "http.request", "body": self.body, "more_body": False}
-        self._sent: Any = None
 
-    async def receive(self) -> dict[str, Any]:
-        return self._message
-
-    async def send(self, message: Any) -> None:
-        self._sent = message
-
-    def check(self) -> None:
-        """The last answer was the right one."""
-        assert says_three(self._sent["body"]), self._sent
+async def _answered(begun: Answer | Work | None) -> None:
+    assert begun is not None, "the call is not plain"
+    answer = begun if isinstance(begun, Answer) else await begun.run()
+    assert answer.body.startswith(b"{"), answer
 
 
 async def _measured(work: Callable[[], Any]) -> float:
