@@ -30,7 +30,7 @@ check: $(READY) ## Format, lint, types, layers
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: $(READY) ## Put the code into shape
 	$(BIN)/ruff format
