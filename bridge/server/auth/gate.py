@@ -13,7 +13,7 @@ from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from starlette.authentication import AuthCredentials
 from starlette.requests import HTTPConnection
@@ -26,6 +26,7 @@ from bridge.server.body import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from contextvars import Token
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -59,8 +60,8 @@ class Gate:
     """
 
     def __init__(self, app: ASGIApp, *, auth: Auth, metadata_url: str | None, open_paths: Collection[str]) -> None:
-        self._app = app
-        self._inner = AuthContextMiddleware(app)
+        self.inner = app
+        self._app = AuthContextMiddleware(app)
         self._auth = auth
         self._backend = BearerAuthBackend(auth)
         self._metadata_url = metadata_url
@@ -73,7 +74,7 @@ class Gate:
         if scope["type"] != "http" or (self._open_paths and _path_of(scope) in self._open_paths):
             await self._app(scope, receive, send)
             return
-        found = self._remembered(scope) or await self._identified(scope)
+        found = await self._identified(scope)
         if isinstance(found, Challenge):
             client = scope.get("client")
             _logger.log(
@@ -86,17 +87,27 @@ class Gate:
             await send_challenge(send, found, self._metadata_url)
             return
         scope["user"], scope["auth"] = found.user, found.credentials
-        await self._inner(scope, receive, send)
+        await self._app(scope, receive, send)
 
-    def _remembered(self, scope: Scope) -> _Known | None:
-        """What is known of a credential that came alone; found by its digest, so that time tells nothing of it."""
+    def enter(self, scope: Scope) -> Token[AuthenticatedUser | None] | None:
+        """Let a request through whose credential is known, as the SDK's middlewares would; see `leave`.
+
+        The credential came alone, and is found by its digest, so that time tells nothing of it.
+        """
         headers = scope[HEADERS]
         value = headers.get(_HEADER)
         query = scope["query_string"]
         if value is None or len(headers) < len(scope["headers"]) or (query and _QUERY_TOKEN.search(query)):
             return None
         known = self._known.get(sha256(value).digest())
-        return known if known is not None and monotonic() < known.until else None
+        if known is None or monotonic() >= known.until:
+            return None
+        scope["user"], scope["auth"] = known.user, known.credentials
+        return auth_context_var.set(known.user)
+
+    def leave(self, entered: Token[AuthenticatedUser | None]) -> None:
+        """Forget who sent a request that was answered."""
+        auth_context_var.reset(entered)
 
     async def _identified(self, scope: Scope) -> _Known | Challenge:
         values = [value.strip(b" \t") for name, value in scope["headers"] if name == _HEADER]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.test_serve_http import LIST, SERVE, post
+from tests.server.auth.issuer import AUDIENCE, CLIENT, issuing
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run, Start
+
+KEY = "0123456789abcdef0123456789abcdef"
+INITIALIZE = LIST | {"method": "ping"}
+HTTP = (*SERVE, "http")
+OAUTH = ("--oauth-issuer", "https://login.example.org", "--resource-url", AUDIENCE)
+
+
+def status(url: str, key: str | None = None) -> int:
+    """Of a request with a key; what is let in has no session, which is 400."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    return post(url, INITIALIZE, **headers)[0]
+
+
+def test_a_key_of_the_environment_is_asked_for_and_nobody_is_warned(start: Start) -> None:
+    with start(*HTTP, env={"BRIDGE_API_KEY": f"{KEY},{KEY}2"}) as process:
+        url = process.url()
+        assert [status(url, key) for key in (None, "x", KEY, KEY + "2")] == [401, 401, 400, 400]
+    assert not [line for line in process.seen if "WARNING" in line]
+
+
+def test_a_key_on_the_command_line_earns_a_warning(start: Start) -> None:
+    with start(*HTTP, "--api-key", KEY) as process:
+        process.line_with("every user of this machine sees --api-key in the list of processes")
+        assert status(process.url(), KEY) == 400
+
+
+def test_a_file_of_keys_is_followed_while_it_serves(start: Start, directory: Path) -> None:
+    path = directory / "keys"
+    path.touch(mode=0o600)
+    path.write_text(f"ada {KEY}\n", encoding="utf-8")
+    with start(*HTTP, "--api-keys", "keys") as process:
+        url = process.url()
+        assert status(url, KEY) == 400
+        path.write_text(f"bob {KEY}-of-bob\n", encoding="utf-8")
+        process.line_with("keys were read again from 'keys': bob")
+        assert [status(url, key) for key in (KEY, f"{KEY}-of-bob")] == [401, 400]
+        path.write_text("bob\n", encoding="utf-8")
+        process.line_with("the keys from before stay in use")
+        assert status(url, f"{KEY}-of-bob") == 400
+
+
+def test_tokens_of_an_issuer_let_their_bearers_in(start: Start) -> None:
+    with issuing() as issuer:
+        options = ("--oauth-issuer", issuer.url, "--resource-url", AUDIENCE, "--required-scope", "tools")
+        with start(*HTTP, *options, env={"BRIDGE_TOOL_SCOPE": "divide=maths"}) as process:
+            url = process.url()
+            assert status(url, issuer.token(scope="tools")) == 400
+            assert status(url, issuer.token(scope="others")) == 403
+            assert status(url, issuer.token(scope="tools", aud="https://other.example.org")) == 401
+
+
+def test_tokens_that_only_the_issuer_can_read_are_asked_for(start: Start) -> None:
+    with issuing() as issuer:
+        issuer.active["t"] = {"active": True, "sub": "ada", "aud": AUDIENCE}
+        options: tuple[str, ...] = ("--oauth-issuer", issuer.url, "--resource-url", AUDIENCE)
+        options += ("--oauth-introspection-url", f"{issuer.url}/introspect", "--oauth-client-id", CLIENT[0])
+        with start(*HTTP, *options, env={"BRIDGE_OAUTH_CLIENT_SECRET": CLIENT[1]}) as process:
+            url = process.url()
+            assert [status(url, token) for token in ("t", "u")] == [400, 401]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--host", "0.0.0.0"), "nobody is asked for a key: give one by BRIDGE_API_KEY, --api-keys or --oauth-issuer"),
+        (("--api-key", KEY, "--no-auth"), "--no-auth lets everyone in"),
+        (("--api-key", "a b"), "a key is visible ASCII"),
+        (("--api-key", f"{KEY},{KEY}"), "the keys of 'key-1' and 'key-2' are the same"),
+        (("--api-keys", "nowhere"), "the keys in 'nowhere' cannot be used: No such file or directory"),
+        (("--api-keys", "calculator.py"), "the keys in 'calculator.py' cannot be used:"),
+        (("--oauth-issuer", "https://x"), "--oauth-issuer needs --resource-url"),
+        (("--resource-url", "https://x", "--oauth-jwks-url", "https://x/k"), "--oauth-jwks-url needs --oauth-issuer"),
+        ((*OAUTH, "--oauth-introspection-url", "https://x/i"), "needs --oauth-client-id and --oauth-client-secret"),
+        (("--oauth-issuer", "login", "--resource-url", AUDIENCE), "an issuer is an http(s) URL"),
+        (("--tool-scope", "a=b"), "scopes are granted by --oauth-issuer"),
+        ((*OAUTH, "--tool-scope", "a"), "--tool-scope is TOOL=SCOPE"),
+        ((*OAUTH, "--required-scope", 'a"b'), "a scope is visible ASCII"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_with_the_remedy(run: Run, options: tuple[str, ...], message: str) -> None:
+    ended = run(*HTTP, *options)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert KEY not in ended.stderr
+
+
+def test_a_key_satisfies_a_bind_that_others_reach(start: Start) -> None:
+    with start(*HTTP, "--host", "0.0.0.0", env={"BRIDGE_API_KEY": KEY}) as process:
+        assert process.url().startswith("http://")
+
+
+def test_a_server_that_reloads_shows_its_key_to_nobody_but_in_its_own_command(start: Start) -> None:
+    with start(*HTTP, "--reload", "--api-key", KEY) as process:
+        url = process.url()
+        assert status(url, KEY) == 400
+        children = Path(f"/proc/{process.popen.pid}/task/{process.popen.pid}/children").read_text().split()
+        assert children
+        for child in children:
+            assert KEY not in Path(f"/proc/{child}/cmdline").read_text()

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from bridge.server import http_app, mount
+from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier
+from tests.server.auth.guarded import ADA, bearer, toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ISSUER = "https://login.example.org"
+
+
+def auth(resource_url: str = "https://tools.example.org/mcp") -> Auth:
+    return Auth(
+        JwtVerifier(ISSUER, resource_url, jwks_url="http://127.0.0.1:9/keys"),
+        ApiKeys(ApiKey("ada", ADA)),
+        resource_url=resource_url,
+        required_scopes=["tools"],
+        tool_scopes={"delete_*": ["write"]},
+    )
+
+
+@pytest.mark.parametrize("path", ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"])
+def test_everybody_learns_which_issuers_give_tokens(serving: Callable[..., str], path: str) -> None:
+    origin = serving(http_app(toolbox(), name="tests", auth=auth()))
+    answer = httpx.get(origin + path)
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["resource"] == "https://tools.example.org/mcp"
+    assert [each.rstrip("/") for each in found["authorization_servers"]] == [ISSUER]
+    assert found["scopes_supported"] == ["tools", "write"]
+    assert found["bearer_methods_supported"] == ["header"]
+    assert httpx.post(origin + path).status_code == 405
+    assert httpx.get(origin + path + "/more").status_code == 401
+
+
+def test_the_challenge_points_to_it(serving: Callable[..., str]) -> None:
+    origin = serving(http_app(toolbox(), auth=auth()))
+    challenge = httpx.get(origin + "/mcp").headers["www-authenticate"]
+    assert 'resource_metadata="https://tools.example.org/.well-known/oauth-protected-resource/mcp"' in challenge
+
+
+def test_where_only_keys_count_there_is_nothing_to_learn(serving: Callable[..., str]) -> None:
+    origin = serving(http_app(toolbox(), auth=ApiKeys(ApiKey("ada", ADA))))
+    assert httpx.get(origin + "/.well-known/oauth-protected-resource").status_code == 401
+    assert "resource_metadata" not in httpx.get(origin + "/mcp").headers["www-authenticate"]
+
+
+def test_tools_that_are_mounted_are_described_by_the_app_that_they_are_mounted_in(serving: Callable[..., str]) -> None:
+    parent = Starlette()
+    mount(parent, "/tools", toolbox(), auth=auth("https://example.org/tools"))
+    origin = serving(parent)
+    found = httpx.get(origin + "/.well-known/oauth-protected-resource/tools")
+    assert found.json()["resource"] == "https://example.org/tools"
+    assert httpx.get(origin + "/tools").status_code == 401
+    assert httpx.get(origin + "/tools", headers=bearer(ADA)).status_code != 401
