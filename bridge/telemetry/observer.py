@@ -147,7 +147,8 @@ class Observer:
             self._is_settled = True  # what ends from now on wakes the thread again
             ended = [self._ended.popleft() for _ in range(len(self._ended))]
             for series, start, end, error_type, code, _ in ended:
-                series.histogram(error_type, code).record(end - start)
+                histogram = series.succeeded if error_type is None else series.histogram(error_type, code)
+                histogram.record(end - start)
             if self.sinks and (records := records_of(ended, time() - perf_counter())):
                 for sink in self.sinks:
                     sink.put(records)

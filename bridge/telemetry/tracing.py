@@ -56,7 +56,7 @@ class Tracing:
         Of what is not, nobody has to hear further, unless it asks other servers something.
         """
         sampler = self._sampler
-        return sampler is None or sampler.draw() or (meta is not None and not TRACE_KEYS.isdisjoint(meta))
+        return sampler is None or (meta is not None and "traceparent" in meta) or sampler.draw()
 
     def serve(
         self,
