@@ -95,7 +95,9 @@ class DirectProtocol(HttpToolsProtocol):
 
     def _begun(self, body: bytes) -> Answer | Work | None:
         try:
-            self.scope["path"] = self.root_path + httptools.parse_url(self.url).path.decode("ascii")
+            url = httptools.parse_url(self.url)
+            self.scope["path"] = self.root_path + url.path.decode("ascii")
+            self.scope["query_string"] = url.query or b""
             return self.direct.begin(cast("Scope", self.scope), body)
         except Exception:  # noqa: BLE001 - what fails here fails again on uvicorn's way, where it is logged
             return None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
+    from bridge.server.auth.guarding import Guarding
     from bridge.server.fast_http import Answer, FastHttp, Work
     from bridge.server.names import Names
 
@@ -27,14 +28,22 @@ class Direct:
         fast: What answers it.
         names: Which names are let in.
         max_request_bytes: How long a request's body may be.
+        guarding: Who may come in; None for everyone.
         is_open: As for `bridge.server.http.direct_way`.
     """
 
-    def __init__(self, fast: FastHttp, names: Names, max_request_bytes: int, is_open: Callable[[], bool]) -> None:
-        self._fast = fast
+    def __init__(
+        self,
+        fast: FastHttp,
+        names: Names,
+        max_request_bytes: int,
+        guarding: Guarding | None,
+        is_open: Callable[[], bool],
+    ) -> None:
         self._names = names
         self._max_request_bytes = max_request_bytes
         self._is_open = is_open
+        self._begin = fast.begin if guarding is None else guarding.beginning(fast)
 
     def begin(self, scope: Scope, body: bytes) -> Answer | Work | None:
         """As `FastHttp.begin`, for a request that nobody has looked at.
@@ -52,4 +61,4 @@ class Direct:
             or not self._is_open()
         ):
             return None
-        return self._fast.begin(scope, headers, body)
+        return self._begin(scope, headers, body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
 
@@ -24,22 +24,6 @@ _SPACE = b" \t"
 _MAX_LOGGED_CHARS = 200
 
 
-@runtime_checkable
-class Recognising(Protocol):
-    """An app that may recognise a request at once. A request then goes past it, to what is behind."""
-
-    inner: ASGIApp
-    """What is behind it."""
-
-    def enter(self, scope: Scope) -> Any:
-        """Let a request through that is recognised; what to give to `leave`, or None where it has to be looked at."""
-        ...
-
-    def leave(self, entered: Any) -> None:
-        """The request has been answered."""
-        ...
-
-
 class Edge:
     """ASGI middleware: checks Host and Origin, and answers for an app that was not started.
 
@@ -54,8 +38,6 @@ class Edge:
         self, app: ASGIApp, *, names: Names, is_running: Callable[[], bool], any_name: Collection[str] = ()
     ) -> None:
         self._app = app
-        gate: object = app
-        self._gate = gate if isinstance(gate, Recognising) else None
         self._names = names
         self._is_running = is_running
         self._any_name = any_name
@@ -80,14 +62,7 @@ class Edge:
             await refuse(send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
         else:
             scope[HEADERS] = headers
-            gate = self._gate
-            if gate is None or (entered := gate.enter(scope)) is None:
-                await self._app(scope, receive, send)
-                return
-            try:
-                await gate.inner(scope, receive, send)
-            finally:
-                gate.leave(entered)
+            await self._app(scope, receive, send)
 
     def _name_problem(self, headers: dict[bytes, bytes], scope: Scope) -> tuple[int, str] | None:
         if b"host" not in headers:

@@ -1,52 +1,40 @@
 """The gate: nobody without a credential gets further, and everybody behind it is known.
 
-It asks the SDK's `BearerAuthBackend` and hands on through its `AuthContextMiddleware`, so that the ownership of
-sessions, the state that a client carries between rounds, and tools see who calls. A good credential is not looked at
-again for a while.
+It asks the SDK's `BearerAuthBackend` and tells who it is as the SDK's `AuthContextMiddleware` does, so that the
+ownership of sessions, the state that a client carries between rounds, and tools see who calls. A good credential is not
+looked at again for a while.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from hashlib import sha256
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, auth_context_var
+from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from starlette.authentication import AuthCredentials
 from starlette.requests import HTTPConnection
 
 from bridge.server.auth.challenge import NO_CREDENTIAL, Challenge, send_challenge
 from bridge.server.auth.identity import KnownUser
+from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.body import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from contextvars import Token
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.auth.auth import Auth
+    from bridge.server.auth.recognition import Recognition, Remembering
 
 _logger = logging.getLogger("bridge.server.auth")
 
-_MAX_KNOWN = 1024
-_HEADER = b"authorization"
 _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
-_QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
-
-
-class _Known(NamedTuple):
-    """A credential that was found good."""
-
-    user: KnownUser
-    credentials: AuthCredentials
-    until: float
-    """When it has to be looked at again, by the monotonic clock."""
 
 
 class Gate:
@@ -55,26 +43,33 @@ class Gate:
     Args:
         app: What is behind it.
         auth: Who may come in.
+        recognition: Who came in a moment ago.
         metadata_url: Where a client learns which issuers give tokens for this server.
         open_paths: Where everybody gets through.
     """
 
-    def __init__(self, app: ASGIApp, *, auth: Auth, metadata_url: str | None, open_paths: Collection[str]) -> None:
-        self.inner = app
-        self._app = AuthContextMiddleware(app)
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        auth: Auth,
+        recognition: Recognition,
+        metadata_url: str | None,
+        open_paths: Collection[str],
+    ) -> None:
+        self._app = app
+        self._recognition = recognition
         self._auth = auth
         self._backend = BearerAuthBackend(auth)
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
-        self._known: dict[bytes, _Known] = {}
-        auth.on_change(self._forget)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
         if scope["type"] != "http" or (self._open_paths and _path_of(scope) in self._open_paths):
             await self._app(scope, receive, send)
             return
-        found = await self._identified(scope)
+        found = self._recognition.recognised(scope, scope[HEADERS]) or await self._identified(scope)
         if isinstance(found, Challenge):
             client = scope.get("client")
             _logger.log(
@@ -86,34 +81,17 @@ class Gate:
             )
             await send_challenge(send, found, self._metadata_url)
             return
-        scope["user"], scope["auth"] = found.user, found.credentials
-        await self._app(scope, receive, send)
+        token = entered(scope, found)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            auth_context_var.reset(token)
 
-    def enter(self, scope: Scope) -> Token[AuthenticatedUser | None] | None:
-        """Let a request through whose credential is known, as the SDK's middlewares would; see `leave`.
-
-        The credential came alone, and is found by its digest, so that time tells nothing of it.
-        """
-        headers = scope[HEADERS]
-        value = headers.get(_HEADER)
-        query = scope["query_string"]
-        if value is None or len(headers) < len(scope["headers"]) or (query and _QUERY_TOKEN.search(query)):
-            return None
-        known = self._known.get(sha256(value).digest())
-        if known is None or monotonic() >= known.until:
-            return None
-        scope["user"], scope["auth"] = known.user, known.credentials
-        return auth_context_var.set(known.user)
-
-    def leave(self, entered: Token[AuthenticatedUser | None]) -> None:
-        """Forget who sent a request that was answered."""
-        auth_context_var.reset(entered)
-
-    async def _identified(self, scope: Scope) -> _Known | Challenge:
-        values = [value.strip(b" \t") for name, value in scope["headers"] if name == _HEADER]
+    async def _identified(self, scope: Scope) -> Known | Challenge:
+        values = [value.strip(b" \t") for name, value in scope["headers"] if name == HEADER]
         if (problem := self._syntax_problem(scope, values)) is not None:
             return problem
-        known = self._known  # a verdict that no longer holds when it comes goes where it is forgotten
+        remembering = self._recognition.remembering()
         try:
             found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
         except TokenRefusedError as error:
@@ -130,9 +108,9 @@ class Gate:
             return self._unauthorized("the key or token is not known here, or has expired")
         user = found[1]
         assert isinstance(user, AuthenticatedUser)
-        return self._admitted(user, values[0], known)
+        return self._admitted(user, values[0], remembering)
 
-    def _admitted(self, user: AuthenticatedUser, value: bytes, known: dict[bytes, _Known]) -> _Known | Challenge:
+    def _admitted(self, user: AuthenticatedUser, value: bytes, remembering: Remembering) -> Known | Challenge:
         token = user.access_token
         if missing := self._auth.required_scopes.difference(token.scopes):
             told = " ".join(sorted(missing))
@@ -144,21 +122,19 @@ class Gate:
                 scopes=self._auth.required_scopes,
             )
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
-        admitted = _Known(
+        admitted = Known(
             KnownUser(token, self._auth.access_of(token)),
             AuthCredentials(token.scopes),
             monotonic() + keep_seconds,
         )
         if keep_seconds > 0:
-            if len(known) >= _MAX_KNOWN:
-                known.pop(next(iter(known)), None)
-            known[sha256(value).digest()] = admitted
+            remembering.remember(value, admitted)
         return admitted
 
     def _syntax_problem(self, scope: Scope, values: list[bytes]) -> Challenge | None:
         if len(values) > 1:
             return _malformed("a request has one Authorization header")
-        in_query = _QUERY_TOKEN.search(scope["query_string"]) is not None
+        in_query = QUERY_TOKEN.search(scope["query_string"]) is not None
         if values and in_query:
             return _malformed("a credential belongs into the Authorization header alone, never into an address")
         if not values or not values[0].lower().startswith(b"bearer"):
@@ -171,9 +147,6 @@ class Gate:
     def _unauthorized(self, description: str) -> Challenge:
         return Challenge(status=401, error="invalid_token", description=description, scopes=self._auth.required_scopes)
 
-    def _forget(self) -> None:
-        self._known = {}
-
 
 def _malformed(description: str) -> Challenge:
     return Challenge(status=400, error="invalid_request", description=description)
@@ -182,7 +155,7 @@ def _malformed(description: str) -> Challenge:
 def _with_one_space(scope: Scope, value: bytes) -> Scope:
     """A request with its credential as the SDK reads it."""
     token = value[len(b"bearer") :].strip(b" \t")
-    return {**scope, "headers": [(_HEADER, b"Bearer " + token)]}
+    return {**scope, "headers": [(HEADER, b"Bearer " + token)]}
 
 
 def _path_of(scope: Scope) -> str:

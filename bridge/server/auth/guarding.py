@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mcp.server.auth.middleware.auth_context import auth_context_var
 from starlette.middleware import Middleware
 
 from bridge.server.auth.auth import Auth
 from bridge.server.auth.gate import Gate
 from bridge.server.auth.metadata import metadata_routes, metadata_url_of
+from bridge.server.auth.recognition import KnownWork, Recognition, entered
 from bridge.server.auth.scoped import ScopedTools
+from bridge.server.fast_http import Answer
 
 if TYPE_CHECKING:
-    from mcp.server.auth.provider import TokenVerifier
+    from collections.abc import Callable
 
+    from mcp.server.auth.provider import TokenVerifier
+    from starlette.types import Scope
+
+    from bridge.server.fast_http import FastHttp, Work
     from bridge.server.publisher import Publisher
+
+    Begin = Callable[[Scope, dict[bytes, bytes], bytes], Answer | Work | None]
 
 
 class Guarding:
@@ -37,13 +46,25 @@ class Guarding:
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """What everybody may read."""
         self.running = self._auth.running
+        self.recognition = Recognition()
+        self.middleware: frozenset[object] = frozenset({Gate, ScopedTools})
+        """What knows of requests that are begun without ASGI."""
+        self._auth.on_change(self.recognition.forget)
         self._auth.on_change(publisher.changes.ring)
 
     @property
     def before_body(self) -> list[Middleware]:
         """What stands before anything of a body is read."""
         open_paths = [route.path for route in self.routes]
-        return [Middleware(Gate, auth=self._auth, metadata_url=self._metadata_url, open_paths=open_paths)]
+        return [
+            Middleware(
+                Gate,
+                auth=self._auth,
+                recognition=self.recognition,
+                metadata_url=self._metadata_url,
+                open_paths=open_paths,
+            )
+        ]
 
     @property
     def after_body(self) -> list[Middleware]:
@@ -59,3 +80,20 @@ class Guarding:
                 max_bytes=self._max_request_bytes,
             )
         ]
+
+    def beginning(self, fast: FastHttp) -> Begin:
+        """What begins with a request without ASGI: with those whose credential is recognised, and with no others."""
+        recognition = self.recognition
+
+        def begin(scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Answer | Work | None:
+            known = recognition.recognised(scope, headers)
+            if known is None:
+                return None
+            token = entered(scope, known)
+            try:
+                begun = fast.begin(scope, headers, body)
+            finally:
+                auth_context_var.reset(token)
+            return begun if begun is None or isinstance(begun, Answer) else KnownWork(begun, known.user)
+
+        return begin

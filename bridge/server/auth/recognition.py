@@ -1,0 +1,114 @@
+"""Recognition: credentials that were found good a moment ago, which need not be looked at again."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from mcp.server.auth.middleware.auth_context import auth_context_var
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextvars import Token
+
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from starlette.authentication import AuthCredentials
+    from starlette.types import Scope
+
+    from bridge.server.auth.identity import KnownUser
+    from bridge.server.fast_http import Answer, Work
+
+HEADER = b"authorization"
+QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
+"""A credential in an address."""
+
+_MAX_KNOWN = 1024
+
+
+class Known(NamedTuple):
+    """A credential that was found good."""
+
+    user: KnownUser
+    credentials: AuthCredentials
+    until: float
+    """When it has to be looked at again, by the monotonic clock."""
+
+
+class Recognition:
+    """The credentials that were found good: at most a thousand, each kept no longer than its verifier says."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Known] = {}
+
+    def recognised(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Known | None:
+        """What is known of the sender of a request.
+
+        The credential came alone, and is found by its digest, so that time tells nothing of it.
+
+        Args:
+            scope: The request.
+            headers: Its headers by name.
+        """
+        value = headers.get(HEADER)
+        query = scope["query_string"]
+        if value is None or len(headers) < len(scope["headers"]) or (query and QUERY_TOKEN.search(query)):
+            return None
+        known = self._known.get(sha256(value).digest())
+        return known if known is not None and monotonic() < known.until else None
+
+    def remembering(self) -> Remembering:
+        """What takes a verdict that is about to be asked for; what is forgotten meanwhile is not brought back."""
+        return Remembering(self._known)
+
+    def forget(self) -> None:
+        """Look at every credential again."""
+        self._known = {}
+
+
+class Remembering:
+    """Takes one verdict.
+
+    Args:
+        known: Where it goes.
+    """
+
+    def __init__(self, known: dict[bytes, Known]) -> None:
+        self._known = known
+
+    def remember(self, value: bytes, known: Known) -> None:
+        """Keep what was found of the value of a header."""
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[sha256(value).digest()] = known
+
+
+def entered(scope: Scope, known: Known) -> Token[AuthenticatedUser | None]:
+    """Let everything behind know who sent a request, as the SDK's middlewares do; to be reset when it is answered."""
+    scope["user"], scope["auth"] = known.user, known.credentials
+    return auth_context_var.set(known.user)
+
+
+class KnownWork:
+    """A call that is run later, by somebody who is known.
+
+    Args:
+        work: The call.
+        user: Who calls.
+    """
+
+    __slots__ = ("_user", "_work", "ends_with_client")
+
+    def __init__(self, work: Work, user: KnownUser) -> None:
+        self._work = work
+        self._user = user
+        self.ends_with_client = work.ends_with_client
+
+    async def run(self) -> Answer:
+        """Run it."""
+        token = auth_context_var.set(self._user)
+        try:
+            return await self._work.run()
+        finally:
+            auth_context_var.reset(token)
