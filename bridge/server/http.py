@@ -129,7 +129,8 @@ def http_app(
     app.state.drain = service.drain
     app.state.any_name = any_name
     if service.fast is not None:
-        app.state.direct = partial(Direct, service.fast, names, max_request_bytes)
+        app.state.direct = partial(Direct, service.fast, names, max_request_bytes, guarding)
+    app.state.asked_directly = _ASKED_DIRECTLY if guarding is None else _ASKED_DIRECTLY | guarding.middleware
     app.state.open_routes = [] if guarding is None else guarding.routes
     return app
 
@@ -148,10 +149,11 @@ def direct_way(app: Starlette, is_open: Callable[[], bool]) -> Direct | None:
         is_open: Whether the app has started, and requests have nothing to pass before it.
 
     Returns:
-        The way; None where there is none: without the fast path, and where there is other middleware, such as the gate,
-        which has to see every request.
+        The way; None where there is none: without the fast path, and where there is middleware of others, which has to
+        see every request.
     """
-    if not (hasattr(app.state, "direct") and _ASKED_DIRECTLY.issuperset(each.cls for each in app.user_middleware)):
+    asked: frozenset[object] = app.state.asked_directly
+    if not (hasattr(app.state, "direct") and asked.issuperset(each.cls for each in app.user_middleware)):
         return None
     direct: Direct = app.state.direct(is_open)
     return direct
