@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.benchmarks.http_server import HttpServer
     from tests.benchmarks.table import Table
 
-ROUNDS = 30
+ROUNDS = 40
 CALLS = 300
 OFF = "nothing"
 
