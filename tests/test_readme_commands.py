@@ -38,6 +38,7 @@ OVER_STDIO = [command for command in COMMANDS if re.match(r"([A-Z_]+=\S+ )+bridg
 CHAT = [command for command in COMMANDS if command.line.startswith("bridge chat ")]
 MAKE = [command for command in COMMANDS if command.line.startswith("make ")]
 PIP = [command for command in COMMANDS if command.line.startswith("pip install ")]
+LOGIN = [command for command in COMMANDS if command.line.startswith("bridge login ")]
 DOCKER = [command for command in COMMANDS if command.line.startswith("docker ")]
 SERVERS = readme.table("server")
 GREETER = """
@@ -71,6 +72,8 @@ def directory(tmp_path: Path) -> Path:
     made = tmp_path / "work"
     made.mkdir()
     (made / "tools.py").write_text(readme.blocks("python")[0].text, encoding="utf-8")
+    (made / "folder").mkdir()
+    (made / "folder" / "tools.py").write_text(readme.blocks("python")[0].text, encoding="utf-8")
     (made / "greeter.py").write_text(GREETER, encoding="utf-8")
     entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(made / "greeter.py")]}
     (made / "mcp.json").write_text(json.dumps({"mcpServers": {"greeter": entry}}), encoding="utf-8")
@@ -108,7 +111,7 @@ async def sum_by_official_client(server: str | StdioServerParameters, mode: str)
 
 def test_every_command_is_run_or_read_by_one_test() -> None:
     assert sorted(map(str, COMMANDS)) == sorted(
-        map(str, [*ENDING, *OVER_HTTP, *OVER_STDIO, *CHAT, *MAKE, *PIP, *DOCKER])
+        map(str, [*ENDING, *OVER_HTTP, *OVER_STDIO, *CHAT, *MAKE, *PIP, *LOGIN, *DOCKER])
     )
 
 
@@ -183,6 +186,13 @@ def test_a_conversation_is_begun_as_shown(directory: Path, environment: dict[str
     )
 
 
+def test_a_login_is_begun_as_shown() -> None:
+    (command,) = LOGIN
+    program, *arguments = shlex.split(command.line)[1:]
+    options = import_module(f"bridge.cli.{program}").command.make_context(program, arguments).params
+    assert options["target"].startswith("https://")
+
+
 # --- what is read instead --------------------------------------------------------------------------------------------
 
 
@@ -196,7 +206,7 @@ def test_what_pip_installs_is_this_project_and_its_extras() -> None:
 def test_what_make_is_asked_for_are_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([\w-]+):", (readme.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     wanted = {command.line.removeprefix("make ") for command in MAKE}
-    wanted |= {code.removeprefix("make ") for code in readme.codes(readme.PROSE) if code.startswith("make ")}
+    wanted |= {code.removeprefix("make ").split()[0] for code in readme.codes(readme.PROSE) if code.startswith("make ")}
     assert {"demo", "test"} <= wanted <= set(targets)
 
 
@@ -254,6 +264,7 @@ def test_the_table_names_all_ready_servers() -> None:
 CONFIGURATION = {"mcpServers": {"sums": {"command": "bridge", "args": ["serve", "tools.py"]}}}
 TARGETS = {
     "file.py[:object]": ["tools.py", "tools.py:add"],
+    "directory/": ["folder/"],
     "package.module[:object]": ["tools", "tools:add"],
     "mcp.json[#server]": ["mcp.json", "'mcp.json#sums'"],
     "http(s)://…": ["URL"],
