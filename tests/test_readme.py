@@ -13,6 +13,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from mcp import Client
@@ -56,7 +57,8 @@ MOUNT = "mount(app"
 CONNECT = "bridge.connect("
 ASSISTANT = "class Assistant"
 CLERK = "class Clerk"
-BLOCKS = [ADD, MOUNT, CONNECT, ASSISTANT, WEATHER, CANCEL, ACCOUNT, BOOK, CLERK]
+GUARD = "auth = Auth("
+BLOCKS = [ADD, MOUNT, CONNECT, ASSISTANT, WEATHER, CANCEL, ACCOUNT, BOOK, CLERK, GUARD]
 """A text of each Python block, in order."""
 
 
@@ -102,6 +104,14 @@ async def test_mounted_in_an_application_tools_answer_the_official_client(framew
             async with Client(f"{origin}/tools", mode=mode) as client:
                 result = await client.call_tool("add", {"a": 1, "b": 2})
                 assert result.structured_content == {"result": 3}
+
+
+def test_an_app_asks_for_the_keys_that_it_was_given() -> None:
+    app = names_after(GUARD, add=names_after(ADD)["add"])["app"]
+    with http_server.serving(app) as origin:
+        assert httpx.post(f"{origin}/mcp", json={}).status_code == 401
+        key = {"authorization": "Bearer a-random-one-instead-of-this"}
+        assert httpx.post(f"{origin}/mcp", json={}, headers=key).status_code != 401
 
 
 def test_what_stands_explicitly_describes_the_tool() -> None:

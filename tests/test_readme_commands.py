@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -34,6 +35,7 @@ ERAS = ("legacy", "2026-07-28")
 COMMANDS = readme.commands()
 ENDING = [command for command in COMMANDS if re.match(r"bridge (list|call|status|install) ", command.line)]
 OVER_HTTP = [command for command in COMMANDS if re.match(r"bridge serve .*--transport http", command.line)]
+GUARDED = [command for command in COMMANDS if re.match(r"BRIDGE_\w+=\S+ bridge serve .*--transport http", command.line)]
 OVER_STDIO = [command for command in COMMANDS if re.match(r"([A-Z_]+=\S+ )+bridge serve [^-]+$", command.line)]
 CHAT = [command for command in COMMANDS if command.line.startswith("bridge chat ")]
 MAKE = [command for command in COMMANDS if command.line.startswith("make ")]
@@ -111,7 +113,7 @@ async def sum_by_official_client(server: str | StdioServerParameters, mode: str)
 
 def test_every_command_is_run_or_read_by_one_test() -> None:
     assert sorted(map(str, COMMANDS)) == sorted(
-        map(str, [*ENDING, *OVER_HTTP, *OVER_STDIO, *CHAT, *MAKE, *PIP, *LOGIN, *DOCKER])
+        map(str, [*ENDING, *OVER_HTTP, *GUARDED, *OVER_STDIO, *CHAT, *MAKE, *PIP, *LOGIN, *DOCKER])
     )
 
 
@@ -159,6 +161,18 @@ async def test_a_server_over_http_says_the_lines_that_are_shown_and_answers_wher
         process.terminate()
         assert process.wait(DEADLINE_SECONDS) == 0
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("command", GUARDED, ids=str)
+def test_a_server_that_asks_for_a_credential_lets_nobody_in_without_one(
+    command: readme.Command, directory: Path, environment: dict[str, str]
+) -> None:
+    setting, _, line = command.line.partition(" ")
+    name, _, value = setting.partition("=")
+    with started(f"{line} --port 0", directory, environment | {name: value}) as process:
+        assert process.stderr is not None
+        url = next(line for line in process.stderr if line.startswith("serving ")).strip().rpartition(" at ")[2]
+        assert httpx.post(url, json={}).status_code == 401
 
 
 @pytest.mark.anyio
