@@ -13,6 +13,7 @@ import uvicorn
 from bridge.cli import direct_protocol
 from bridge.cli.http_protocol import http_protocol
 from bridge.server import http_app
+from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.fast_http import FastHttp
 from bridge.server.http import direct_way
 from tests.server.differential_tools import toolbox
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 _answered = FastHttp.answered
+KEYS = (
+    ApiKey("whole", "whole-whole-whole-whole"),
+    ApiKey("part", "part-part-part-part-part", tools=("add", "mi*", "move", "talk")),
+    ApiKey("narrow", "narrow-narrow-narrow-narrow", scopes=frozenset()),
+)
 _head = direct_protocol._head
 
 
@@ -45,10 +51,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--http", choices=("h11", "httptools", "direct"), required=True)
     parser.add_argument("--fast-path", action="store_true")
+    parser.add_argument("--auth", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     FastHttp.answered = _marked  # type: ignore[method-assign]  # the answers are marked where they are made
-    app = http_app(toolbox(), name="tests", fast_path=options.fast_path)
+    auth = None if not options.auth else Auth(ApiKeys(*KEYS), tool_scopes={"mo*": ["moving"]})
+    app = http_app(toolbox(), name="tests", fast_path=options.fast_path, auth=auth)
     http = options.http
     if http == "direct":
         direct_protocol._head = _marked_head  # type: ignore[assignment]  # as above

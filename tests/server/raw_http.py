@@ -12,7 +12,7 @@ import h11
 from tests.server.http_mutations import Draft, Sessions, handshake, initialize
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from anyio.abc import SocketStream
 
@@ -77,15 +77,17 @@ async def event_of(connection: Connection, pattern: bytes) -> bytes:
     raise AssertionError(f"the stream ended without {pattern!r}: {text[-500:]!r}")
 
 
-async def open_session(port: int) -> str:
-    async with sent(port, initialize().raw) as connection:
+async def open_session(port: int, headers: Iterable[tuple[str, bytes]] = ()) -> str:
+    opening = initialize()
+    opening.headers.extend(headers)
+    async with sent(port, opening.raw) as connection:
         head = await connection.head()
         assert head is not None
         session_id = dict(head.headers)[b"mcp-session-id"].decode()
         await connection.body()
-    await taken(
-        port, handshake(Sessions(session_id, "", ""), {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    )
+    opened = handshake(Sessions(session_id, "", ""), {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    opened.headers.extend(headers)
+    await taken(port, opened)
     return session_id
 
 

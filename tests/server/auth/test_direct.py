@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from anyio.lowlevel import checkpoint
+from mcp.server.auth.middleware.auth_context import get_access_token
+
+from bridge.server import http_app
+from bridge.server.auth import ApiKey, ApiKeys, Auth
+from bridge.server.fast_http import Answer
+from bridge.server.http import direct_way
+from bridge.tools.function import tool
+from bridge.tools.toolbox import ToolBox
+from tests.server import http_server as http
+from tests.server.auth.guarded import ADA, BOB, add, bearer
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from bridge.server.direct import Direct
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(run_in_thread=False)
+def token_name() -> str:
+    """Say whose credential the SDK knows."""
+    token = get_access_token()
+    return "nobody" if token is None else token.client_id
+
+
+KEYS = (ApiKey("ada", ADA), ApiKey("bob", BOB, tools=("add",)))
+CALL = http.modern(http.call("token_name"))
+
+
+def scope_of(message: dict[str, Any], headers: dict[str, str], query: bytes = b"") -> dict[str, Any]:
+    given = http.modern_headers(message) | {"host": "localhost"} | headers
+    raw = [(name.encode(), value.encode()) for name, value in given.items()]
+    return {"type": "http", "path": "/mcp", "root_path": "", "query_string": query, "headers": raw}
+
+
+async def recognise(app: Starlette, key: str) -> None:
+    """Let the gate look at a key."""
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.post("/mcp", json=CALL, headers=http.modern_headers(CALL) | bearer(key))
+        assert answer.status_code != 401
+
+
+def way_into(app: Starlette) -> Direct:
+    way = direct_way(app, lambda: True)
+    assert way is not None
+    return way
+
+
+async def test_only_a_credential_that_is_recognised_is_answered_directly() -> None:
+    keys = ApiKeys(*KEYS)
+    auth = Auth(keys)
+    app = http_app(ToolBox(add, token_name), auth=auth)
+    body = json.dumps(CALL).encode()
+    async with app.router.lifespan_context(app):
+        way = way_into(app)
+        assert way.begin(scope_of(CALL, bearer(ADA)), body) is None
+        await recognise(app, ADA)
+        work = way.begin(scope_of(CALL, bearer(ADA)), body)
+        assert work is not None
+        assert not isinstance(work, Answer)
+        assert json.loads((await work.run()).body)["result"]["content"][0]["text"] == "ada"
+        assert get_access_token() is None
+        for headers, query in (
+            ({}, b""),
+            (bearer(ADA + "x"), b""),
+            (bearer(BOB), b""),
+            (bearer(ADA), b"access_token=" + ADA.encode()),
+        ):
+            assert way.begin(scope_of(CALL, headers, query), body) is None
+        twice = scope_of(CALL, bearer(ADA))
+        twice["headers"].append((b"authorization", b"Bearer x"))
+        assert way.begin(twice, body) is None
+
+
+async def test_a_tool_that_the_key_may_not_use_is_not_answered_directly() -> None:
+    app = http_app(ToolBox(add, token_name), auth=ApiKeys(*KEYS))
+    listing = http.modern(http.request("tools/list"))
+    async with app.router.lifespan_context(app):
+        way = way_into(app)
+        await recognise(app, BOB)
+        assert way.begin(scope_of(CALL, bearer(BOB)), json.dumps(CALL).encode()) is None
+        answer = way.begin(scope_of(listing, bearer(BOB)), json.dumps(listing).encode())
+        assert isinstance(answer, Answer)
+        assert [each["name"] for each in json.loads(answer.body)["result"]["tools"]] == ["add"]
+
+
+async def test_a_key_that_was_taken_away_is_recognised_no_more() -> None:
+    told: list[Any] = []
+
+    class Changing(ApiKeys):
+        async def keep_current(self, changed: Any) -> None:
+            told.append(changed)
+
+    app = http_app(ToolBox(add, token_name), auth=Changing(*KEYS))
+    body = json.dumps(CALL).encode()
+    async with app.router.lifespan_context(app):
+        way = way_into(app)
+        await recognise(app, ADA)
+        assert way.begin(scope_of(CALL, bearer(ADA)), body) is not None
+        await checkpoint()  # the verifier is followed from the first moment that it gets
+        told[0]()
+        assert way.begin(scope_of(CALL, bearer(ADA)), body) is None
