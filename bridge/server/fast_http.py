@@ -178,7 +178,7 @@ class _ModernCall:
 class _SessionCall:
     """A call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
 
-    __slots__ = ("_call", "_headers", "_is_cancelled", "_plans", "_running", "_session", "_task")
+    __slots__ = ("_call", "_headers", "_plans", "_running", "_session")
 
     ends_with_client = False
 
@@ -195,35 +195,34 @@ class _SessionCall:
         self._headers = headers
         self._running = running
         self._session = session
-        self._task: asyncio.Task[Any] | None = None
-        self._is_cancelled = False
-        # Known from here on, not only once it runs: another request of that id may come before.
-        session.running[str(call.id)] = self._cancel
-        session.__enter__()
-
-    def _cancel(self) -> None:
-        self._is_cancelled = True
-        if self._task is not None:
-            self._task.cancel()
 
     async def run(self) -> Answer:
-        task = self._task = asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
-        session, call = self._session, self._call
+        is_cancelled = False
+
+        def cancel() -> None:
+            nonlocal is_cancelled
+            is_cancelled = True
+            task.cancel()
+
+        session, call, request, body = self._session, self._call, str(self._call.id), b""
+        # Of requests of one id that came in the same moment, the first is the one that can be cancelled by it.
+        known = session.running.setdefault(request, cancel)
         self._running.enter(task)
-        body = b""
+        session.__enter__()
         try:
-            if not self._is_cancelled:
-                context = _context(self._headers, session.capabilities, session_id=session.id)
-                body, _ = await self._plans.run(call, context)
+            context = _context(self._headers, session.capabilities, session_id=session.id)
+            body, _ = await self._plans.run(call, context)
         except asyncio.CancelledError:
-            if not self._is_cancelled or task.cancelling() > 1:
+            if not is_cancelled or task.cancelling() > 1:
                 raise
         finally:
-            session.running.pop(str(call.id), None)
+            if known is cancel:
+                session.running.pop(request, None)
             session.__exit__()
             self._running.leave(task)
-        if self._is_cancelled:
+        if is_cancelled:
             task.uncancel()
             body = failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
         return Answer(body, session_id=session.id)

@@ -186,6 +186,21 @@ def test_a_call_in_a_session_is_answered_in_its_name_and_goes_on_when_its_client
     assert ways == ["200", "200"]
 
 
+def test_requests_of_one_id_that_came_in_the_same_moment_are_all_answered(app: Starlette, ways: list[str]) -> None:
+    """Clients that share a session may count alike; none of their calls has to wait for something."""
+    with http_server.serving(app, http="direct") as origin, ExitStack() as stack:
+        port = httpx.URL(origin).port or 0
+        with httpx.Client() as client:
+            session = open_session(client, origin + "/mcp")["mcp-session-id"]
+        raw = handshake(Sessions(session, "", ""), call("add", {"a": 1, "b": 1})).raw
+        many = [stack.enter_context(connected(port)) for _ in range(16)]
+        for _ in range(20):
+            for connection in many:
+                connection.sendall(raw)
+            assert {text_of(body) for each in many for _, body in answers(each, 1)} == {"2"}
+    assert ways == ["200"] * 320
+
+
 def test_a_server_that_ends_answers_what_runs_and_closes(app: Starlette, holding: Holding) -> None:
     with ExitStack() as stack, ThreadPoolExecutor() as threads:
         port = httpx.URL(stack.enter_context(http_server.serving(app, http="direct"))).port or 0
@@ -237,9 +252,15 @@ def test_an_app_with_other_middleware_has_no_direct_way(app: Starlette) -> None:
     assert direct_way(http_app(ToolBox(silent("add", _add)), fast_path=False), lambda: True) is None
 
 
-def test_where_callers_have_to_be_known_there_is_no_direct_way() -> None:
+def test_where_callers_have_to_be_known_only_a_recognised_one_is_answered_directly(ways: list[str]) -> None:
     app = http_app(ToolBox(silent("add", _add)), auth=ApiKeys(ApiKey("someone", "k" * 40)))
-    assert direct_way(app, lambda: True) is None
+    with http_server.serving(app, http="direct") as origin, connected(httpx.URL(origin).port or 0) as connection:
+        for key, status, found in (("m" * 40, 401, 0), ("k" * 40, 200, 0), ("k" * 40, 200, 1), ("l" * 40, 401, 1)):
+            draft = modern("tools/call", name="add", arguments={"a": 1, "b": 1})
+            draft.headers.append(("Authorization", f"Bearer {key}".encode()))
+            connection.sendall(draft.raw)
+            ((head, _),) = answers(connection, 1)
+            assert (head.split()[1], len(ways)) == (b"%d" % status, found)
 
 
 def test_while_a_server_starts_or_ends_nothing_is_answered_directly(app: Starlette, ways: list[str]) -> None:
