@@ -14,10 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
+from mcp.server.auth.middleware.auth_context import auth_context_var
+
 from bridge.client.provider import McpToolProvider
 from bridge.client.server_config import MemoryTransport, ServerConfig
 from bridge.errors import DefinitionError, ToolError
 from bridge.models.scripted import ScriptedChatModel
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.auth.identity import KnownUser
+from bridge.server.auth.token import VerifiedToken
 from bridge.server.publisher import Publisher
 from bridge.tools.function import tools_from
 from bridge.tools.toolbox import ToolBox
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from bridge.client.handlers import ClientHandlers
-    from bridge.tools.context import InvocationContext
+    from bridge.tools.context import Caller, InvocationContext
     from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
 __all__ = ["Call", "ScriptedChatModel", "connected", "failing", "recorded"]
@@ -81,6 +86,7 @@ async def connected(
     protocol: Literal["auto", "legacy", "2026-07-28"] = "auto",
     handlers: ClientHandlers | None = None,
     name: str = "memory",
+    caller: Caller | None = None,
 ) -> AsyncIterator[McpToolProvider]:
     """Tools behind an MCP connection within this process: published, and imported again.
 
@@ -89,6 +95,7 @@ async def connected(
         protocol: Which era of the protocol to speak.
         handlers: Who answers what the tools ask.
         name: What the server is called.
+        caller: Who calls, as if a credential had told it; None where nobody was asked for one.
 
     Yields:
         The provider of the imported tools: ``provider.tools`` is their ToolBox.
@@ -99,8 +106,20 @@ async def connected(
     box = sources[0] if len(sources) == 1 and isinstance(sources[0], ToolBox) else ToolBox(*sources)
     server = Publisher(box, name=name).server
     config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)
-    async with McpToolProvider(config, handlers=handlers) as provider:
-        yield provider
+    token = None if caller is None else auth_context_var.set(_user_of(caller))
+    try:
+        async with McpToolProvider(config, handlers=handlers) as provider:
+            yield provider
+    finally:
+        if token is not None:
+            auth_context_var.reset(token)
+
+
+def _user_of(caller: Caller) -> KnownUser:
+    token = VerifiedToken(
+        token="", client_id=caller.name, scopes=sorted(caller.scopes), claims=dict(caller.claims) or None
+    )
+    return KnownUser(token, EVERYTHING)
 
 
 class _Recording:

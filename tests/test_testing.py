@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bridge import DefinitionError, InvocationContext, ToolBox, ToolError, ToolExecutionRequest, execute, tool
+from bridge import Caller, DefinitionError, InvocationContext, ToolBox, ToolError, ToolExecutionRequest, execute, tool
 from bridge.testing import Call, connected, failing, recorded
 
 
@@ -83,3 +85,21 @@ async def test_tools_are_imported_through_a_connection_in_memory(protocol: str) 
         result = await execute(provider.tools, REQUEST, InvocationContext())
         assert result.text == "3"
         assert result.structured_content == {"result": 3}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
+async def test_a_tool_may_be_told_who_calls(protocol: Any) -> None:
+    seen: list[Caller | None] = []
+
+    @tool
+    async def note(context: InvocationContext) -> str:
+        """Note who calls."""
+        seen.append(context.caller)
+        return "noted"
+
+    ada = Caller("ada", frozenset({"read"}), {"iss": "https://login.example.org"})
+    for caller in (ada, None):
+        async with connected(note, protocol=protocol, caller=caller) as provider:
+            await execute(provider.tools, ToolExecutionRequest("note"), InvocationContext())
+    assert seen == [ada, None]
