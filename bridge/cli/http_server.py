@@ -60,6 +60,7 @@ class HttpServer(SilentServer):
         lifespan: What is open while the app is served; None for nothing. A signal ends its opening, too.
         times: How long it drains.
         last_act: Called where the process ends before all is closed.
+        is_late: Whether requests are left to others until everything is open here.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class HttpServer(SilentServer):
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
         times: DrainTimes,
         last_act: Callable[[], None],
+        is_late: bool = False,
     ) -> None:
         super().__init__(config)
         self.ending = Ending(self._begin_end, self._hurry, last_act, times)
@@ -80,6 +82,7 @@ class HttpServer(SilentServer):
         self._opened = opened
         self._lifespan = lifespan
         self._times = times
+        self._is_late = is_late
         self._stack = AsyncExitStack()
         self._opening: anyio.CancelScope | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -96,21 +99,28 @@ class HttpServer(SilentServer):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept requests, and open what has to be open before they are served."""
-        await super().startup(sockets)
-        assert self._opening is not None, "it is run by run_until_ended"
-        try:
-            with self._opening:
-                if self._lifespan is not None:
-                    await self._stack.enter_async_context(self._lifespan())
-        except BaseException:
-            self._operations.fail()
-            await self.shutdown(sockets)
-            raise
+        if self._is_late:
+            await self._open()
+            await super().startup(sockets)
+        else:
+            await super().startup(sockets)
+            try:
+                await self._open()
+            except BaseException:
+                self._operations.fail()
+                await self.shutdown(sockets)
+                raise
         if self.should_exit:
             self._operations.fail()
         else:
             self._operations.open()
             self._opened()
+
+    async def _open(self) -> None:
+        assert self._opening is not None, "it is run by run_until_ended"
+        with self._opening:
+            if self._lifespan is not None:
+                await self._stack.enter_async_context(self._lifespan())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let what is open end, and close."""

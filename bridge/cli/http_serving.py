@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -9,17 +10,25 @@ import click
 from bridge.cli import listening, reloading
 from bridge.cli.entries import configuration, url_entry
 from bridge.cli.failures import say
-from bridge.cli.operating import operated
+from bridge.cli.inheritance import inherited
+from bridge.cli.operating import admin_sockets, operated
 from bridge.cli.serve_options import name_of, serving_of, targets_of
 from bridge.cli.targets import split_targets
 from bridge.cli.telemetry_options import observed, tell_draining
+from bridge.cli.worker import Worker
 from bridge.server.operations import Operations
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
     from starlette.applications import Starlette
 
+    from bridge.cli.inheritance import Inheritance
     from bridge.cli.serve_options import ServeOptions
+    from bridge.cli.targets import Target
     from bridge.server.auth import Auth
+    from bridge.server.telemetry_metrics import WrittenMetrics
     from bridge.tools.toolbox import ToolBox
 
 
@@ -40,6 +49,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     if not options.path.startswith("/"):
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
     options.operations.check(ctx)
+    options.scaling.check(ctx, options)
     addresses = listening.resolve(options.host, options.port)
     auth = options.auth.auth(ctx)
     if auth is not None and options.no_auth:
@@ -54,30 +64,64 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     targets = targets_of(ctx, texts, options)
     name = name_of(targets, options)
     local, _ = split_targets(targets)
-    if options.reload and local and not reloading.is_child():
-        reloading.serve_again_and_again(local, listening.bind(addresses))
-        return
-    serving = serving_of(targets, options)
-    sockets = reloading.inherited_sockets() or listening.bind(addresses)
+    inheritance = inherited()
+    sockets = listening.bind(addresses) if inheritance is None else inheritance.sockets
+    if inheritance is None and options.reload and local:
+        reloading.serve_again_and_again(local, sockets)
+    elif inheritance is None and options.scaling.workers > 1:
+        _serve_by_workers(ctx, name, sockets, options)
+    else:
+        _serve_here(ctx, name, targets, options, auth, sockets, inheritance)
+
+
+def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
+    from bridge.cli.workers import serve_by_workers  # noqa: PLC0415 - for those who want several
+
+    scaling = options.scaling
+    has_keys = scaling.secrets(ctx) is not None
+    say(scaling.what_is_lost())
+    code = serve_by_workers(
+        scaling.workers, sockets, admin_sockets(options), partial(_announce, name, sockets, options), has_keys=has_keys
+    )
+    ctx.exit(code)
+
+
+def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
     port = sockets[0].getsockname()[1]
     path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
+    say(f"serving {name} at {listening.url_of(options.host, port, path)}")
+    say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
 
-    def announce() -> None:
-        say(f"serving {name} at {listening.url_of(options.host, port, path)}")
-        say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
 
+def _serve_here(
+    ctx: click.Context,
+    name: str,
+    targets: list[Target],
+    options: ServeOptions,
+    auth: Auth | None,
+    sockets: list[socket.socket],
+    inheritance: Inheritance | None,
+) -> None:
+    serving = serving_of(targets, options)
+    announce: Callable[[], None] = partial(_announce, name, sockets, options)
+    channel = None if inheritance is None else inheritance.channel
     with observed(options.telemetry, name) as watched:
         app = _app(ctx, serving.tools, name, options, auth)
         operations = Operations(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
+        metrics: WrittenMetrics | None = watched.metrics
+        if channel is not None:
+            worker = Worker(channel, lambda: operations.is_draining, watched.metrics)
+            announce, metrics = worker.opened, None if metrics is None else worker
         listening.run(
             app,
             sockets,
             announce,
             operations=operations,
-            operated=operated(ctx, app, operations, options, metrics=watched.metrics, auth=auth),
+            operated=operated(ctx, app, operations, options, metrics=metrics, auth=auth, inheritance=inheritance),
             is_debug=options.log_level == "debug",
-            is_child=reloading.is_child(),
+            is_child=inheritance is not None and channel is None,
+            is_late=inheritance is not None and inheritance.is_late,
             lifespan=serving.lifespan,
             last_act=serving.last_act,
         )
@@ -93,7 +137,8 @@ def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, a
             tools,
             publisher=Publisher(tools, name=name, page_size=options.page_size, state_keys=state_keys),
             path=options.path,
-            sse=not options.no_sse,
+            sse=not (options.no_sse or options.scaling.are_sessions_lost),
+            stateless=options.scaling.are_sessions_lost,
             streamable=options.transport == "http",
             host=options.host,
             allowed_hosts=options.allowed_hosts,

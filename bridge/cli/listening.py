@@ -160,6 +160,7 @@ def run(
     operated: Operated,
     is_debug: bool,
     is_child: bool,
+    is_late: bool = False,
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     last_act: Callable[[], None] = lambda: None,
 ) -> None:
@@ -173,6 +174,7 @@ def run(
         operated: Where it tells of itself, and how it ends.
         is_debug: Whether each request is logged.
         is_child: Whether the server ends only to start again.
+        is_late: Whether others listen already, so that connections are left to them until all is open here.
         lifespan: What is open while the application is served; a signal ends its opening too.
         last_act: Called where the process ends before all is closed; from any thread.
 
@@ -198,6 +200,7 @@ def run(
         lifespan=lifespan,
         times=DrainTimes(timeout_seconds=RELOAD_GRACEFUL_SECONDS) if is_child else operated.times,
         last_act=last_act,
+        is_late=is_late,
     )
 
     async def serve() -> None:

@@ -18,13 +18,16 @@ from bridge.server.operations import METRICS_PATH, PATHS, STATUS_PATH, Pages, St
 from bridge.server.telemetry_metrics import MetricsPage
 
 if TYPE_CHECKING:
+    import socket
+
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
+    from bridge.cli.inheritance import Inheritance
     from bridge.cli.serve_options import ServeOptions
     from bridge.server.auth.auth import Auth
     from bridge.server.operations import Operations
-    from bridge.telemetry.metrics import Metrics
+    from bridge.server.telemetry_metrics import WrittenMetrics
 
 
 def operated(
@@ -33,8 +36,9 @@ def operated(
     operations: Operations,
     options: ServeOptions,
     *,
-    metrics: Metrics | None,
+    metrics: WrittenMetrics | None,
     auth: Auth | None,
+    inheritance: Inheritance | None,
 ) -> listening.Operated:
     """Put the pages where they belong: beside the tools, or at a port of their own.
 
@@ -62,6 +66,19 @@ def operated(
     pages: dict[str, ASGIApp] = {**probes, STATUS_PATH: Edge(guarded, names=names, is_running=lambda: True)}
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
+    sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(options)
+    return listening.Operated(times=times, pages={}, admin_app=Pages(pages), admin_sockets=sockets)
+
+
+def admin_sockets(options: ServeOptions) -> list[socket.socket]:
+    """Listen at the admin port, and say where that is; nowhere where none was chosen.
+
+    Raises:
+        CommandError: It cannot be listened there.
+    """
+    chosen = options.operations
+    if chosen.admin_port is None:
+        return []
     sockets = listening.bind(listening.resolve(chosen.admin_host, chosen.admin_port))
     say(f"operations at {listening.url_of(chosen.admin_host, sockets[0].getsockname()[1], '')}")
-    return listening.Operated(times=times, pages={}, admin_app=Pages(pages), admin_sockets=sockets)
+    return sockets

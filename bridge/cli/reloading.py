@@ -5,9 +5,7 @@ The sockets are bound once and handed down, so that the port stays the same and 
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 import subprocess
 import sys
 from importlib.machinery import PathFinder
@@ -15,30 +13,20 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from bridge.cli.failures import CommandError, say
+from bridge.cli.failures import say
+from bridge.cli.inheritance import Inheritance, command_of_child, must_be_possible
 from bridge.cli.listening import RELOAD_GRACEFUL_SECONDS
-from bridge.cli.secrets import without_secrets
 from bridge.cli.targets import FileTarget
 from bridge.errors import MissingExtraError, TargetError
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator, Sequence
 
     from bridge.cli.targets import LocalTarget
 
-_SOCKETS = "BRIDGE_RELOAD_SOCKETS"
 _CHECK_MILLISECONDS = 200
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
-
-
-def is_child() -> bool:
-    """Whether this process serves for one that watches."""
-    return _SOCKETS in os.environ
-
-
-def inherited_sockets() -> list[socket.socket]:
-    """The sockets of the process that watches; none where there is no such process."""
-    return [socket.socket(fileno=int(number)) for number in os.environ.get(_SOCKETS, "").split(",") if number]
 
 
 def serve_again_and_again(targets: Sequence[LocalTarget], sockets: list[socket.socket]) -> None:
@@ -51,8 +39,7 @@ def serve_again_and_again(targets: Sequence[LocalTarget], sockets: list[socket.s
         TargetError: A module cannot be found.
         CommandError: The platform cannot do it.
     """
-    if sys.platform == "win32":
-        raise CommandError("--reload hands sockets down to another process, which Windows does not do")
+    must_be_possible("--reload")
     directories = sorted({directory for target in targets for directory in _directories(target)})
     stop = Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -90,14 +77,10 @@ def _changes(directories: list[str], stop: Event) -> Iterator[object]:
 
 
 def _start(sockets: list[socket.socket]) -> subprocess.Popen[bytes]:
-    numbers = [each.fileno() for each in sockets]
-    arguments, secrets = without_secrets(sys.argv[1:])
-    return subprocess.Popen(  # noqa: S603 - this very command line
-        [sys.executable, "-m", "bridge", *arguments],
-        # Python takes compiled code for current that was written in the second of a change of the same length.
-        env=os.environ | secrets | {_SOCKETS: ",".join(map(str, numbers)), "PYTHONDONTWRITEBYTECODE": "1"},
-        pass_fds=numbers,
-    )
+    inheritance = Inheritance(sockets=sockets)
+    # Python takes compiled code for current that was written in the second of a change of the same length.
+    command, environment = command_of_child(inheritance, {"PYTHONDONTWRITEBYTECODE": "1"})
+    return subprocess.Popen(command, env=environment, pass_fds=inheritance.descriptors)  # noqa: S603 - this very command
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import grouped, texts_option
+from bridge.cli.numbers import WholeNumber
+from bridge.cli.options import grouped, option, texts_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from bridge.cli.serve_options import ServeOptions
 
 MIN_KEY_BYTES = 32
 """How long a secret that seals must be at least."""
@@ -21,6 +24,32 @@ class ScalingOptions:
     """How several processes are one server."""
 
     state_keys: tuple[str, ...]
+    workers: int
+
+    @property
+    def are_sessions_lost(self) -> bool:
+        """Whether a request may come to a process that does not know its session."""
+        return self.workers > 1
+
+    def what_is_lost(self) -> str:
+        """What clients of the handshake era have to do without."""
+        return (
+            f"{self.workers} workers: clients of the handshake era are served without sessions, "
+            "so that tools cannot ask them and changes are not announced to them, and SSE is off"
+        )
+
+    def check(self, ctx: click.Context, options: ServeOptions) -> None:
+        """See that several workers fit the other options.
+
+        Raises:
+            click.UsageError: They do not.
+        """
+        if self.workers == 1:
+            return
+        if options.reload:
+            raise click.UsageError("--reload and --workers do not go together: leave one out", ctx)
+        if options.transport == "sse":
+            raise click.UsageError("--transport sse keeps each session in one process: leave --workers out", ctx)
 
     def secrets(self, ctx: click.Context) -> Sequence[bytes] | None:
         """The secrets that seal what clients carry; None for one of this process.
@@ -40,6 +69,13 @@ class ScalingOptions:
 
 
 scaling_options = grouped(
+    option(
+        "--workers",
+        type=WholeNumber(1),
+        default=1,
+        show_default=True,
+        help="Over HTTP: how many processes serve together at the port; one that ends is started again.",
+    ),
     texts_option(
         "--state-keys",
         metavar="KEY[,KEY…]",

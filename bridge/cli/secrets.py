@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SECRETS = {"--api-key": "BRIDGE_API_KEY", "--oauth-client-secret": "BRIDGE_OAUTH_CLIENT_SECRET"}
-_REPEATABLE = frozenset({"--api-key"})
+_SECRETS = {
+    "--api-key": "BRIDGE_API_KEY",
+    "--oauth-client-secret": "BRIDGE_OAUTH_CLIENT_SECRET",
+    "--state-keys": "BRIDGE_STATE_KEYS",
+}
+_REPEATABLE = frozenset({"--api-key", "--state-keys"})
 
 
 def without_secrets(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -117,6 +117,8 @@ class HandshakeChannel(RemoteChannel):
         return {key: self._answers[key] for key in questions}
 
     async def _ask(self, question: Question) -> Answer:
+        if self.peer is None:
+            raise ToolError("this server keeps no sessions with clients of this era, and so cannot ask them")
         if (required := missing_capability(question, self.capabilities)) is not None:
             raise ToolError(f"this tool needs a client with the capability {_spelled(required)}")
         if not self._is_open:

@@ -62,6 +62,7 @@ def http_app(
     fast_path: bool = True,
     session_idle_seconds: float | None = IDLE_SECONDS,
     auth: Auth | TokenVerifier | None = None,
+    stateless: bool = False,
 ) -> Starlette:
     """A Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -86,6 +87,8 @@ def http_app(
         session_idle_seconds: How long a session of the handshake era may go unused; None for as long as the app runs.
         auth: Who may come in: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None for
             everyone.
+        stateless: Whether clients of the handshake era are served without sessions, as they have to be where each
+            request may come to another process: tools cannot ask them, and changes are not announced to them.
 
     Returns:
         The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
@@ -93,10 +96,13 @@ def http_app(
         does the same and lets running calls end (see `bridge.server.drain.Drain`); run it while they wait.
 
     Raises:
-        ValueError: Neither transport is wanted, or a path, host, origin or limit is not written as it has to be.
+        ValueError: Neither transport is wanted, SSE is to go without sessions, or a path, host, origin or limit is not
+            written as it has to be.
     """
     if not (sse or streamable):
         raise ValueError("nothing to serve: sse=True or streamable=True")
+    if sse and stateless:
+        raise ValueError("SSE is nothing but sessions: sse=False, or stateless=False")
     if not path.startswith("/") or "{" in path:
         raise ValueError(f"a path begins with a slash and has no parameters: not {path!r}")
     if sse and streamable and path.rstrip("/") in {STREAM_PATH, MESSAGES_PATH.rstrip("/")}:
@@ -113,6 +119,7 @@ def http_app(
         sse=sse,
         fast_path=fast_path,
         guarding=guarding,
+        stateless=stateless,
     )
     names, any_name = Names(host, allowed_hosts, allowed_origins), set[str]()
     middleware = [
@@ -172,6 +179,7 @@ class _Service:
         sse: bool,
         fast_path: bool,
         guarding: Guarding | None,
+        stateless: bool,
     ) -> None:
         self.is_running = False
         self.routes: list[Route] = [] if guarding is None else list(guarding.routes)
@@ -184,7 +192,9 @@ class _Service:
         self._endpoint: StreamableEndpoint | None = None
         self.fast: FastHttp | None = None
         if path is not None:
-            self._endpoint = StreamableEndpoint(publisher.server, self._streams, sessions, max_request_bytes)
+            self._endpoint = StreamableEndpoint(
+                publisher.server, self._streams, sessions, max_request_bytes, stateless=stateless
+            )
             paths = self._route(path, self._endpoint)
             if fast_path:
                 self.fast = FastHttp(publisher, sessions, paths)

@@ -92,6 +92,9 @@ def build_server(publisher: Publisher) -> PublishedServer:
 class PublishedServer(Server[Any]):
     """The SDK's server, which says in both eras that it tells of changes."""
 
+    is_stateless = False
+    """Whether the handshake era goes without sessions, over which it would be told."""
+
     def end_subscriptions(self) -> None:
         """End every subscription of the modern era as the protocol wants it, by its result."""
         entry = self.get_request_handler("subscriptions/listen")
@@ -107,7 +110,9 @@ class PublishedServer(Server[Any]):
     ) -> InitializationOptions:
         """As the SDK does it, but ``tools.listChanged`` is true unless somebody says otherwise."""
         return super().create_initialization_options(
-            notification_options or NotificationOptions(tools_changed=True), experimental_capabilities, extensions
+            notification_options or NotificationOptions(tools_changed=not self.is_stateless),
+            experimental_capabilities,
+            extensions,
         )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic_core import from_json
 from starlette.datastructures import Headers
+from starlette.responses import Response
 
 from bridge.server.body import read_body, replaying
 from bridge.server.fast_http import same_credential
@@ -21,9 +22,9 @@ from bridge.server.sessions import Session
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from mcp.server import Server
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from bridge.server.lowlevel import PublishedServer
     from bridge.server.sessions import Sessions
     from bridge.server.streams import Streams
 
@@ -36,10 +37,20 @@ class StreamableEndpoint:
         streams: Where a stream without a request is entered while it is open.
         sessions: Where the sessions of the handshake era are entered while they are open.
         max_request_bytes: How long a request's body may be.
+        stateless: Whether the handshake era goes without sessions.
     """
 
-    def __init__(self, server: Server[Any], streams: Streams, sessions: Sessions, max_request_bytes: int) -> None:
+    def __init__(
+        self,
+        server: PublishedServer,
+        streams: Streams,
+        sessions: Sessions,
+        max_request_bytes: int,
+        *,
+        stateless: bool = False,
+    ) -> None:
         self._server = server
+        self._stateless = server.is_stateless = stateless
         self._streams = streams
         self._sessions = sessions
         self._max_request_bytes = max_request_bytes
@@ -50,7 +61,10 @@ class StreamableEndpoint:
         """The time during which the endpoint can be used. It can come again, with sessions of its own."""
         # Not every request of a session reaches the manager, so that its idle timer cannot know.
         manager = StreamableHTTPSessionManager(
-            self._server, session_idle_timeout=None, max_request_body_size=self._max_request_bytes
+            self._server,
+            session_idle_timeout=None,
+            max_request_body_size=self._max_request_bytes,
+            stateless=self._stateless,
         )
         async with manager.run(), anyio.create_task_group() as tasks:
             self._manager = manager
@@ -65,6 +79,11 @@ class StreamableEndpoint:
         """Answer one request."""
         manager = self._manager
         assert manager is not None, "the edge lets nothing through before the app runs"
+        if self._stateless and _opens_with_handshake(scope):
+            if scope["method"] != "POST":
+                await Response("this server keeps no sessions\n", 405, {"allow": "POST"})(scope, receive, send)
+                return
+            scope = _without(scope, b"mcp-session-id")  # it would be a client's word alone
         if scope["method"] == "POST":
             if await refuse_other_than_json(scope, send):
                 return
@@ -180,7 +199,12 @@ class OpeningReply:
 
 def _opening_anew(scope: Scope) -> Scope:
     """A stream that is resumed opens anew, for events are not kept: asked to replay them, the SDK answers nothing."""
-    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
+    return _without(scope, b"last-event-id")
+
+
+def _without(scope: Scope, name: bytes) -> Scope:
+    """A request without a header."""
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != name]}
 
 
 def _opens_with_handshake(scope: Scope) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio.to_thread
 from starlette.datastructures import Headers
@@ -11,17 +11,23 @@ from starlette.responses import PlainTextResponse, Response
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from bridge.telemetry.metrics import Metrics
+
+class WrittenMetrics(Protocol):
+    """Metrics that can be written down: of one process, or of several that are one server."""
+
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """See `bridge.telemetry.metrics.Metrics.text`."""
+        ...
 
 
 class MetricsPage:
-    """ASGI: the metrics of this process. They name tools and servers, and no caller.
+    """ASGI: the metrics. They name tools and servers, and no caller.
 
     Args:
         metrics: The metrics; None where nothing is counted.
     """
 
-    def __init__(self, metrics: Metrics | None) -> None:
+    def __init__(self, metrics: WrittenMetrics | None) -> None:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,0 +1,262 @@
+"""Workers: one process that binds the sockets, and several children that serve, each an event loop on a core.
+
+parent ── binds, starts, starts again, hands signals on; serves nothing
+  ├── worker 1 ─┐
+  ├── worker 2 ─┼─ the same command line, the same sockets, the same keys
+  ╰── worker N ─╯
+
+Each worker has a channel to its parent, of lines of JSON, by which it says that it serves, is asked to end, and gives
+what the metrics of all are made of. Where it closes, the parent has gone, and the worker ends in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import signal
+import socket
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from bridge.cli.failures import say
+from bridge.cli.inheritance import Inheritance, command_of_child, must_be_possible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STATE_KEYS = "BRIDGE_STATE_KEYS"
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""How long a line of the channel may be: the metrics of a worker are one."""
+
+_BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_STEADY_SECONDS = 60.0
+"""A worker that has lived this long has not failed again."""
+_METRICS_SECONDS = 5.0
+
+
+def serve_by_workers(
+    count: int,
+    sockets: list[socket.socket],
+    admin_sockets: list[socket.socket],
+    announce: Callable[[], None],
+    *,
+    has_keys: bool,
+) -> int:
+    """Run this command line in several children, each anew when it ends, until a signal ends them all.
+
+    Args:
+        count: How many.
+        sockets: Where they listen.
+        admin_sockets: Where they tell of themselves.
+        announce: Called when all serve.
+        has_keys: Whether the command line or the environment says by which keys they seal what clients carry;
+            otherwise keys are made.
+
+    Returns:
+        The exit code: that of a worker that could not start, which has said why.
+
+    Raises:
+        CommandError: The platform cannot do it.
+        KeyboardInterrupt: SIGINT ended them.
+    """
+    must_be_possible("--workers")
+    keys = {} if has_keys else {STATE_KEYS: secrets.token_hex(32)}
+    workers = _Workers(count, sockets, admin_sockets, announce, keys)
+    code = asyncio.run(workers.run())
+    if workers.signalled == signal.SIGINT and code == 0:
+        raise KeyboardInterrupt
+    return code
+
+
+class _Workers:
+    def __init__(
+        self,
+        count: int,
+        sockets: list[socket.socket],
+        admin_sockets: list[socket.socket],
+        announce: Callable[[], None],
+        environment: dict[str, str],
+    ) -> None:
+        self.signalled: int | None = None
+        """The signal that began the end."""
+        self._count = count
+        self._sockets = sockets
+        self._admin_sockets = admin_sockets
+        self._announce = announce
+        self._environment = environment
+        self._running: dict[int, _Worker] = {}
+        self._unopened = set(range(1, count + 1))
+        self._has_opened = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._code = 0
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(ending, self._signalled, ending)
+        # One begins alone: what is wrong with the command line is then said once.
+        async with asyncio.TaskGroup() as keeping:
+            keeping.create_task(self._keep(1))
+            await _either(self._has_opened, self._ending)
+            if not self._ending.is_set():
+                for number in range(2, self._count + 1):
+                    keeping.create_task(self._keep(number))
+        return self._code
+
+    def _signalled(self, number: int) -> None:
+        if self.signalled is not None:
+            self._code = 128 + number
+            for worker in self._running.values():
+                worker.process.send_signal(number)
+            return
+        self.signalled = number
+        self._end(number)
+
+    def _end(self, number: int) -> None:
+        self._ending.set()
+        for each in (*self._sockets, *self._admin_sockets):
+            each.close()  # or connections would wait here for nobody
+        for worker in self._running.values():
+            worker.tell({"end": number})
+
+    async def _keep(self, number: int) -> None:
+        """Have one worker, started again when it ends, until all end."""
+        failures = 0
+        while not self._ending.is_set():
+            started_at = monotonic()
+            worker = await self._started(number)
+            code = await worker.attended(self)
+            del self._running[number]
+            if self._ending.is_set():
+                # Before it handles signals, one ends it at once.
+                if code not in {0, -signal.SIGTERM, -signal.SIGINT, 130}:
+                    self._code = self._code or _exit_code(code)
+            elif not self._has_opened.is_set():
+                self._code = _exit_code(code)
+                self._end(signal.SIGTERM)
+            else:
+                failures = 0 if monotonic() - started_at > _STEADY_SECONDS else failures
+                delay_seconds = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
+                failures += 1
+                say(f"worker {number} ended ({_spelled(code)}); starting it again{_after(delay_seconds)}")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), delay_seconds)
+
+    async def _started(self, number: int) -> _Worker:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            inheritance = Inheritance(
+                sockets=self._sockets,
+                admin_sockets=self._admin_sockets,
+                channel=theirs,
+                is_late=self._has_opened.is_set(),
+            )
+            command, environment = command_of_child(inheritance, self._environment)
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                env=environment,
+                pass_fds=inheritance.descriptors,
+                start_new_session=True,  # Ctrl-C reaches the parent, which hands it on
+            )
+        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
+        worker = self._running[number] = _Worker(number, process, reader, writer)
+        if self._ending.is_set():
+            worker.tell({"end": signal.SIGTERM})
+        return worker
+
+    def opened(self, number: int) -> None:
+        """A worker serves."""
+        self._has_opened.set()
+        was_opening = bool(self._unopened)
+        self._unopened.discard(number)
+        if was_opening and not self._unopened:
+            self._announce()
+
+    async def metrics(self) -> dict[str, str]:
+        """The metrics of each worker that gives them in time."""
+        asked = {number: worker.metrics() for number, worker in self._running.items() if worker.has_opened}
+        texts = await asyncio.gather(*asked.values())
+        return {str(number): text for number, text in zip(asked, texts, strict=True) if text is not None}
+
+
+class _Worker:
+    """One process that serves, as its parent sees it."""
+
+    def __init__(
+        self,
+        number: int,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.number = number
+        self.process = process
+        self.has_opened = False
+        self._reader = reader
+        self._writer = writer
+        self._asked: asyncio.Future[str] | None = None
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Say something to it; one that has gone does not hear it."""
+        self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def metrics(self) -> str | None:
+        """What it counted; None where it does not say in time."""
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.get_running_loop().create_future()
+            self.tell({"give": "metrics"})
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(asyncio.shield(self._asked), _METRICS_SECONDS)
+        return None
+
+    async def attended(self, workers: _Workers) -> int:
+        """Listen to it until it ends; gives its exit code."""
+        async with asyncio.TaskGroup() as tasks:
+            listening = tasks.create_task(self._listen(workers, tasks))
+            code = await self.process.wait()
+            listening.cancel()
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_result("")
+        self._writer.close()
+        return code
+
+    async def _listen(self, workers: _Workers, tasks: asyncio.TaskGroup) -> None:
+        with suppress(ConnectionError):
+            while line := await self._reader.readline():
+                match json.loads(line):
+                    case {"say": "opened"}:
+                        self.has_opened = True
+                        workers.opened(self.number)
+                    case {"give": "metrics of all"}:
+                        tasks.create_task(self._give_metrics(workers))
+                    case {"metrics": text} if self._asked is not None and not self._asked.done():
+                        self._asked.set_result(text)
+
+    async def _give_metrics(self, workers: _Workers) -> None:
+        self.tell({"metrics of all": await workers.metrics()})
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
+
+
+def _exit_code(code: int) -> int:
+    """An exit code for what ended by a signal, too."""
+    return code if code >= 0 else 128 - code
+
+
+def _spelled(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
+
+
+def _after(delay_seconds: float) -> str:
+    return f" in {delay_seconds:g} seconds" if delay_seconds else ""
