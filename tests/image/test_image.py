@@ -25,6 +25,8 @@ pytestmark = pytest.mark.xdist_group("image")
 
 DEADLINE_SECONDS = 60
 NO_AUTH = {"BRIDGE_NO_AUTH": "1", "BRIDGE_PORT": "0"}
+KEY = "a-key-of-these-tests-of-some-length"
+WITH_KEY = {"BRIDGE_API_KEY": KEY, "BRIDGE_PORT": "0"}
 TOOLS = """
     import os
     import subprocess
@@ -123,15 +125,17 @@ def test_the_image_says_how_it_is_run() -> None:
 
 
 def test_python_tools_are_served_from_their_directory(image: Image, tools: Path) -> None:
-    with image.container(environment=NO_AUTH, volumes={"/app/tools": tools}) as container:
+    with image.container(environment=WITH_KEY, volumes={"/app/tools": tools}) as container:
         server = ServerProcess(container)
         assert server.origin.startswith("http://0.0.0.0:")
         origin = loopback(server)
-        assert call(origin, "who") == [10001, 10001]
+        with pytest.raises(httpx.HTTPStatusError, match="401"):
+            call(origin, "who")
+        assert call(origin, "who", KEY) == [10001, 10001]
         for path in ("/opt/bridge/written", "/app/written", "/etc/written"):
-            assert call(origin, "write", path=path) == "OSError30"
-        assert call(origin, "write", path="/tmp/written") == "written"
-        assert call(origin, "kill", pid=call(origin, "orphan")) == "reaped"
+            assert call(origin, "write", KEY, path=path) == "OSError30"
+        assert call(origin, "write", KEY, path="/tmp/written") == "written"
+        assert call(origin, "kill", KEY, pid=call(origin, "orphan", KEY)) == "reaped"
         assert health(image, origin) == 0
         end(container)
         assert "Traceback" not in server.log
