@@ -79,11 +79,12 @@ def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket
 
     scaling = options.scaling
     has_keys = scaling.secrets(ctx) is not None
-    say(scaling.what_is_lost())
-    code = serve_by_workers(
-        scaling.workers, sockets, admin_sockets(options), partial(_announce, name, sockets, options), has_keys=has_keys
-    )
-    ctx.exit(code)
+
+    def announce() -> None:
+        _announce(name, sockets, options)
+        say(scaling.what_is_lost())
+
+    ctx.exit(serve_by_workers(scaling.workers, sockets, admin_sockets(options), announce, has_keys=has_keys))
 
 
 def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:

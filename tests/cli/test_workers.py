@@ -108,12 +108,12 @@ async def test_what_a_client_carries_between_rounds_is_opened_by_every_worker(st
 @pytest.mark.anyio
 async def test_the_handshake_era_has_no_sessions_and_is_told_so(start: Start) -> None:
     with start(*SERVE) as process:
+        url = process.url()
         said = process.line_with("handshake era")
         assert said == (
             "2 workers: clients of the handshake era are served without sessions, so that tools cannot ask them "
             "and changes are not announced to them, and SSE is off"
         )
-        url = process.url()
         async with Client(url, mode="legacy", elicitation_callback=answered) as client:
             assert client.server_capabilities.tools is not None
             assert client.server_capabilities.tools.list_changed is False
