@@ -107,6 +107,11 @@ def _serve_here(
     announce: Callable[[], None] = partial(_announce, name, sockets, options)
     channel = None if inheritance is None else inheritance.channel
     with observed(options.telemetry, name) as watched:
+
+        def last_act() -> None:
+            watched.close()
+            serving.last_act()
+
         app = _app(ctx, serving.tools, name, options, auth)
         operations = Operations(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
@@ -124,7 +129,7 @@ def _serve_here(
             is_child=inheritance is not None and channel is None,
             is_late=inheritance is not None and inheritance.is_late,
             lifespan=serving.lifespan,
-            last_act=serving.last_act,
+            last_act=last_act,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,22 @@ def test_an_audit_log_has_every_call_when_the_server_has_ended(tools: str, tmp_p
     told = [json.loads(line) for each in files for line in each.read_text(encoding="utf-8").splitlines()]
     assert [line["request_id"] for line in told] == list(range(50))
     assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+
+
+def test_a_server_that_is_ended_at_once_has_written_every_call_that_it_answered(tools: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with serving("-m", "bridge", "serve", tools, *HTTP, "--audit-log", str(path), "--drain-delay", "4") as server:
+        with httpx.Client() as client:
+            for number in range(50):
+                post(client, server.origin, call("add", {"a": number, "b": 2}))
+            server.process.send_signal(signal.SIGTERM)
+            while client.get(server.origin + "/readyz").status_code == httpx.codes.OK:  # until it has been heard
+                pass
+            post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "last"})
+            server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(DEADLINE_SECONDS) == 128 + signal.SIGTERM
+    recorded = [json.loads(line)["request_id"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert (len(recorded), recorded[-1]) == (51, "last")
 
 
 def test_over_stdio_the_last_call_is_in_the_audit_log_too(tools: str, tmp_path: Path) -> None:
