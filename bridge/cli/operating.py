@@ -11,6 +11,7 @@ from bridge.cli import listening
 from bridge.cli.ending import DrainTimes
 from bridge.cli.failures import say
 from bridge.server.auth.gate import Gate
+from bridge.server.auth.recognition import Recognition
 from bridge.server.auth.unlimited import Unlimited
 from bridge.server.edge import Edge
 from bridge.server.names import Names
@@ -62,7 +63,9 @@ def operated(
             app.state.any_name.add(METRICS_PATH)
         return listening.Operated(times=times, pages=probes)
     names = Names(chosen.admin_host, options.allowed_hosts, options.allowed_origins)
-    guarded = status if auth is None else Gate(status, auth=auth, metadata_url=None, open_paths=())
+    guarded: ASGIApp = status
+    if auth is not None:
+        guarded = Gate(status, auth=auth, recognition=Recognition(auth), metadata_url=None, open_paths=())
     pages: dict[str, ASGIApp] = {**probes, STATUS_PATH: Edge(guarded, names=names, is_running=lambda: True)}
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
     from starlette.types import Scope
 
-    from bridge.server.fast_http import FastHttp, Work
+    from bridge.server.fast_http import Beginner, Work
     from bridge.server.publisher import Publisher
 
     Begin = Callable[[Scope, dict[bytes, bytes], bytes], Answer | Work | None]
@@ -46,10 +46,9 @@ class Guarding:
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """What everybody may read."""
         self.running = self._auth.running
-        self.recognition = Recognition()
+        self.recognition = Recognition(self._auth)
         self.middleware: frozenset[object] = frozenset({Gate, ScopedTools})
         """What knows of requests that are begun without ASGI."""
-        self._auth.on_change(self.recognition.forget)
         self._auth.on_change(publisher.changes.ring)
 
     @property
@@ -81,7 +80,7 @@ class Guarding:
             )
         ]
 
-    def beginning(self, fast: FastHttp) -> Begin:
+    def beginning(self, fast: Beginner) -> Begin:
         """What begins with a request without ASGI: with those whose credential is recognised, and with no others."""
         recognition = self.recognition
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.authentication import AuthCredentials
     from starlette.types import Scope
 
+    from bridge.server.auth.auth import Auth
     from bridge.server.auth.identity import KnownUser
     from bridge.server.fast_http import Answer, Work
 
@@ -37,10 +38,15 @@ class Known(NamedTuple):
 
 
 class Recognition:
-    """The credentials that were found good: at most a thousand, each kept no longer than its verifier says."""
+    """The credentials that were found good: at most a thousand, each kept no longer than its verifier says.
 
-    def __init__(self) -> None:
+    Args:
+        auth: What finds them good; when it changes, all are looked at again.
+    """
+
+    def __init__(self, auth: Auth) -> None:
         self._known: dict[bytes, Known] = {}
+        auth.on_change(self.forget)
 
     def recognised(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Known | None:
         """What is known of the sender of a request.

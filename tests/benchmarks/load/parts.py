@@ -56,7 +56,7 @@ async def http_parts(raw: bytes) -> list[Part]:
     publisher = Publisher(ToolBox([add]), name="parts")
     fast = FastHttp(publisher, Sessions(), [_PATH])
     headers = dict(scope["headers"])
-    direct = Direct(fast, Names("127.0.0.1"), len(body), lambda: True)
+    direct = Direct(fast, Names("127.0.0.1"), len(body), None, lambda: True)
     whole = await _measured(lambda: _answered(direct.begin(scope, body)))
     answered = await _measured(lambda: _answered(fast.begin(scope, headers, body)))
     parsing = await _measured_function(lambda: from_json(body))
