@@ -164,7 +164,8 @@ class _Running:
     def set(self) -> None:
         """Something happened: when nothing else can, the client has gone."""
         if self.disconnected and not self.response_complete and self.work.ends_with_client:
-            self.task.cancel()
+            # A task that has not begun would end without anything of it having run, what it counts back included.
+            self.task.get_loop().call_soon(self.task.cancel)
 
 
 @lru_cache(_KEPT_HEADS)

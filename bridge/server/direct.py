@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.fast_http import Answer, FastHttp, Work
+    from bridge.server.fast_http import Answer, Beginner, Work
     from bridge.server.names import Names
 
 _SPACE = b" \t"
@@ -25,7 +25,7 @@ class Direct:
     """Begins with a POST that came whole, if it is plain.
 
     Args:
-        fast: What answers it.
+        fast: What begins with it.
         names: Which names are let in.
         max_request_bytes: How long a request's body may be.
         guarding: Who may come in; None for everyone.
@@ -34,7 +34,7 @@ class Direct:
 
     def __init__(
         self,
-        fast: FastHttp,
+        fast: Beginner,
         names: Names,
         max_request_bytes: int,
         guarding: Guarding | None,

@@ -58,6 +58,14 @@ class Work(Protocol):
         ...
 
 
+class Beginner(Protocol):
+    """What begins with a POST that came whole."""
+
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+        """As `FastHttp.begin`."""
+        ...
+
+
 class FastHttp:
     """Answers plain requests to one endpoint, on asyncio.
 

@@ -2,6 +2,7 @@
 
 Edge ── Host, Origin, started?
 Gate ── a key or token, where one is asked for
+Turnstile ── how much each caller may take, where that is limited
 BoundedBody ── body limit, fast path
   ├── /mcp, /mcp/              StreamableEndpoint   both eras
   ├── /sse, /sse/              SseStream            handshake era
@@ -26,7 +27,7 @@ from bridge.server.edge import Edge
 from bridge.server.fast_http import FastHttp
 from bridge.server.names import Names
 from bridge.server.publisher import Publisher
-from bridge.server.sessions import IDLE_SECONDS, Sessions
+from bridge.server.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.sse import MESSAGES_PATH, STREAM_PATH, SseMessages, SseStream
 from bridge.server.streamable import StreamableEndpoint
 from bridge.server.streams import Streams
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guarding import Guarding
+    from bridge.server.fast_http import Beginner
+    from bridge.server.limits import Limits
+    from bridge.server.limits.account import Accounts
+    from bridge.server.shared import Shared
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
 
@@ -63,6 +68,9 @@ def http_app(
     session_idle_seconds: float | None = IDLE_SECONDS,
     auth: Auth | TokenVerifier | None = None,
     stateless: bool = False,
+    redis_url: str | None = None,
+    limits: Limits | None = None,
+    max_sessions: int = DEFAULT_MAX_SESSIONS,
 ) -> Starlette:
     """A Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -89,6 +97,11 @@ def http_app(
             everyone.
         stateless: Whether clients of the handshake era are served without sessions, as they have to be where each
             request may come to another process: tools cannot ask them, and changes are not announced to them.
+        redis_url: The Redis by which servers of one name are one server, so that a session of streamable HTTP can go on
+            with each of them. Needs the extra ``redis``.
+        limits: How much each caller may take; a publisher that is given brings its own.
+        max_sessions: How many sessions of the handshake era may be open. Where all are, one that is unused is ended
+            for a caller with fewer of them than another has.
 
     Returns:
         The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
@@ -96,11 +109,14 @@ def http_app(
         does the same and lets running calls end (see `bridge.server.drain.Drain`); run it while they wait.
 
     Raises:
+        MissingExtraError: There is to be a Redis, and the package ``redis`` is not installed.
         ValueError: Neither transport is wanted, SSE is to go without sessions, or a path, host, origin or limit is not
             written as it has to be.
     """
     if not (sse or streamable):
         raise ValueError("nothing to serve: sse=True or streamable=True")
+    if stateless and redis_url is not None:
+        raise ValueError("sessions are kept in Redis, or not at all: redis_url=None, or stateless=False")
     if sse and stateless:
         raise ValueError("SSE is nothing but sessions: sse=False, or stateless=False")
     if not path.startswith("/") or "{" in path:
@@ -109,22 +125,26 @@ def http_app(
         raise ValueError(f"the path {path!r} is that of SSE; choose another, or serve without SSE")
     if max_request_bytes < 1:
         raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
-    publisher = publisher or Publisher(tools, name=name, page_size=page_size, policy=policy)
+    if max_sessions < 1:
+        raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
+    publisher = publisher or Publisher(tools, name=name, page_size=page_size, policy=policy, limits=limits)
     guarding = None if auth is None else _guarding(auth, publisher, max_request_bytes)
     service = _Service(
         publisher,
-        Sessions(session_idle_seconds),
+        Sessions(session_idle_seconds, max_sessions),
         max_request_bytes,
         path if streamable else None,
         sse=sse,
         fast_path=fast_path,
         guarding=guarding,
         stateless=stateless,
+        shared=None if redis_url is None else partial(_shared, redis_url, session_idle_seconds),
     )
     names, any_name = Names(host, allowed_hosts, allowed_origins), set[str]()
     middleware = [
         Middleware(Edge, names=names, is_running=lambda: service.is_running, any_name=any_name),
         *([] if guarding is None else guarding.before_body),
+        *([] if publisher.accounts is None else [_turnstile(publisher.accounts)]),
         Middleware(
             BoundedBody, max_bytes=max_request_bytes, shortcut=None if service.fast is None else service.fast.answered
         ),
@@ -135,9 +155,14 @@ def http_app(
     app.state.shutdown = service.end_streams
     app.state.drain = service.drain
     app.state.any_name = any_name
+    asked_directly = _ASKED_DIRECTLY if guarding is None else _ASKED_DIRECTLY | guarding.middleware
     if service.fast is not None:
-        app.state.direct = partial(Direct, service.fast, names, max_request_bytes, guarding)
-    app.state.asked_directly = _ASKED_DIRECTLY if guarding is None else _ASKED_DIRECTLY | guarding.middleware
+        beginner: Beginner = service.fast
+        if publisher.accounts is not None:
+            beginner, turnstile = _limited(beginner, publisher.accounts)
+            asked_directly |= {turnstile}
+        app.state.direct = partial(Direct, beginner, names, max_request_bytes, guarding)
+    app.state.asked_directly = asked_directly
     app.state.open_routes = [] if guarding is None else guarding.routes
     return app
 
@@ -146,6 +171,24 @@ def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_byte
     from bridge.server.auth.guarding import Guarding  # noqa: PLC0415 - only for those who ask for a credential
 
     return Guarding(auth, publisher, max_request_bytes)
+
+
+def _turnstile(accounts: Accounts) -> Middleware:
+    from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - only where there are limits
+
+    return Middleware(Turnstile, accounts=accounts)
+
+
+def _limited(beginner: Beginner, accounts: Accounts) -> tuple[Beginner, object]:
+    from bridge.server.limits.turnstile import LimitedBeginner, Turnstile  # noqa: PLC0415 - as above
+
+    return LimitedBeginner(beginner, accounts), Turnstile
+
+
+def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions: Sessions) -> Shared:
+    from bridge.server.shared import Shared  # noqa: PLC0415 - only for those who have replicas, and an extra
+
+    return Shared(url, publisher, sessions, idle_seconds)
 
 
 def direct_way(app: Starlette, is_open: Callable[[], bool]) -> Direct | None:
@@ -180,10 +223,12 @@ class _Service:
         fast_path: bool,
         guarding: Guarding | None,
         stateless: bool,
+        shared: Callable[[Publisher, Sessions], Shared] | None,
     ) -> None:
         self.is_running = False
         self.routes: list[Route] = [] if guarding is None else list(guarding.routes)
         self._guarding = guarding
+        self._shared = None if shared is None else shared(publisher, sessions)
         self._publisher = publisher
         self._streams = Streams()
         self._sse_streams = Streams()
@@ -193,7 +238,12 @@ class _Service:
         self.fast: FastHttp | None = None
         if path is not None:
             self._endpoint = StreamableEndpoint(
-                publisher.server, self._streams, sessions, max_request_bytes, stateless=stateless
+                publisher.server,
+                self._streams,
+                sessions,
+                max_request_bytes,
+                stateless=stateless,
+                shared=None if self._shared is None else self._shared.sessions,
             )
             paths = self._route(path, self._endpoint)
             if fast_path:
@@ -215,6 +265,8 @@ class _Service:
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            if self._shared is not None:
+                await stack.enter_async_context(self._shared.running())
             if self._endpoint is not None:
                 await stack.enter_async_context(self._endpoint.running())
             if self._guarding is not None:

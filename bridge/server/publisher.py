@@ -33,14 +33,20 @@ from bridge.tools.questions import InputRequired
 from bridge.wire import result_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from bridge.server.auth.access import Access
+    from bridge.server.limits import Limits
+    from bridge.server.limits.account import Accounts
     from bridge.server.lowlevel import PublishedServer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.json_reading import Json
     from bridge.tools.toolbox import ToolBox
+
+    Execute = Callable[
+        [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
+    ]
 
 _logger = logging.getLogger("bridge.server")
 _Raised = TypeVar("_Raised", bound=BaseException)
@@ -67,6 +73,7 @@ class Publisher:
             first seals, all open. Processes that serve together need the same ones; None for one of this process.
         memory_id_of: Says to which memory a call belongs, given its context. By default, and in the context that it
             gets, that is the caller's name where the caller proved one, else the session's id, else None.
+        limits: How much each caller may take; None for as much as there is. What is of requests is `http_app`'s to see.
 
     Raises:
         ValueError: The page size is not positive.
@@ -84,6 +91,7 @@ class Publisher:
         policy: ExecutionPolicy | None = None,
         state_keys: Sequence[bytes] | None = None,
         memory_id_of: Callable[[InvocationContext], Any] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.tools = tools
         self.name = name
@@ -98,6 +106,20 @@ class Publisher:
         self.changes = ToolChanges(tools)
         self.running = RunningCalls()
         """The calls that wait for something now."""
+        self.accounts: Accounts | None = None
+        """What each caller takes, where that is limited."""
+        self._execute: Execute = execute
+        self._max_result_bytes = None if limits is None else limits.max_result_bytes
+        if limits is not None and limits.are_of_requests:
+            self._limit(limits)
+
+    def _limit(self, limits: Limits) -> None:
+        from bridge.server.limits.account import Accounts  # noqa: PLC0415 - only where there are limits
+        from bridge.server.limits.calls import LimitedCalls  # noqa: PLC0415 - as above
+
+        self.accounts = Accounts(limits)
+        if limits.are_of_calls:
+            self._execute = LimitedCalls(self.accounts).execute
 
     @property
     def implementation(self) -> Json:
@@ -159,8 +181,8 @@ class Publisher:
         try:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
-            result = await execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
-            return _written(name, result, write, modern=modern)
+            result = await self._execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
+            return _written(name, result, write, self._max_result_bytes, modern=modern)
         except InputRequired:
             raise
         except CallRefused as refused:
@@ -192,13 +214,33 @@ def _refuse_unknown(error: UnknownToolError, *_: object) -> str:
     raise error
 
 
-def _written(name: str, result: ToolExecutionResult, write: Callable[[Json], _Written], *, modern: bool) -> _Written:
+def _written(
+    name: str,
+    result: ToolExecutionResult,
+    write: Callable[[Json], _Written],
+    max_bytes: int | None,
+    *,
+    modern: bool,
+) -> _Written:
     try:
-        return write(_of_era(result, modern=modern))
+        wire = _of_era(result, modern=modern)
+        return write(wire) if max_bytes is None else _written_within(name, wire, write, max_bytes, modern=modern)
     except Exception:
         _logger.exception("the tool %r gave what cannot be sent", name)
         failure = ToolExecutionResult.error(f"the tool {name!r} failed; its server's log says why")
         return write(_of_era(failure, modern=modern))
+
+
+def _written_within(
+    name: str, wire: Json, write: Callable[[Json], _Written], max_bytes: int, *, modern: bool
+) -> _Written:
+    from bridge.server.limits.calls import ResultTooLongError, written_within  # noqa: PLC0415 - as needed
+
+    try:
+        return written_within(max_bytes, wire, write)
+    except ResultTooLongError as error:
+        told = f"the result of {name!r} has {error.result_bytes} bytes, and may have {max_bytes}: ask for less"
+        return write(_of_era(ToolExecutionResult.error(told), modern=modern))
 
 
 def _of_era(result: ToolExecutionResult, *, modern: bool) -> Json:

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 _JSON = (b"content-type", b"application/json")
 
 
-async def refuse(send: Send, status: int, message: str, code: int = INVALID_REQUEST) -> None:
+async def refuse(
+    send: Send,
+    status: int,
+    message: str,
+    code: int = INVALID_REQUEST,
+    *,
+    retry_after_seconds: int | None = None,
+    limit: str | None = None,
+) -> None:
     """Answer with an HTTP status and a JSON-RPC error that belongs to no request.
 
     Args:
@@ -21,9 +29,16 @@ async def refuse(send: Send, status: int, message: str, code: int = INVALID_REQU
         status: The HTTP status.
         message: What is wrong, for the client.
         code: The error's code.
+        retry_after_seconds: When trying again may help; None where it will not.
+        limit: Which limit was reached, if it was one.
     """
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}).encode()
+    data = {"limit": limit, "retryAfterSeconds": retry_after_seconds}
+    told = {key: value for key, value in data.items() if value is not None}
+    error: dict[str, Any] = {"code": code, "message": message} | ({"data": told} if told else {})
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     headers = [_JSON, (b"content-length", str(len(body)).encode())]
+    if retry_after_seconds is not None:
+        headers.append((b"retry-after", b"%d" % retry_after_seconds))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

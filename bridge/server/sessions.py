@@ -7,6 +7,8 @@ so that calls in a session can take the fast path, and so that requests there co
 from __future__ import annotations
 
 import math
+from collections import Counter
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,13 @@ from anyio import sleep
 from bridge.server.telemetry_sessions import session_closed, session_opened
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 IDLE_SECONDS = 30 * 60.0
 """How long a session may go unused unless told otherwise: 30 minutes, as in the SDK."""
+
+DEFAULT_MAX_SESSIONS = 10_000
+"""How many sessions may be open unless told otherwise."""
 
 _LOOK_AT_LEAST_EVERY_SECONDS = 60.0
 
@@ -35,12 +40,14 @@ class Session:
         running: What ends each of the calls that run beside the SDK, by the request's id as text: ``7`` and ``"7"`` are
             one, as for the SDK.
         opened_at: When it was opened, by `time.monotonic`.
+        owner: Which of the callers opened it.
     """
 
-    __slots__ = ("capabilities", "id", "opened_at", "requests", "running", "unused_since", "user", "version")
+    __slots__ = ("capabilities", "id", "opened_at", "owner", "requests", "running", "unused_since", "user", "version")
 
-    def __init__(self, session_id: str, user: object, capabilities: Mapping[str, Any]) -> None:
+    def __init__(self, session_id: str, user: object, capabilities: Mapping[str, Any], owner: str = "") -> None:
         self.id = session_id
+        self.owner = owner
         self.version: str | None = None
         self.user = user
         self.capabilities = capabilities
@@ -72,11 +79,48 @@ class Sessions:
 
     Args:
         idle_seconds: How long a session may go unused; None for as long as the server runs.
+        max_sessions: How many may be open.
     """
 
-    def __init__(self, idle_seconds: float | None = IDLE_SECONDS) -> None:
+    def __init__(self, idle_seconds: float | None = IDLE_SECONDS, max_sessions: int = DEFAULT_MAX_SESSIONS) -> None:
+        self.max_sessions = max_sessions
         self._idle_seconds = idle_seconds
         self._open: dict[str, Session] = {}
+        self._opening: Counter[str] = Counter()
+
+    @contextmanager
+    def opening(self, owner: str) -> Iterator[Callable[[], None]]:
+        """The time during which a session is being opened; gives what says that it is open."""
+        self._opening[owner] += 1
+        is_counted = True
+
+        def settle() -> None:
+            nonlocal is_counted
+            if is_counted:
+                is_counted = False
+                self._opening -= Counter([owner])
+
+        try:
+            yield settle
+        finally:
+            settle()
+
+    def is_room(self) -> bool:
+        """Whether one more session may be open."""
+        return len(self._open) + self._opening.total() < self.max_sessions
+
+    def to_end_for(self, owner: str) -> Session | None:
+        """Where there is no room, the session to end so that a caller may have one; None where the caller has to wait.
+
+        That is one of whoever has most of them, and more than the caller would have: of those that nobody uses, the one
+        unused for longest. So a caller who opens sessions without end takes only what nobody else wants.
+        """
+        held = Counter(session.owner for session in self._open.values()) + self._opening
+        ((most, count),) = held.most_common(1)
+        if count <= held[owner] + 1:
+            return None
+        unused = (each for each in self._open.values() if each.owner == most and not each.requests)
+        return min(unused, key=lambda each: each.unused_since, default=None)
 
     def open(self, session: Session) -> None:
         """A session was opened, as the answer to its ``initialize`` said."""

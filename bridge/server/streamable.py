@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -15,18 +16,25 @@ from starlette.responses import Response
 
 from bridge.server.body import read_body, replaying
 from bridge.server.fast_http import same_credential
-from bridge.server.protocol import HANDSHAKE_VERSIONS
+from bridge.server.limits.account import caller_key
+from bridge.server.protocol import HANDSHAKE_VERSIONS, INTERNAL_ERROR
 from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
 from bridge.server.sessions import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from bridge.server.lowlevel import PublishedServer
     from bridge.server.sessions import Sessions
+    from bridge.server.shared.sessions import SharedSessions
     from bridge.server.streams import Streams
+
+_logger = logging.getLogger("bridge.server")
+
+_RETRY_SECONDS = 10
+"""When a session may have ended, where too many are open."""
 
 
 class StreamableEndpoint:
@@ -38,6 +46,8 @@ class StreamableEndpoint:
         sessions: Where the sessions of the handshake era are entered while they are open.
         max_request_bytes: How long a request's body may be.
         stateless: Whether the handshake era goes without sessions.
+        shared: The sessions of the handshake era where other replicas may answer for them too; None for this process's
+            own, which the SDK's manager keeps.
     """
 
     def __init__(
@@ -48,6 +58,7 @@ class StreamableEndpoint:
         max_request_bytes: int,
         *,
         stateless: bool = False,
+        shared: SharedSessions | None = None,
     ) -> None:
         self._server = server
         self._stateless = server.is_stateless = stateless
@@ -55,6 +66,7 @@ class StreamableEndpoint:
         self._sessions = sessions
         self._max_request_bytes = max_request_bytes
         self._manager: StreamableHTTPSessionManager | None = None
+        self._shared = shared
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -64,6 +76,7 @@ class StreamableEndpoint:
             self._server,
             session_idle_timeout=None,
             max_request_body_size=self._max_request_bytes,
+            max_sessions=None,  # they are counted before they come there
             stateless=self._stateless,
         )
         async with manager.run(), anyio.create_task_group() as tasks:
@@ -84,6 +97,9 @@ class StreamableEndpoint:
                 await Response("this server keeps no sessions\n", 405, {"allow": "POST"})(scope, receive, send)
                 return
             scope = _without(scope, b"mcp-session-id")  # it would be a client's word alone
+        shared = self._shared
+        if shared is not None and _opens_with_handshake(scope) and not await shared.prepare(scope, send):
+            return
         if scope["method"] == "POST":
             if await refuse_other_than_json(scope, send):
                 return
@@ -97,10 +113,16 @@ class StreamableEndpoint:
                 return
             await manager.handle_request(scope, receive, send)
         elif scope["method"] == "GET":
-            handle = partial(self._streams.run, manager.handle_request)
-            await self._in_session(handle, _opening_anew(scope), receive, send)
+            handle = partial(self._streams.run, self._handle)
+            await self._in_session(handle, scope if shared is not None else _opening_anew(scope), receive, send)
         else:
-            await self._in_session(manager.handle_request, scope, receive, send)
+            await self._in_session(self._handle, scope, receive, send)
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let whoever keeps the sessions answer a request."""
+        assert self._manager is not None
+        keeper = self._shared if self._shared is not None and _opens_with_handshake(scope) else self._manager
+        await keeper.handle_request(scope, receive, send)
 
     async def _handshake_post(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         assert self._manager is not None
@@ -108,14 +130,8 @@ class StreamableEndpoint:
         method, params = message.get("method"), message.get("params")
         params = params if isinstance(params, dict) else {}
         session_id = Headers(scope=scope).get("mcp-session-id")
-        if method == "initialize" and session_id is None:
-
-            def opened(new_id: str) -> Session:
-                session = Session(new_id, scope.get("user"), params.get("capabilities") or {})
-                self._sessions.open(session)
-                return session
-
-            await self._manager.handle_request(scope, receive, OpeningReply(send, opened))
+        if session_id is None and not self._stateless:
+            await self._open_session(scope, params.get("capabilities") or {}, receive, send)
             return
         session = self._sessions.find(session_id or "")
         if session is not None and same_credential(scope, session):
@@ -124,7 +140,39 @@ class StreamableEndpoint:
                 session.version = None
             elif method == "notifications/cancelled":
                 session.cancel(params.get("requestId"))
-        await self._in_session(self._manager.handle_request, scope, receive, send)
+            if self._shared is not None and await self._shared.passed_on(session, message, body):
+                await Response(status_code=HTTPStatus.ACCEPTED)(scope, receive, send)
+                return
+        await self._in_session(self._handle, scope, receive, send)
+
+    async def _open_session(self, scope: Scope, capabilities: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Let the SDK answer a request that is in no session: it takes every one for one that opens a session."""
+        assert self._manager is not None
+        sessions, owner = self._sessions, caller_key(scope)
+        if not sessions.is_room():
+            unused = sessions.to_end_for(owner)
+            if unused is None:
+                _logger.warning("refused a session to %r: %d are open", owner, sessions.max_sessions)
+                told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
+                await refuse(
+                    send, 503, told, INTERNAL_ERROR, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions"
+                )
+                return
+            _logger.warning("ended an unused session of %r, who has most of all, for one of %r", unused.owner, owner)
+            sessions.forget(unused.id)
+        else:
+            unused = None
+        with sessions.opening(owner) as settle:
+            if unused is not None:
+                await self._delete(unused)
+
+            def opened(new_id: str) -> Session:
+                session = Session(new_id, scope.get("user"), capabilities, owner)
+                sessions.open(session)
+                settle()
+                return session
+
+            await self._handle(scope, receive, OpeningReply(send, opened))
 
     async def _in_session(self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the SDK answer a request, and see what it means for the session that the request is for."""
@@ -143,7 +191,10 @@ class StreamableEndpoint:
             await handle(scope, receive, watch)
 
     async def _delete(self, session: Session) -> None:
-        """End a session as its client would."""
+        """End a session as its client would; of one that is shared, only what there is of it here."""
+        if self._shared is not None:
+            await self._shared.end_here(session.id)
+            return
         headers = [(b"mcp-session-id", session.id.encode())]
         scope: Scope = {"type": "http", "method": "DELETE", "path": "/", "query_string": b"", "headers": headers}
         if session.user is not None:

@@ -66,6 +66,8 @@ class ExecutionPolicy:
     after: tuple[AfterTool, ...] = ()
     timeout_seconds: float | None = None
     """How long one call may take, beside the tool's own limit and the context's deadline; the earliest counts."""
+    max_output_chars: int | None = None
+    """How many characters of text a model reads of a result, where the tool does not say."""
     max_attempts: int = 3
     """How often one request is tried at most where handlers answer with corrected requests."""
     propagate: bool = False
@@ -159,10 +161,10 @@ async def _run(
             error = _failure(raised, request.name)
             remedy = await _settle(error, tool, request, context, policy, attempt)
             if isinstance(remedy, ToolExecutionResult):
-                return _within_budget(remedy, tool), error
+                return _within_budget(remedy, tool, policy), error
             request, attempt = remedy, attempt + 1
         else:
-            return _within_budget(result, tool), None
+            return _within_budget(result, tool, policy), None
 
 
 def _seconds_left(tool: Tool, context: InvocationContext, policy: ExecutionPolicy) -> float | None:
@@ -250,9 +252,9 @@ def _described(error: Exception, name: str, policy: ExecutionPolicy) -> str:
     return f"the tool {name!r} failed; its server's log says why"
 
 
-def _within_budget(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
+def _within_budget(result: ToolExecutionResult, tool: Tool | None, policy: ExecutionPolicy) -> ToolExecutionResult:
     """Let the model read head and tail of a text over the budget, and the result keep the whole."""
-    max_chars = tool.policy.max_output_chars if tool is not None else None
+    max_chars = (tool.policy.max_output_chars if tool is not None else None) or policy.max_output_chars
     if max_chars is None or result.model_content is not None or len(text := text_of(result.content)) <= max_chars:
         return result
     head, tail = max_chars - max_chars // 3, max_chars // 3

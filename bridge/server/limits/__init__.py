@@ -1,0 +1,8 @@
+"""Limits: how much of a server one caller may take, and how many callers share it."""
+
+from __future__ import annotations
+
+from bridge.server.limits.limits import Limits
+from bridge.server.limits.rate import Rate
+
+__all__ = ["Limits", "Rate"]

@@ -1,0 +1,203 @@
+"""Accounts: what each caller takes of a server at the moment."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from functools import lru_cache
+from ipaddress import IPv6Network
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from bridge.server.auth.access import matches
+from bridge.server.limits.rate import Meter, Rate
+from bridge.server.limits.refused import Refused, too_many, too_often
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Scope
+
+    from bridge.server.limits.limits import Limits
+
+MAX_ACCOUNTS = 10_000
+"""How many callers are remembered; of more, first those are forgotten who take nothing."""
+
+_KEPT_NETWORKS = 4096
+_BESIDE_CALLS = 16
+_ANSWERED_AT_ONCE = Rate(10, 1)
+
+
+class ToolAccount:
+    """What one caller takes of one tool."""
+
+    __slots__ = ("calls", "concurrency", "meters", "name")
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self.name = name
+        self.calls = 0
+        self.concurrency = min((n for each, n in limits.tool_concurrency.items() if matches((each,), name)), default=0)
+        self.meters = tuple((r, Meter(r)) for each, r in limits.tool_rates.items() if matches((each,), name))
+
+    def refusal(self, now: float) -> Refused | None:
+        """Why one more call has to wait."""
+        if self.concurrency and self.calls >= self.concurrency:
+            return too_many(f"too many calls of {self.name!r} at once", self.concurrency, "--tool-concurrency")
+        for rate, meter in self.meters:
+            if (wait := meter.wait_seconds(now)) > 0:
+                return too_often(f"{self.name!r} was called too often", rate, wait, "--tool-rate")
+        return None
+
+
+class Place(NamedTuple):
+    """What a call takes while it runs."""
+
+    account: Account
+    tool: ToolAccount
+
+    def leave(self) -> None:
+        """The call is done."""
+        self.account.calls -= 1
+        self.tool.calls -= 1
+
+
+class Account:
+    """What one caller takes.
+
+    Args:
+        limits: How much it may.
+    """
+
+    __slots__ = ("_answers", "_limits", "_meter", "_tools", "calls", "requests", "streams")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._meter = None if limits.rate is None else Meter(limits.rate)
+        self._answers = Meter(_ANSWERED_AT_ONCE)
+        self._tools: dict[str, ToolAccount] = {}
+        self.requests = 0
+        """How many of its requests are being answered, without streams."""
+        self.streams = 0
+        """How many of its streams are open."""
+        self.calls = 0
+        """How many of its calls run."""
+
+    def refusal(self, now: float, *, is_alone: bool) -> Refused | None:
+        """Why one more request has to wait.
+
+        Args:
+            now: The time.
+            is_alone: Whether every request of its era stands alone. In a session, what a call asks is answered by a
+                request beside it: calls themselves are counted there, and of requests a few more are let through.
+        """
+        limits = self._limits
+        if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
+            assert limits.rate is not None
+            return too_often("too many requests", limits.rate, wait, "--rate")
+        most = limits.concurrency
+        if most is None or self.requests < most > self.calls:
+            return None
+        if is_alone or self.requests >= most + _BESIDE_CALLS:
+            return too_many("too many requests at once", most, "--concurrency")
+        return None
+
+    def stream_refusal(self, now: float) -> Refused | None:
+        """Why one more stream has to wait."""
+        limits = self._limits
+        if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
+            assert limits.rate is not None
+            return too_often("too many requests", limits.rate, wait, "--rate")
+        if limits.max_streams is not None and self.streams >= limits.max_streams:
+            return too_many("too many open streams", limits.max_streams, "--max-streams")
+        return None
+
+    def count(self, now: float) -> None:
+        """One more request, which is let through."""
+        if self._meter is not None:
+            self._meter.count(now)
+
+    def is_answered_at_once(self, now: float) -> bool:
+        """Whether a refusal is answered at once, as the first ones are: who goes on regardless has to wait for it."""
+        if self._answers.wait_seconds(now) > 0:
+            return False
+        self._answers.count(now)
+        return True
+
+    def enter(self, name: str, now: float) -> Place | Refused:
+        """One more call of a tool that is there: its place, or why it has to wait."""
+        most = self._limits.concurrency
+        if most is not None and self.calls >= most:
+            return too_many("too many calls at once", most, "--concurrency")
+        tool = self._tools.get(name)
+        if tool is None:
+            tool = self._tools[name] = ToolAccount(name, self._limits)
+        if (refusal := tool.refusal(now)) is not None:
+            return refusal
+        for _, meter in tool.meters:
+            meter.count(now)
+        self.calls += 1
+        tool.calls += 1
+        return Place(self, tool)
+
+    def is_unused(self, now: float) -> bool:
+        """Whether nothing would be lost with it."""
+        if self.requests or self.streams or self.calls or not (self._meter is None or self._meter.is_unused(now)):
+            return False
+        return all(meter.is_unused(now) for tool in self._tools.values() for _, meter in tool.meters)
+
+
+class Accounts:
+    """The accounts of one server.
+
+    Args:
+        limits: How much each caller may take.
+        clock: Says what time it is, and never goes back.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
+        self.limits = limits
+        self.clock = clock
+        self._accounts: dict[str, Account] = {}
+
+    def of(self, scope: Scope) -> Account:
+        """The account of whoever sent a request."""
+        key = caller_key(scope)
+        account = self._accounts.get(key)
+        if account is None:
+            if len(self._accounts) >= MAX_ACCOUNTS:
+                self._forget_some()
+            account = self._accounts[key] = Account(self.limits)
+        return account
+
+    def _forget_some(self) -> None:
+        now = self.clock()
+        used = {key: each for key, each in self._accounts.items() if not each.is_unused(now)}
+        while len(used) > MAX_ACCOUNTS // 2:
+            del used[next(iter(used))]
+        self._accounts = used
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+
+def caller_key(scope: Scope) -> str:
+    """What tells one caller from another: the name that a credential proves, else the address."""
+    user = scope.get("user")
+    if user is not None and (caller := getattr(user, "caller", None)) is not None:
+        name: str = caller.name
+        return name
+    client = scope.get("client")
+    return _network(client[0]) if client else ""
+
+
+@lru_cache(_KEPT_NETWORKS)
+def _network(address: str) -> str:
+    if ":" not in address:
+        return address
+    try:
+        return str(IPv6Network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
+
+
+current_account: ContextVar[Account | None] = ContextVar("bridge.server.limits", default=None)
+"""Whose call is run; None where only one caller can be, as over stdio."""

@@ -1,0 +1,55 @@
+"""The limits of one server, as its operator says them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.server.limits.rate import Rate
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much one caller may take. None means without limit.
+
+    A caller is whoever bears a key or token, by the name that it proves, and where nobody is asked for one, whoever
+    comes from one address: of IPv6, one network of 64 bits.
+    """
+
+    rate: Rate | None = None
+    """How many requests over HTTP, messages of SSE among them."""
+    concurrency: int | None = None
+    """How many calls at once. They are counted where they run, whatever became of the request that asked for them."""
+    max_streams: int | None = None
+    """How many streams at once: those of sessions, of subscriptions and of SSE."""
+    tool_rates: Mapping[str, Rate] = field(default_factory=lambda: _NOTHING)
+    """How many calls of one tool, by its name or a pattern such as ``delete_*``; where several match, all count."""
+    tool_concurrency: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    """How many calls of one tool at once, likewise."""
+    max_result_bytes: int | None = None
+    """How long the result of one call may be, as JSON; a longer one is an error instead."""
+
+    def __post_init__(self) -> None:
+        counts = {"concurrency": self.concurrency, "max_streams": self.max_streams}
+        counts |= {"max_result_bytes": self.max_result_bytes}
+        counts |= {f"tool_concurrency[{name!r}]": count for name, count in self.tool_concurrency.items()}
+        for name, count in counts.items():
+            if count is not None and count < 1:
+                raise DefinitionError(f"{name} must be at least 1, or None, not {count!r}")
+
+    @property
+    def are_of_requests(self) -> bool:
+        """Whether requests over HTTP have to be looked at."""
+        return self.are_of_calls or self.rate is not None or self.max_streams is not None
+
+    @property
+    def are_of_calls(self) -> bool:
+        """Whether calls have to be counted."""
+        return self.concurrency is not None or bool(self.tool_rates or self.tool_concurrency)

@@ -1,0 +1,136 @@
+"""The turnstile: requests of callers who are over their limits go no further, and nothing of their bodies is read."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from anyio import sleep
+
+from bridge.server.body import HEADERS
+from bridge.server.fast_http import Answer
+from bridge.server.limits.account import caller_key, current_account
+from bridge.server.operations import METRICS_PATH, STATUS_PATH
+from bridge.server.protocol import MODERN_VERSIONS
+from bridge.server.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from bridge.server.fast_http import Beginner, Work
+    from bridge.server.limits.account import Account, Accounts
+    from bridge.server.limits.refused import Refused
+
+_logger = logging.getLogger("bridge.server")
+
+HOLD_SECONDS = 1.0
+"""How long a refusal is held back from a caller who goes on regardless: so that refusing it takes next to nothing."""
+
+_OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
+_MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
+
+
+class Turnstile:
+    """ASGI middleware behind the gate: answers 429 to whoever is over a limit.
+
+    Args:
+        app: What is behind it.
+        accounts: What each caller takes.
+        hold_seconds: How long refusals are held back.
+    """
+
+    def __init__(self, app: ASGIApp, *, accounts: Accounts, hold_seconds: float = HOLD_SECONDS) -> None:
+        self._app = app
+        self._accounts = accounts
+        self._hold_seconds = hold_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] != "http" or (scope["method"] != "POST" and scope["path"].endswith(_OPEN_PATHS)):
+            await self._app(scope, receive, send)
+            return
+        account, now = self._accounts.of(scope), self._accounts.clock()
+        is_stream = _is_stream(scope)
+        refusal = account.stream_refusal(now) if is_stream else account.refusal(now, is_alone=_is_alone(scope[HEADERS]))
+        if refusal is not None:
+            await self._refuse(account, refusal, now, scope, send)
+            return
+        account.count(now)
+        token = current_account.set(account)
+        account.streams += is_stream
+        account.requests += not is_stream
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            account.streams -= is_stream
+            account.requests -= not is_stream
+            current_account.reset(token)
+
+    async def _refuse(self, account: Account, refusal: Refused, now: float, scope: Scope, send: Send) -> None:
+        if account.is_answered_at_once(now):
+            _logger.warning("refused a request of %r: %s", caller_key(scope), refusal.told)
+        else:
+            await sleep(self._hold_seconds)
+        await refuse(send, 429, refusal.told, retry_after_seconds=refusal.retry_after_seconds, limit=refusal.limit)
+
+
+class LimitedBeginner:
+    """The turnstile for requests that are begun without ASGI: those that are refused go the way of all requests.
+
+    Args:
+        beginner: What begins with the others.
+        accounts: What each caller takes.
+    """
+
+    def __init__(self, beginner: Beginner, accounts: Accounts) -> None:
+        self._beginner = beginner
+        self._accounts = accounts
+
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+        """Begin with a request if it is plain, and its sender within the limits."""
+        account, now = self._accounts.of(scope), self._accounts.clock()
+        if account.refusal(now, is_alone=_is_alone(headers)) is not None:
+            return None
+        begun = self._beginner.begin(scope, headers, body)
+        if begun is None:
+            return None
+        account.count(now)
+        return begun if isinstance(begun, Answer) else LimitedWork(begun, account)
+
+
+class LimitedWork:
+    """A call that is run later, by a caller with an account; it is counted from now on.
+
+    Args:
+        work: The call.
+        account: The caller's.
+    """
+
+    __slots__ = ("_account", "_work", "ends_with_client")
+
+    def __init__(self, work: Work, account: Account) -> None:
+        self._work = work
+        self._account = account
+        self.ends_with_client = work.ends_with_client
+        account.requests += 1
+
+    async def run(self) -> Answer:
+        """Run it."""
+        token = current_account.set(self._account)
+        try:
+            return await self._work.run()
+        finally:
+            self._account.requests -= 1
+            current_account.reset(token)
+
+
+def _is_alone(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"mcp-protocol-version") in _MODERN
+
+
+def _is_stream(scope: Scope) -> bool:
+    """Whether a request opens a stream that goes on by itself. What says so and is none is refused by the SDK."""
+    method: str = scope["method"]
+    return method == "GET" or (method == "POST" and scope[HEADERS].get(b"mcp-method") == b"subscriptions/listen")
