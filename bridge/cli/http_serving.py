@@ -65,6 +65,8 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     name = name_of(targets, options)
     local, _ = split_targets(targets)
     inheritance = inherited()
+    if inheritance is None:  # later it may be gone for a while
+        options.scaling.reach_redis()
     sockets = listening.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
         reloading.serve_again_and_again(local, sockets)
@@ -143,8 +145,9 @@ def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, a
             tools,
             publisher=Publisher(tools, name=name, page_size=options.page_size, state_keys=state_keys),
             path=options.path,
-            sse=not (options.no_sse or options.scaling.are_sessions_lost),
+            sse=not options.no_sse and options.scaling.workers == 1,
             stateless=options.scaling.are_sessions_lost,
+            redis_url=options.scaling.redis_url,
             streamable=options.transport == "http",
             host=options.host,
             allowed_hosts=options.allowed_hosts,

@@ -25,14 +25,17 @@ class ScalingOptions:
 
     state_keys: tuple[str, ...]
     workers: int
+    redis_url: str | None
 
     @property
     def are_sessions_lost(self) -> bool:
-        """Whether a request may come to a process that does not know its session."""
-        return self.workers > 1
+        """Whether a request may come to a process that does not know its session, and cannot look it up."""
+        return self.workers > 1 and self.redis_url is None
 
     def what_is_lost(self) -> str:
         """What clients of the handshake era have to do without."""
+        if self.redis_url is not None:
+            return f"{self.workers} workers: SSE is off, which keeps each session in one process"
         return (
             f"{self.workers} workers: clients of the handshake era are served without sessions, "
             "so that tools cannot ask them and changes are not announced to them, and SSE is off"
@@ -50,6 +53,20 @@ class ScalingOptions:
             raise click.UsageError("--reload and --workers do not go together: leave one out", ctx)
         if options.transport == "sse":
             raise click.UsageError("--transport sse keeps each session in one process: leave --workers out", ctx)
+
+    def reach_redis(self) -> None:
+        """See that Redis answers, where there is to be one.
+
+        Raises:
+            MissingExtraError: The package ``redis`` is not installed.
+            RedisUnreachableError: It does not.
+        """
+        if self.redis_url is not None:
+            import asyncio  # noqa: PLC0415 - for those who have one
+
+            from bridge.server.shared.redis import reach  # noqa: PLC0415 - as above
+
+            asyncio.run(reach(self.redis_url))
 
     def secrets(self, ctx: click.Context) -> Sequence[bytes] | None:
         """The secrets that seal what clients carry; None for one of this process.
@@ -69,6 +86,12 @@ class ScalingOptions:
 
 
 scaling_options = grouped(
+    option(
+        "--redis-url",
+        metavar="URL",
+        help="A Redis by which servers of one --name are one server, such as redis://localhost:6379/0: the sessions of "
+        "earlier protocol revisions go on with any of them. Better set in the environment.",
+    ),
     option(
         "--workers",
         type=WholeNumber(1),

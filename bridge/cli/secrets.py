@@ -11,6 +11,7 @@ _SECRETS = {
     "--api-key": "BRIDGE_API_KEY",
     "--oauth-client-secret": "BRIDGE_OAUTH_CLIENT_SECRET",
     "--state-keys": "BRIDGE_STATE_KEYS",
+    "--redis-url": "BRIDGE_REDIS_URL",
 }
 _REPEATABLE = frozenset({"--api-key", "--state-keys"})
 

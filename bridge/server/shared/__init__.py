@@ -1,0 +1,17 @@
+"""What replicas of one server share through Redis: sessions, their events and their messages, and news of changes.
+
+Shared ── the Redis and the replicas that use it; given to `bridge.server.http_app`
+  ├── Link             this replica: its heartbeat, what it tells the others and what they tell it
+  ├── Records          what is known of each session, wherever it was opened
+  ├── SharedSessions   the sessions that are alive here, opened or revived
+  ├── SessionEvents    what each call of a session has said, for a client that lost its stream
+  ╰── SharedChanges    one announcement of a change that every replica makes
+
+Nothing here stands in the way of a call of the modern era. Needs the extra ``redis``.
+"""
+
+from bridge.server.shared.link import Link
+from bridge.server.shared.redis import redis_at
+from bridge.server.shared.shared import Shared
+
+__all__ = ["Link", "Shared", "redis_at"]

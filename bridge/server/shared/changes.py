@@ -1,0 +1,87 @@
+"""Changes of tools, announced by replicas as if they were one server.
+
+Every replica makes most changes itself: of a configuration, of a server behind a gateway. The first that makes one
+tells the others, whose subscribers hear of it at once; when they then make it themselves it is no news.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from pydantic_core import to_json
+
+from bridge.server.changes import ToolChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bridge.server.publisher import Publisher
+    from bridge.server.shared.link import Link
+
+
+class SharedChanges:
+    """Announces each change once, wherever it was made first.
+
+    Args:
+        publisher: Whose tools change, and who announces it.
+        link: The way to the other replicas.
+    """
+
+    def __init__(self, publisher: Publisher, link: Link) -> None:
+        self._publisher = publisher
+        self._link = link
+        self._changed = anyio.Event()
+        self._announced = ""
+        link.hear("changed", self._heard)
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """The time during which the tools' own changes are announced here, and nowhere else."""
+        self._announced = self._fingerprint()
+        self._publisher.changes.close()
+        own = ToolChanges(self._publisher.tools)
+        end = own.listen(self._tell_of_change)
+        try:
+            yield
+        finally:
+            end()
+            own.close()
+            self._publisher.changes.close = self._publisher.tools.on_change(self._publisher.changes.ring)
+
+    def _tell_of_change(self) -> None:
+        self._changed.set()
+
+    async def announce(self) -> None:
+        """Announce changes as they come; runs until it is cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            fingerprint = self._fingerprint()
+            if self._announces(fingerprint):
+                try:
+                    await self._link.tell({"kind": "changed", "fingerprint": fingerprint})
+                except self._link.failures as error:
+                    self._link.failed(error)
+
+    async def _heard(self, message: Mapping[str, Any]) -> None:
+        self._announces(message["fingerprint"])
+
+    def _announces(self, fingerprint: str) -> bool:
+        is_news = fingerprint != self._announced
+        if is_news:
+            self._announced = fingerprint
+            self._publisher.changes.ring()
+        return is_news
+
+    def _fingerprint(self) -> str:
+        """What is listed, in short."""
+        digest, cursor = hashlib.sha256(), None
+        while True:
+            page = self._publisher.catalog.page(cursor, modern=True)
+            digest.update(to_json(page["tools"]))
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return digest.hexdigest()

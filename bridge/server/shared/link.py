@@ -1,0 +1,171 @@
+"""The link of one replica to the others, through Redis.
+
+Each replica has a name of its own for as long as it runs, a key that expires soon after it has died, and two channels
+of publish and subscribe: one that all hear, and one that it alone hears. Messages are told once, and lost where nobody
+hears them; what must not be lost is kept under a key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import anyio
+
+from bridge.server.shared.redis import failures
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from bridge.server.shared.redis import Redis
+
+    Hear = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+_logger = logging.getLogger("bridge.server")
+
+BEAT_SECONDS = 1.0
+"""How often a replica says that it is alive."""
+ALIVE_SECONDS = 3
+"""How long after that it counts as alive."""
+_ACKNOWLEDGED_SECONDS = 2.0
+_HEARD_SECONDS = 1.0
+
+
+class Link:
+    """This replica, among the others.
+
+    Args:
+        redis: Their Redis.
+        prefix: What the keys of the server begin with.
+    """
+
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self.redis = redis
+        self.replica = uuid4().hex[:12]
+        """The name of this replica."""
+        self.is_up = True
+        """Whether Redis answered lately."""
+        self.failures = failures()
+        """What is raised where Redis does not answer."""
+        self.on_return: list[Callable[[], Awaitable[None]]] = []
+        """What is done when Redis, and what the others told, can be heard again."""
+        self._prefix = prefix
+        self._hearers: dict[str, Hear] = {"acknowledged": self._acknowledged}
+        self._awaited: dict[str, tuple[int, anyio.Event]] = {}
+
+    def key(self, *parts: str) -> str:
+        """A key of this server."""
+        return ":".join((self._prefix, *parts))
+
+    def hear(self, kind: str, hearer: Hear) -> None:
+        """Have messages of a kind, which other replicas tell, heard."""
+        self._hearers[kind] = hearer
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The time during which this replica is alive and hears the others."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._beat)
+            tasks.start_soon(self._listen)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.move_on_after(1, shield=True), suppress(*self.failures):
+                    await self.redis.delete(self.key("alive", self.replica))
+                    await self.redis.aclose()
+
+    async def is_alive(self, replica: str) -> bool:
+        """Whether a replica is alive, or was a moment ago."""
+        return bool(await self.redis.exists(self.key("alive", replica)))
+
+    async def tell(self, message: Mapping[str, Any], *, to: str = "all") -> int:
+        """Tell one other replica, or all; returns how many heard it, this one included.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        return int(await self.redis.publish(self.key("to", to), json.dumps({**message, "from": self.replica})))
+
+    async def tell_surely(self, message: Mapping[str, Any]) -> None:
+        """Tell all others, and wait until each has done what it does; not for one that hangs.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        token, done = uuid4().hex, anyio.Event()
+        self._awaited[token] = (0, done)
+        try:
+            others = await self.tell({**message, "token": token}) - 1
+            acknowledged, _ = self._awaited[token]
+            self._awaited[token] = (acknowledged - others, done)
+            if acknowledged < others:
+                with anyio.move_on_after(_ACKNOWLEDGED_SECONDS):
+                    await done.wait()
+        finally:
+            del self._awaited[token]
+
+    def failed(self, error: Exception) -> None:
+        """Redis did not answer; the log says so once."""
+        if self.is_up:
+            self.is_up = False
+            _logger.error(
+                "Redis cannot be used (%s): sessions that are open here go on, those of other replicas are answered "
+                "503 until it is back",
+                error,
+            )
+
+    async def _beat(self) -> None:
+        while True:
+            try:
+                await self.redis.set(self.key("alive", self.replica), "1", ex=ALIVE_SECONDS)
+                if not self.is_up:
+                    await self._catch_up()
+                    self.is_up = True
+                    _logger.warning("Redis is back")
+            except self.failures as error:
+                self.failed(error)
+            await anyio.sleep(BEAT_SECONDS)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._listen_once()
+            except self.failures as error:
+                self.failed(error)
+            await anyio.sleep(BEAT_SECONDS)
+
+    async def _listen_once(self) -> None:
+        async with self.redis.pubsub() as heard:
+            await heard.subscribe(self.key("to", "all"), self.key("to", self.replica))
+            await self._catch_up()
+            while True:
+                message = await heard.get_message(ignore_subscribe_messages=True, timeout=_HEARD_SECONDS)
+                if message is not None:
+                    await self._heard(json.loads(message["data"]))
+
+    async def _catch_up(self) -> None:
+        for each in self.on_return:
+            await each()
+
+    async def _heard(self, message: Mapping[str, Any]) -> None:
+        if message["from"] == self.replica:
+            return
+        try:
+            await self._hearers[message["kind"]](message)
+        except self.failures:
+            raise
+        except Exception:
+            _logger.exception("what another replica told could not be followed")
+        if "token" in message and message["kind"] != "acknowledged":
+            await self.tell({"kind": "acknowledged", "token": message["token"]}, to=message["from"])
+
+    async def _acknowledged(self, message: Mapping[str, Any]) -> None:
+        if message["token"] in self._awaited:
+            count, done = self._awaited[message["token"]]
+            self._awaited[message["token"]] = (count + 1, done)
+            if count + 1 == 0:
+                done.set()

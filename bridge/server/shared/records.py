@@ -1,0 +1,113 @@
+"""Records: what replicas have to know of a session to answer for it, wherever it was opened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bridge.server.shared.link import Link
+
+DEFAULT_KEPT_SECONDS = 24 * 60 * 60
+"""How long a session is kept that never goes unused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One session, after its ``initialize`` was answered."""
+
+    id: str
+    """What the client sends in ``Mcp-Session-Id``."""
+    owner: str
+    """Whose it is, as `owner_of` says it."""
+    version: str
+    """The revision of the protocol that was agreed on."""
+    params: Mapping[str, Any]
+    """The parameters of ``initialize``."""
+
+
+class Records:
+    """The records of all sessions.
+
+    Args:
+        link: The way to Redis.
+        idle_seconds: How long a session may go unused.
+    """
+
+    def __init__(self, link: Link, idle_seconds: float | None) -> None:
+        self._link = link
+        self._seconds = max(1, round(idle_seconds or DEFAULT_KEPT_SECONDS))
+
+    @property
+    def seconds(self) -> int:
+        """How long a record is kept that nobody renews."""
+        return self._seconds
+
+    async def save(self, record: Record) -> None:
+        """Keep a record, unless its session was ended.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        if await self._link.redis.exists(self._ended(record.id)):
+            return
+        content = {"owner": record.owner, "version": record.version, "params": dict(record.params)}
+        await self._link.redis.set(self._key(record.id), json.dumps(content), ex=self._seconds)
+
+    async def find(self, session_id: str) -> Record | None:
+        """The record of a session that was not ended.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        text = await self._link.redis.get(self._key(session_id))
+        return None if text is None else Record(id=session_id, **json.loads(text))
+
+    async def end(self, session_id: str) -> None:
+        """Let a session be no more, whoever still has it.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        async with self._link.redis.pipeline(transaction=True) as pipeline:
+            pipeline.set(self._ended(session_id), "1", ex=self._seconds)
+            pipeline.delete(self._key(session_id))
+            await pipeline.execute()
+
+    async def renew(self, records: Iterable[Record]) -> list[str]:
+        """Keep the records of sessions that are used, anew where they are lost; gives those that were ended elsewhere.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        ended = []
+        for record in records:
+            async with self._link.redis.pipeline(transaction=False) as pipeline:
+                pipeline.exists(self._ended(record.id))
+                pipeline.expire(self._key(record.id), self._seconds)
+                is_ended, is_kept = await pipeline.execute()
+            if is_ended:
+                ended.append(record.id)
+            elif not is_kept:
+                await self.save(record)
+        return ended
+
+    def _key(self, session_id: str) -> str:
+        return self._link.key("session", session_id)
+
+    def _ended(self, session_id: str) -> str:
+        return self._link.key("ended", session_id)
+
+
+def owner_of(user: object, session_id: str) -> str:
+    """Whose session it is, where a request carries a user: a digest of what the SDK compares, and of no secret."""
+    if not isinstance(user, AuthenticatedUser):
+        return ""
+    principal = json.dumps([session_id, authorization_context(user)], sort_keys=True)
+    return hashlib.sha256(principal.encode()).hexdigest()

@@ -1,0 +1,364 @@
+"""Sessions of the handshake era that any replica can answer for, in the place of the SDK's session manager.
+
+Each session that is alive here has the SDK's own transport, dispatcher and connection, as the manager would have made
+them. One that was opened elsewhere is revived from its record when a request of it comes; several replicas may have the
+same session alive at once. What then comes to one and is for another is told to that one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.runner import serve_connection
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp_types import InitializeRequestParams
+from pydantic_core import from_json, to_json
+from starlette.datastructures import Headers
+from starlette.responses import Response, StreamingResponse
+
+from bridge.server.body import read_body, replaying
+from bridge.server.fast_http import same_credential
+from bridge.server.refusal import refuse
+from bridge.server.sessions import Session
+from bridge.server.shared.dispatcher import ReplicaDispatcher, replica_in
+from bridge.server.shared.events import SessionEvents, place_of
+from bridge.server.shared.records import Record, Records, owner_of
+from bridge.server.streamable import OpeningReply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from anyio.abc import TaskGroup, TaskStatus
+    from starlette.types import Message, Receive, Scope, Send
+
+    from bridge.server.lowlevel import PublishedServer
+    from bridge.server.sessions import Sessions
+    from bridge.server.shared.events import Place
+    from bridge.server.shared.link import Link
+    from bridge.tools.json_reading import Json
+
+_logger = logging.getLogger("bridge.server")
+
+MAX_ALIVE = 10_000
+"""How many sessions may be alive here; as many as in the SDK's manager."""
+_ID = re.compile("[0-9a-f]{32}")
+_RETRY_SECONDS = 1
+_RENEWALS = 4
+"""How often a session that is used is renewed within the time that it may go unused."""
+_INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+@dataclass(eq=False, slots=True)
+class _Alive:
+    """A session that is alive here."""
+
+    transport: StreamableHTTPServerTransport
+    events: SessionEvents
+    record: Record | None = None
+    """None until ``initialize`` was answered."""
+
+
+class SharedSessions:
+    """The sessions that are alive in this replica.
+
+    Args:
+        server: What is served.
+        sessions: Where they are entered, so that the fast path and the timer of unused ones know them.
+        link: The way to the other replicas.
+        idle_seconds: How long a session may go unused, by anybody.
+    """
+
+    def __init__(self, server: PublishedServer, sessions: Sessions, link: Link, idle_seconds: float | None) -> None:
+        self._server = server
+        self._sessions = sessions
+        self._link = link
+        self._records = Records(link, idle_seconds)
+        self._alive: dict[str, _Alive] = {}
+        self._reviving: dict[str, anyio.Event] = {}
+        self._tasks: TaskGroup | None = None
+        link.hear("post", self._heard_post)
+        link.hear("ended", self._heard_end)
+        link.on_return.append(self._renew_all)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The time during which sessions are alive."""
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._keep_renewing)
+            try:
+                yield
+            finally:
+                self._tasks.cancel_scope.cancel()
+                self._alive.clear()
+
+    async def prepare(self, scope: Scope, send: Send) -> bool:
+        """Revive the session of a request if it lives elsewhere; whether the request can go on, or is answered."""
+        session_id = Headers(scope=scope).get("mcp-session-id")
+        if session_id is None or self._sessions.find(session_id) is not None:
+            return True
+        try:
+            await self._revive(session_id, scope.get("user"))
+        except self._link.failures as error:
+            self._link.failed(error)
+            told = "what is known of this session cannot be looked up now; try again"
+            await Response(told, HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": str(_RETRY_SECONDS)})(
+                scope, _nothing, send
+            )
+            return False
+        return True
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of a session, or one that opens a session, as the SDK's manager does."""
+        session_id = Headers(scope=scope).get("mcp-session-id")
+        if session_id is None:
+            await self._open(scope, receive, send)
+            return
+        session, alive = self._sessions.find(session_id), self._alive.get(session_id)
+        if session is None or alive is None or not same_credential(scope, session):
+            await refuse(send, HTTPStatus.NOT_FOUND, "Session not found")
+        elif scope["method"] == "DELETE":
+            await self._end_everywhere(session_id, scope, send)
+        elif scope["method"] == "GET" and (place := _place_in(scope)) is not None:
+            await _streamed(alive.events, place, session_id, self._link)(scope, receive, send)
+        else:
+            await alive.transport.handle_request(_from_the_start(scope), receive, send)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that may open a session; what others need to answer for it is kept before the client knows.
+
+        Args:
+            scope: The request.
+            receive: Its body.
+            send: Where the answer goes.
+        """
+        if len(self._alive) >= MAX_ALIVE:
+            await refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, "too many open sessions")
+            return
+        body = await read_body(receive, sys.maxsize)  # it has been read before, within the limit
+        session_id = uuid4().hex
+        alive = await self._started(session_id, None)
+        opened = Session(session_id, scope.get("user"), {})
+        is_established = False
+
+        async def pass_on(message: Message) -> None:
+            nonlocal is_established
+            is_established = is_established or message.get("status", HTTPStatus.BAD_REQUEST) < HTTPStatus.BAD_REQUEST
+            if opened.version is not None and alive.record is None:
+                owner = owner_of(opened.user, session_id)
+                params = from_json(body)["params"]
+                alive.record = Record(id=session_id, owner=owner, version=opened.version, params=params)
+                await self._save(alive.record)
+            await send(message)
+
+        try:
+            reply = OpeningReply(pass_on, lambda _: opened)
+            await alive.transport.handle_request(scope, replaying(body, receive), reply)
+        finally:
+            if not is_established:
+                await self._end(session_id, alive)
+
+    async def _save(self, record: Record) -> None:
+        try:
+            await self._records.save(record)
+        except self._link.failures as error:
+            self._link.failed(error)  # it is saved when Redis is back
+
+    async def passed_on(self, session: Session, message: Json, body: bytes) -> bool:
+        """Tell other replicas what a client says and they wait for; whether that is all that there is to do.
+
+        Args:
+            session: The client's.
+            message: What it says.
+            body: The same, as it came.
+        """
+        to = _addressee(message)
+        if to is None or to == self._link.replica:
+            return False
+        try:
+            await self._link.tell({"kind": "post", "session": session.id, "body": body.decode()}, to=to)
+        except self._link.failures as error:
+            self._link.failed(error)
+        return to != "all"
+
+    async def _heard_post(self, message: Mapping[str, Any]) -> None:
+        alive = self._alive.get(message["session"])
+        if alive is None:
+            return
+        body = message["body"].encode()
+        said = from_json(body)
+        session = self._sessions.find(message["session"])
+        if session is not None and said.get("method") == "notifications/cancelled":
+            session.cancel((said.get("params") or {}).get("requestId"))
+        await self._post(alive, message["session"], body)
+
+    async def _heard_end(self, message: Mapping[str, Any]) -> None:
+        await self.end_here(message["session"])
+
+    async def _post(self, alive: _Alive, session_id: str, body: bytes) -> None:
+        """Give a session's transport a message as if its client had sent it here."""
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"accept", b"application/json, text/event-stream"),
+            (b"mcp-session-id", session_id.encode()),
+        ]
+        scope: Scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def drop(_: Message) -> None:
+            pass
+
+        await alive.transport.handle_request(scope, receive, drop)
+
+    async def _revive(self, session_id: str, user: object) -> None:
+        """Have a session alive here that was opened elsewhere, if it is this user's."""
+        while (other := self._reviving.get(session_id)) is not None:
+            await other.wait()
+        if session_id in self._alive or _ID.fullmatch(session_id) is None or len(self._alive) >= MAX_ALIVE:
+            return
+        done = self._reviving[session_id] = anyio.Event()
+        try:
+            record = await self._records.find(session_id)
+            if record is None or record.owner != owner_of(user, session_id):
+                return
+            alive = await self._started(session_id, record)
+            session = Session(session_id, user, record.params.get("capabilities") or {})
+            session.version = record.version
+            self._sessions.open(session)
+            await self._post(alive, session_id, to_json(_INITIALIZED))
+        finally:
+            del self._reviving[session_id]
+            done.set()
+
+    async def _started(self, session_id: str, record: Record | None) -> _Alive:
+        events = SessionEvents(self._link, session_id, self._records.seconds)
+        transport = StreamableHTTPServerTransport(mcp_session_id=session_id, event_store=events)
+        alive = self._alive[session_id] = _Alive(transport, events, record)
+        assert self._tasks is not None, "sessions are alive only while the app runs"
+        await self._tasks.start(self._live, session_id, alive)
+        return alive
+
+    async def _live(
+        self, session_id: str, alive: _Alive, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        async with alive.transport.connect() as (read_stream, write_stream):
+            dispatcher = ReplicaDispatcher(
+                self._link.replica, read_stream, write_stream, inline_methods=frozenset({"initialize"})
+            )
+            record = alive.record
+            connection = Connection.for_loop(
+                dispatcher,
+                session_id=session_id,
+                protocol_version_hint=None if record is None else record.version,
+            )
+            if record is not None:
+                connection.client_params = InitializeRequestParams.model_validate(record.params, by_name=False)
+            task_status.started()
+            try:
+                await serve_connection(self._server, dispatcher, connection=connection, lifespan_state={})
+            except Exception:
+                _logger.exception("the session %s failed", session_id)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end(session_id, alive)
+
+    async def end_here(self, session_id: str) -> None:
+        """End what there is of a session here; elsewhere it goes on."""
+        alive = self._alive.get(session_id)
+        if alive is not None:
+            await self._end(session_id, alive)
+
+    async def _end(self, session_id: str, alive: _Alive) -> None:
+        if self._alive.get(session_id) is alive:  # it may have been revived meanwhile
+            self._sessions.forget(session_id)
+            del self._alive[session_id]
+        if not alive.transport.is_terminated:
+            await alive.transport.terminate()
+
+    async def _end_everywhere(self, session_id: str, scope: Scope, send: Send) -> None:
+        try:
+            await self._records.end(session_id)
+            await self._link.tell_surely({"kind": "ended", "session": session_id})
+        except self._link.failures as error:
+            self._link.failed(error)
+            await Response(
+                "the other replicas cannot be told now; try again",
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                {"retry-after": str(_RETRY_SECONDS)},
+            )(scope, _nothing, send)
+            return
+        await self.end_here(session_id)
+        await Response(status_code=HTTPStatus.OK)(scope, _nothing, send)
+
+    async def _keep_renewing(self) -> None:
+        renewed_at = monotonic()
+        while True:
+            await anyio.sleep(self._records.seconds / _RENEWALS)
+            before, renewed_at = renewed_at, monotonic()
+            try:
+                await self._renew(before)
+            except self._link.failures as error:
+                self._link.failed(error)
+
+    async def _renew_all(self) -> None:
+        await self._renew(-math.inf)
+
+    async def _renew(self, since: float) -> None:
+        """Renew what was used since some time; end what was ended elsewhere meanwhile."""
+        used = []
+        for session_id, alive in self._alive.items():
+            session = self._sessions.find(session_id)
+            if session is not None and alive.record is not None and (session.requests or session.unused_since >= since):
+                used.append(alive.record)
+        for session_id in await self._records.renew(used):
+            await self.end_here(session_id)
+
+
+def _addressee(message: Json) -> str | None:
+    """Which replica a message of a client is for: ``all`` where each may be; None where it is for who got it."""
+    method, params = message.get("method"), message.get("params")
+    if method is None:
+        return replica_in(message.get("id"))
+    if not isinstance(params, dict):
+        return None
+    if method == "notifications/cancelled":
+        return "all"
+    return replica_in(params.get("progressToken")) if method == "notifications/progress" else None
+
+
+def _place_in(scope: Scope) -> Place | None:
+    event_id = Headers(scope=scope).get("last-event-id")
+    return None if event_id is None else place_of(event_id)
+
+
+def _from_the_start(scope: Scope) -> Scope:
+    """A request without the place at which a stream of no call broke off: what was said there is not kept."""
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
+
+
+def _streamed(events: SessionEvents, place: Place, session_id: str, link: Link) -> StreamingResponse:
+    async def lines() -> AsyncIterator[str]:
+        try:
+            async for event in events.follow(place):
+                yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
+        except link.failures as error:
+            link.failed(error)  # the client resumes again
+
+    headers = {"cache-control": "no-cache, no-transform", "mcp-session-id": session_id}
+    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
