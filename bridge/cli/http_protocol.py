@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from bridge.cli.connection_bounds import ConnectionBounds, bounded
 from bridge.cli.joined_writes import joining
 
 if TYPE_CHECKING:
@@ -12,17 +13,20 @@ if TYPE_CHECKING:
 
     from bridge.server.direct import Direct
 
+_USUAL_BOUNDS = ConnectionBounds()
 
-def http_protocol(direct: Direct | None = None) -> type[asyncio.Protocol]:
+
+def http_protocol(direct: Direct | None = None, bounds: ConnectionBounds = _USUAL_BOUNDS) -> type[asyncio.Protocol]:
     """The fastest protocol there is.
 
     Args:
         direct: What answers without ASGI; None where nothing may.
+        bounds: How many connections there may be, and how long the head of a request.
     """
     if find_spec("httptools") is None:
         from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - as needed
 
-        return joining(H11Protocol)
+        return joining(bounded(H11Protocol, bounds))
     from bridge.cli.direct_protocol import protocol_with  # noqa: PLC0415 - as needed
 
-    return joining(protocol_with(direct))
+    return joining(bounded(protocol_with(direct), bounds))

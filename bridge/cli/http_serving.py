@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli import listening, reloading
+from bridge.cli.connection_bounds import ConnectionBounds
 from bridge.cli.entries import configuration, url_entry
 from bridge.cli.failures import say
 from bridge.cli.inheritance import inherited
@@ -129,6 +130,9 @@ def _serve_here(
             operated=operated(ctx, app, operations, options, metrics=metrics, auth=auth, inheritance=inheritance),
             is_debug=options.log_level == "debug",
             is_child=inheritance is not None and channel is None,
+            bounds=ConnectionBounds(
+                max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections
+            ),
             is_late=inheritance is not None and inheritance.is_late,
             lifespan=serving.lifespan,
             last_act=last_act,
@@ -143,7 +147,15 @@ def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, a
     try:
         return http_app(
             tools,
-            publisher=Publisher(tools, name=name, page_size=options.page_size, state_keys=state_keys),
+            publisher=Publisher(
+                tools,
+                name=name,
+                page_size=options.page_size,
+                policy=options.limits.policy(),
+                state_keys=state_keys,
+                limits=options.limits.limits(ctx),
+            ),
+            max_sessions=options.limits.max_sessions,
             path=options.path,
             sse=not options.no_sse and options.scaling.workers == 1,
             stateless=options.scaling.are_sessions_lost,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import uvicorn
 
+from bridge.cli.connection_bounds import ConnectionBounds
 from bridge.cli.ending import DrainTimes
 from bridge.cli.failures import CommandError, end_now
 from bridge.cli.http_protocol import http_protocol
@@ -43,6 +44,7 @@ KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
 _YOUNG_OBJECTS = 10_000
 _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
+_PROXIES = "FORWARDED_ALLOW_IPS"
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
 
 Address = tuple[int, tuple[Any, ...]]
@@ -160,6 +162,7 @@ def run(
     operated: Operated,
     is_debug: bool,
     is_child: bool,
+    bounds: ConnectionBounds,
     is_late: bool = False,
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     last_act: Callable[[], None] = lambda: None,
@@ -174,6 +177,7 @@ def run(
         operated: Where it tells of itself, and how it ends.
         is_debug: Whether each request is logged.
         is_child: Whether the server ends only to start again.
+        bounds: How many connections there may be, and how long the head of a request.
         is_late: Whether others listen already, so that connections are left to them until all is open here.
         lifespan: What is open while the application is served; a signal ends its opening too.
         last_act: Called where the process ends before all is closed; from any thread.
@@ -184,9 +188,13 @@ def run(
         KeyboardInterrupt: The signal was SIGINT.
     """
     from bridge.server.http import direct_way  # noqa: PLC0415 - the SDK, which the app has loaded
+    from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - as above
 
-    direct = direct_way(app, lambda: operations.is_steady)
-    config = _config(Probes(app, operations, operated.pages), direct, is_debug=is_debug, is_child=is_child)
+    # Who calls through a proxy is known only behind uvicorn's own middleware.
+    middleware: set[object] = {each.cls for each in app.user_middleware}
+    is_told_by_proxy = _PROXIES in os.environ and Turnstile in middleware
+    direct = None if is_told_by_proxy else direct_way(app, lambda: operations.is_steady)
+    config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 
     def opened() -> None:
         _leave_out_what_stays()
@@ -206,7 +214,9 @@ def run(
     async def serve() -> None:
         async with AsyncExitStack() as stack:
             if operated.admin_app is not None:
-                beside = SilentServer(_config(operated.admin_app, None, is_debug=is_debug, is_child=True))
+                beside = SilentServer(
+                    _config(operated.admin_app, None, ConnectionBounds(), is_debug=is_debug, is_child=True)
+                )
                 await stack.enter_async_context(beside.beside(operated.admin_sockets))
             await server.run_until_ended(sockets)
 
@@ -221,13 +231,16 @@ def run(
         end_now(0)
 
 
-def _config(app: ASGIApp, direct: Direct | None, *, is_debug: bool, is_child: bool) -> uvicorn.Config:
+def _config(
+    app: ASGIApp, direct: Direct | None, bounds: ConnectionBounds, *, is_debug: bool, is_child: bool
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=http_protocol(direct),
+        http=http_protocol(direct, bounds),
+        h11_max_incomplete_event_size=bounds.max_header_bytes,
         lifespan="on",
         ws="none",
-        proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,  # else nobody's word for who calls is taken
+        proxy_headers=_PROXIES in os.environ,  # else nobody's word for who calls is taken
         log_config=None,
         access_log=is_debug,
         server_header=False,

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from bridge.cli.auth_options import AuthOptions, auth_options
+from bridge.cli.limits_options import LimitsOptions, limits_options
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.operations_options import OperationsOptions, operations_options
@@ -73,6 +74,7 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
     help="Headers of a caller to hand on to servers behind URLs; none that is a credential. Repeatable.",
 )
 @auth_options
+@limits_options
 @operations_options
 @scaling_options
 @telemetry_options
@@ -96,10 +98,13 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
     """
     auth = taken(AuthOptions, settings)
+    limits = taken(LimitsOptions, settings)
     operations = taken(OperationsOptions, settings)
     scaling = taken(ScalingOptions, settings)
     telemetry = taken(TelemetryOptions, settings)
-    options = ServeOptions(auth=auth, operations=operations, scaling=scaling, telemetry=telemetry, **settings)
+    options = ServeOptions(
+        auth=auth, limits=limits, operations=operations, scaling=scaling, telemetry=telemetry, **settings
+    )
     configure_logging(options.log_level, telemetry.log_format)
     if options.transport == "stdio":
         from bridge.cli.stdio_serving import serve_stdio  # noqa: PLC0415 - HTTP does without it

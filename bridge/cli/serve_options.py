@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.auth_options import AuthOptions
+    from bridge.cli.limits_options import LimitsOptions
     from bridge.cli.operations_options import OperationsOptions
     from bridge.cli.scaling_options import ScalingOptions
     from bridge.cli.targets import Target
@@ -41,6 +42,7 @@ class ServeOptions:
     name: str | None
     forward_headers: tuple[str, ...]
     auth: AuthOptions
+    limits: LimitsOptions
     operations: OperationsOptions
     scaling: ScalingOptions
     telemetry: TelemetryOptions

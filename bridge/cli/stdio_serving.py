@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _HTTP_ONLY = {
     "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "metrics", "state_keys",
+    "rate", "max_streams", "max_sessions", "max_header_bytes", "max_connections",
 }  # fmt: skip
 
 
@@ -63,7 +64,13 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
             watched.close()
             serving.last_act()
 
-        publisher = Publisher(serving.tools, name=name, page_size=options.page_size)
+        publisher = Publisher(
+            serving.tools,
+            name=name,
+            page_size=options.page_size,
+            policy=options.limits.policy(),
+            limits=options.limits.limits(ctx),
+        )
         stdio.serve_stdio(
             publisher,
             streams,

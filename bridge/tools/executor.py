@@ -75,7 +75,10 @@ class ThreadExecutor(FunctionExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.model.ToolExecutor`."""
-        value = await run_in_thread(functools.partial(self._function, **self._keywords(request, context)))
+        caller = None if context.caller is None else context.caller.name
+        value = await run_in_thread(
+            functools.partial(self._function, **self._keywords(request, context)), caller=caller
+        )
         return self._write(await value if inspect.isawaitable(value) else value)
 
 

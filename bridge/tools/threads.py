@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio.from_thread
 import anyio.lowlevel
@@ -21,7 +22,7 @@ from bridge.errors import DefinitionError
 from bridge.portal import Leash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
 _T = TypeVar("_T")
 
@@ -34,12 +35,14 @@ DEFAULT_THREADS = 40
 class _Limiters:
     """The limiters of one event loop."""
 
-    __slots__ = ("ours", "unlimited")
+    __slots__ = ("ours", "turns", "unlimited")
 
     def __init__(self) -> None:
         self.ours = anyio.CapacityLimiter(_threads)
         self.unlimited = anyio.CapacityLimiter(math.inf)
         """For anyio, which would free a place as soon as nobody waits."""
+        self.turns: WeakValueDictionary[object, anyio.Lock] = WeakValueDictionary()
+        """Of each caller one call waits for a place; those behind it wait here, so that callers take turns."""
 
 
 _threads: float = DEFAULT_THREADS
@@ -70,15 +73,20 @@ def thread_limiter() -> anyio.CapacityLimiter:
     return _current().ours
 
 
-async def run_in_thread(function: Callable[[], _T]) -> _T:
+async def run_in_thread(function: Callable[[], _T], *, caller: str | None = None) -> _T:
     """Run a function in a worker thread, with this task's context variables.
 
     A cancelled caller leaves at once; the function runs on, holding its place under the limit until it returns. What it
     raises then is logged, since nobody else can hear of it.
+
+    Args:
+        function: What is run.
+        caller: On whose behalf, where that is known: while places are scarce, callers take turns at them, however many
+            calls each of them waits for.
     """
     limiters = _current()
     place = _Place(limiters.ours)
-    await place.take()
+    await place.take(limiters.turns, caller)
     try:
         (value,) = await anyio.to_thread.run_sync(
             place.run, function, abandon_on_cancel=True, limiter=limiters.unlimited
@@ -108,11 +116,15 @@ class _Place:
         self._running = False
         self._left = False
 
-    async def take(self) -> None:
+    async def take(self, turns: MutableMapping[object, anyio.Lock], caller: str | None) -> None:
         try:
             self._limiter.acquire_on_behalf_of_nowait(self)
         except anyio.WouldBlock:
-            await self._limiter.acquire_on_behalf_of(self)
+            turn = turns.get(caller)
+            if turn is None:
+                turn = turns[caller] = anyio.Lock()
+            async with turn:
+                await self._limiter.acquire_on_behalf_of(self)
 
     def run(self, function: Callable[[], _T]) -> tuple[_T]:
         """Run the function; in the worker thread. The value is wrapped, since trio refuses coroutines as values."""

@@ -1,0 +1,121 @@
+"""Bounds of connections: how many there are, and how long the head of a request may be.
+
+What waits for the rest of a head is kept by the parser, without an end of its own in httptools; so it is counted here.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import asyncio
+
+DEFAULT_MAX_HEADER_BYTES = 64 * 1024
+"""How long the head of a request may be unless told otherwise."""
+MAX_HEADERS = 200
+"""How many headers a request may have."""
+
+_RETRY_SECONDS = 5
+_PATIENCE_SECONDS = 1.0
+"""How long the request is waited for that a refused connection came with, so that its client reads the answer."""
+_TOO_LONG = 431
+_ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b","data":{"limit":"%b"}}}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionBounds:
+    """How many connections there may be, and how long the head of a request."""
+
+    max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES
+    """Address and headers together."""
+    max_connections: int | None = None
+    """None for as many as come."""
+
+
+class HeadTooLongError(Exception):
+    """The head of a request is over its bounds; the parser ends at it."""
+
+
+def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Protocol]:  # noqa: C901 - methods of a class
+    """One of uvicorn's protocols, within bounds."""
+    too_many = _refusal(
+        b"503 Service Unavailable",
+        b"too many connections; try again in %d seconds" % _RETRY_SECONDS,
+        b"--max-connections",
+    )
+    too_long = _refusal(
+        b"431 Request Header Fields Too Large",
+        b"the head of a request has at most %d bytes and %d headers" % (bounds.max_header_bytes, MAX_HEADERS),
+        b"--max-header-bytes",
+    )
+    max_header_bytes, max_connections = bounds.max_header_bytes, bounds.max_connections or math.inf
+
+    class BoundedProtocol(protocol):  # type: ignore[misc]  # known only when it is called
+        """A protocol within bounds."""
+
+        _waits_for_head = False
+        _head_bytes = 0
+        """How much has come while a head is waited for; at least as much as has come of the head."""
+        _is_too_long = False
+        _is_refused = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > max_connections:
+                self._is_refused = True
+                self.connections.discard(self)
+                self.loop.call_later(_PATIENCE_SECONDS, self.transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            if self._is_refused:
+                self.transport.write(too_many)
+                self.transport.close()
+                return
+            self._head_bytes += len(data)
+            super().data_received(data)
+            if not self._waits_for_head:
+                self._head_bytes = 0
+            elif self._head_bytes > max_header_bytes and not self.transport.is_closing():
+                self._is_too_long = True
+                self.send_400_response("")
+
+        def on_message_begin(self) -> None:
+            self._waits_for_head = True
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._waits_for_head = False
+            if len(self.headers) > MAX_HEADERS or (
+                self._head_bytes > max_header_bytes and _head_bytes(self.url, self.headers) > max_header_bytes
+            ):
+                self._is_too_long = True
+                raise HeadTooLongError
+            super().on_headers_complete()
+
+        def send_400_response(self, msg: str) -> None:
+            if self._is_too_long or _is_h11_refusal(sys.exception()):
+                self.transport.write(too_long)
+                self.transport.close()
+            else:
+                super().send_400_response(msg)
+
+    return cast("type[asyncio.Protocol]", BoundedProtocol)
+
+
+def _head_bytes(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    return len(url) + sum(len(name) + len(value) for name, value in headers)
+
+
+def _is_h11_refusal(error: BaseException | None) -> bool:
+    """Whether h11, which counts for itself, found a head too long."""
+    return getattr(error, "error_status_hint", 0) == _TOO_LONG
+
+
+def _refusal(status: bytes, message: bytes, limit: bytes) -> bytes:
+    body = _ERROR % (message, limit)
+    retry = b"retry-after: %d\r\n" % _RETRY_SECONDS if status.startswith(b"503") else b""
+    head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\nconnection: close\r\n\r\n"
+    return head % (status, retry, len(body)) + body

@@ -1,0 +1,158 @@
+"""Options of ``bridge serve`` that limit what one caller may take, and what the server takes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from bridge.cli.connection_bounds import DEFAULT_MAX_HEADER_BYTES
+from bridge.cli.numbers import WholeNumber
+from bridge.cli.options import grouped, option, texts_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.server.limits import Limits
+    from bridge.tools.execution import ExecutionPolicy
+
+_Value = TypeVar("_Value")
+
+DEFAULT_MAX_SESSIONS = 10_000
+"""How many sessions may be open unless ``--max-sessions`` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsOptions:
+    """How much one caller may take, and the server takes on."""
+
+    rate: str | None
+    concurrency: int | None
+    max_streams: int | None
+    tool_rate: tuple[str, ...]
+    tool_concurrency: tuple[str, ...]
+    max_output_chars: int | None
+    max_result_bytes: int | None
+    max_sessions: int
+    max_header_bytes: int
+    max_connections: int | None
+
+    def limits(self, ctx: click.Context) -> Limits | None:
+        """What is limited; None for nothing.
+
+        Raises:
+            click.UsageError: Something is not written as it has to be.
+        """
+        if not (
+            self.rate
+            or self.concurrency
+            or self.max_streams
+            or self.tool_rate
+            or self.tool_concurrency
+            or self.max_result_bytes
+        ):
+            return None
+        from bridge.errors import DefinitionError  # noqa: PLC0415 - only for those who limit something
+        from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - as above
+
+        try:
+            return Limits(
+                rate=None if self.rate is None else Rate.read(self.rate),
+                concurrency=self.concurrency,
+                max_streams=self.max_streams,
+                tool_rates=_by_tool("--tool-rate", self.tool_rate, Rate.read),
+                tool_concurrency=_by_tool("--tool-concurrency", self.tool_concurrency, _count),
+                max_result_bytes=self.max_result_bytes,
+            )
+        except DefinitionError as error:
+            raise click.UsageError(str(error), ctx) from error
+
+    def policy(self) -> ExecutionPolicy | None:
+        """How calls are treated; None for as they are without options."""
+        if self.max_output_chars is None:
+            return None
+        from bridge.tools.execution import ExecutionPolicy  # noqa: PLC0415 - as above
+
+        return ExecutionPolicy(max_output_chars=self.max_output_chars)
+
+
+def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Value]) -> dict[str, _Value]:
+    from bridge.errors import DefinitionError  # noqa: PLC0415 - as above
+
+    found: dict[str, _Value] = {}
+    for text in texts:
+        tool, is_written, value = text.rpartition("=")
+        if not (is_written and tool):
+            raise DefinitionError(
+                f"{option_name} is written TOOL={'N/SECONDS' if 'rate' in option_name else 'N'}: {text!r}"
+            )
+        found[tool.strip()] = read(value)
+    return found
+
+
+def _count(text: str) -> int:
+    from bridge.errors import DefinitionError  # noqa: PLC0415 - as above
+
+    if not text.strip().isdecimal():
+        raise DefinitionError(f"--tool-concurrency takes a whole number, not {text!r}")
+    return int(text)
+
+
+limits_options = grouped(
+    option(
+        "--rate",
+        metavar="N/SECONDS",
+        help="Over HTTP: how many requests of one caller in how many seconds, such as 100/10; more are answered 429.",
+    ),
+    option(
+        "--concurrency",
+        type=WholeNumber(1),
+        help="How many calls of one caller at once; more are answered 429, or in a session by a failed result.",
+    ),
+    option(
+        "--max-streams",
+        type=WholeNumber(1),
+        help="Over HTTP: how many streams of one caller at once; more are answered 429.",
+    ),
+    texts_option(
+        "--tool-rate",
+        metavar="TOOL=N/SECONDS",
+        help="How many calls of a tool, or of each of a pattern (delete_*=5/60), by one caller; more fail. Repeatable.",
+    ),
+    texts_option(
+        "--tool-concurrency",
+        metavar="TOOL=N",
+        help="How many calls of a tool, or of each of a pattern, by one caller at once; more fail. Repeatable.",
+    ),
+    option(
+        "--max-output-chars",
+        type=WholeNumber(1),
+        help="How many characters of text of a result a model reads: head and tail of a longer one.",
+    ),
+    option(
+        "--max-result-bytes",
+        type=WholeNumber(1),
+        help="The longest result of a call, as JSON; a longer one is a failed result that says how long it was.",
+    ),
+    option(
+        "--max-sessions",
+        type=WholeNumber(1),
+        default=DEFAULT_MAX_SESSIONS,
+        show_default=True,
+        help="Over HTTP: how many sessions may be open; of more, unused ones of whoever has most are ended.",
+    ),
+    option(
+        "--max-header-bytes",
+        type=WholeNumber(1024),
+        default=DEFAULT_MAX_HEADER_BYTES,
+        show_default=True,
+        help="Over HTTP: the longest address and headers of a request; longer ones are answered 431.",
+    ),
+    option(
+        "--max-connections",
+        type=WholeNumber(1),
+        help="Over HTTP: how many connections may be open; further ones are answered 503 and closed.",
+    ),
+)
+"""The options of `LimitsOptions`."""
