@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -32,6 +34,7 @@ ALIVE_SECONDS = 3
 """How long after that it counts as alive."""
 _ACKNOWLEDGED_SECONDS = 2.0
 _HEARD_SECONDS = 1.0
+_SETTLING_SECONDS = 3 * BEAT_SECONDS
 
 
 class Link:
@@ -53,6 +56,7 @@ class Link:
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         """What is done when Redis, and what the others told, can be heard again."""
         self._prefix = prefix
+        self._returned_at = -math.inf
         self._hearers: dict[str, Hear] = {"acknowledged": self._acknowledged}
         self._awaited: dict[str, tuple[int, anyio.Event]] = {}
 
@@ -64,6 +68,11 @@ class Link:
         """Have messages of a kind, which other replicas tell, heard."""
         self._hearers[kind] = hearer
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether what is missing in Redis is nowhere: not where it may have come back empty, to be filled again."""
+        return self.is_up and monotonic() - self._returned_at > _SETTLING_SECONDS
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The time during which this replica is alive and hears the others."""
@@ -74,8 +83,9 @@ class Link:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-                with anyio.move_on_after(1, shield=True), suppress(*self.failures):
-                    await self.redis.delete(self.key("alive", self.replica))
+                with anyio.move_on_after(1, shield=True):
+                    with suppress(*self.failures):
+                        await self.redis.delete(self.key("alive", self.replica))
                     await self.redis.aclose()
 
     async def is_alive(self, replica: str) -> bool:
@@ -123,8 +133,11 @@ class Link:
             try:
                 await self.redis.set(self.key("alive", self.replica), "1", ex=ALIVE_SECONDS)
                 if not self.is_up:
+                    # Connections of before would fail, one after another.
+                    await self.redis.connection_pool.disconnect(inuse_connections=False)
                     await self._catch_up()
                     self.is_up = True
+                    self._returned_at = monotonic()
                     _logger.warning("Redis is back")
             except self.failures as error:
                 self.failed(error)

@@ -25,15 +25,18 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import InitializeRequestParams
 from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from bridge.server.body import read_body, replaying
 from bridge.server.fast_http import same_credential
+from bridge.server.limits.account import caller_key
+from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
 from bridge.server.sessions import Session
-from bridge.server.shared.dispatcher import ReplicaDispatcher, replica_in
-from bridge.server.shared.events import SessionEvents, place_of
+from bridge.server.shared.dispatcher import ReplicaDispatcher
+from bridge.server.shared.events import SessionEvents
 from bridge.server.shared.records import Record, Records, owner_of
+from bridge.server.shared.ways import addressee, from_the_start, place_in, streamed
 from bridge.server.streamable import OpeningReply
 
 if TYPE_CHECKING:
@@ -44,18 +47,16 @@ if TYPE_CHECKING:
 
     from bridge.server.lowlevel import PublishedServer
     from bridge.server.sessions import Sessions
-    from bridge.server.shared.events import Place
     from bridge.server.shared.link import Link
     from bridge.tools.json_reading import Json
 
 _logger = logging.getLogger("bridge.server")
 
-MAX_ALIVE = 10_000
-"""How many sessions may be alive here; as many as in the SDK's manager."""
 _ID = re.compile("[0-9a-f]{32}")
 _RETRY_SECONDS = 1
 _RENEWALS = 4
 """How often a session that is used is renewed within the time that it may go unused."""
+_UNKNOWN = "what is known of this session cannot be looked up now; try again"
 _INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
@@ -108,15 +109,13 @@ class SharedSessions:
         if session_id is None or self._sessions.find(session_id) is not None:
             return True
         try:
-            await self._revive(session_id, scope.get("user"))
+            refusal = await self._revived(session_id, scope)
         except self._link.failures as error:
             self._link.failed(error)
-            told = "what is known of this session cannot be looked up now; try again"
-            await Response(told, HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": str(_RETRY_SECONDS)})(
-                scope, _nothing, send
-            )
-            return False
-        return True
+            refusal = _UNKNOWN
+        if refusal is not None:
+            await _unavailable(send, refusal)
+        return refusal is None
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of a session, or one that opens a session, as the SDK's manager does."""
@@ -129,10 +128,10 @@ class SharedSessions:
             await refuse(send, HTTPStatus.NOT_FOUND, "Session not found")
         elif scope["method"] == "DELETE":
             await self._end_everywhere(session_id, scope, send)
-        elif scope["method"] == "GET" and (place := _place_in(scope)) is not None:
-            await _streamed(alive.events, place, session_id, self._link)(scope, receive, send)
+        elif scope["method"] == "GET" and (place := place_in(scope)) is not None:
+            await streamed(alive.events, place, session_id, self._link)(scope, receive, send)
         else:
-            await alive.transport.handle_request(_from_the_start(scope), receive, send)
+            await alive.transport.handle_request(from_the_start(scope), receive, send)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may open a session; what others need to answer for it is kept before the client knows.
@@ -142,9 +141,6 @@ class SharedSessions:
             receive: Its body.
             send: Where the answer goes.
         """
-        if len(self._alive) >= MAX_ALIVE:
-            await refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, "too many open sessions")
-            return
         body = await read_body(receive, sys.maxsize)  # it has been read before, within the limit
         session_id = uuid4().hex
         alive = await self._started(session_id, None)
@@ -182,7 +178,7 @@ class SharedSessions:
             message: What it says.
             body: The same, as it came.
         """
-        to = _addressee(message)
+        to = addressee(message)
         if to is None or to == self._link.replica:
             return False
         try:
@@ -222,22 +218,28 @@ class SharedSessions:
 
         await alive.transport.handle_request(scope, receive, drop)
 
-    async def _revive(self, session_id: str, user: object) -> None:
-        """Have a session alive here that was opened elsewhere, if it is this user's."""
+    async def _revived(self, session_id: str, scope: Scope) -> str | None:
+        """Have a session alive here that was opened elsewhere, if it is this caller's; gives what prevents that."""
         while (other := self._reviving.get(session_id)) is not None:
             await other.wait()
-        if session_id in self._alive or _ID.fullmatch(session_id) is None or len(self._alive) >= MAX_ALIVE:
-            return
+        if session_id in self._alive or _ID.fullmatch(session_id) is None:
+            return None
+        user = scope.get("user")
         done = self._reviving[session_id] = anyio.Event()
         try:
             record = await self._records.find(session_id)
+            if record is None and not self._link.is_settled:
+                return _UNKNOWN
             if record is None or record.owner != owner_of(user, session_id):
-                return
+                return None
+            if not self._sessions.is_room():
+                return "too many open sessions; try again later"
             alive = await self._started(session_id, record)
-            session = Session(session_id, user, record.params.get("capabilities") or {})
+            session = Session(session_id, user, record.params.get("capabilities") or {}, caller_key(scope))
             session.version = record.version
             self._sessions.open(session)
             await self._post(alive, session_id, to_json(_INITIALIZED))
+            return None
         finally:
             del self._reviving[session_id]
             done.set()
@@ -293,11 +295,7 @@ class SharedSessions:
             await self._link.tell_surely({"kind": "ended", "session": session_id})
         except self._link.failures as error:
             self._link.failed(error)
-            await Response(
-                "the other replicas cannot be told now; try again",
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                {"retry-after": str(_RETRY_SECONDS)},
-            )(scope, _nothing, send)
+            await _unavailable(send, "the other replicas cannot be told now; try again")
             return
         await self.end_here(session_id)
         await Response(status_code=HTTPStatus.OK)(scope, _nothing, send)
@@ -326,38 +324,8 @@ class SharedSessions:
             await self.end_here(session_id)
 
 
-def _addressee(message: Json) -> str | None:
-    """Which replica a message of a client is for: ``all`` where each may be; None where it is for who got it."""
-    method, params = message.get("method"), message.get("params")
-    if method is None:
-        return replica_in(message.get("id"))
-    if not isinstance(params, dict):
-        return None
-    if method == "notifications/cancelled":
-        return "all"
-    return replica_in(params.get("progressToken")) if method == "notifications/progress" else None
-
-
-def _place_in(scope: Scope) -> Place | None:
-    event_id = Headers(scope=scope).get("last-event-id")
-    return None if event_id is None else place_of(event_id)
-
-
-def _from_the_start(scope: Scope) -> Scope:
-    """A request without the place at which a stream of no call broke off: what was said there is not kept."""
-    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
-
-
-def _streamed(events: SessionEvents, place: Place, session_id: str, link: Link) -> StreamingResponse:
-    async def lines() -> AsyncIterator[str]:
-        try:
-            async for event in events.follow(place):
-                yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
-        except link.failures as error:
-            link.failed(error)  # the client resumes again
-
-    headers = {"cache-control": "no-cache, no-transform", "mcp-session-id": session_id}
-    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+async def _unavailable(send: Send, message: str) -> None:
+    await refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, message, INTERNAL_ERROR, retry_after_seconds=_RETRY_SECONDS)
 
 
 async def _nothing() -> Message:

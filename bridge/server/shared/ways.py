@@ -1,0 +1,57 @@
+"""Ways: to which replica a message of a client goes, and how a stream is read on in any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers
+from starlette.responses import StreamingResponse
+
+from bridge.server.shared.dispatcher import replica_in
+from bridge.server.shared.events import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Scope
+
+    from bridge.server.shared.events import Place, SessionEvents
+    from bridge.server.shared.link import Link
+    from bridge.tools.json_reading import Json
+
+
+def addressee(message: Json) -> str | None:
+    """Which replica a message of a client is for: ``all`` where each may be; None where it is for who got it."""
+    method, params = message.get("method"), message.get("params")
+    if method is None:
+        return replica_in(message.get("id"))
+    if not isinstance(params, dict):
+        return None
+    if method == "notifications/cancelled":
+        return "all"
+    return replica_in(params.get("progressToken")) if method == "notifications/progress" else None
+
+
+def place_in(scope: Scope) -> Place | None:
+    """Where in the stream of a call a request wants to go on; None where it is for no call's stream."""
+    event_id = Headers(scope=scope).get("last-event-id")
+    return None if event_id is None else place_of(event_id)
+
+
+def from_the_start(scope: Scope) -> Scope:
+    """A request without the place at which a stream of no call broke off: what was said there is not kept."""
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
+
+
+def streamed(events: SessionEvents, place: Place, session_id: str, link: Link) -> StreamingResponse:
+    """The answer to a client that goes on reading the stream of a call."""
+
+    async def lines() -> AsyncIterator[str]:
+        try:
+            async for event in events.follow(place):
+                yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
+        except link.failures as error:
+            link.failed(error)  # the client resumes again
+
+    headers = {"cache-control": "no-cache, no-transform", "mcp-session-id": session_id}
+    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)

@@ -1,0 +1,118 @@
+"""A client of the handshake era that says where each message goes, and reads what comes back."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = "2025-11-25"
+DEADLINE_SECONDS = 30
+_ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The addresses of two replicas."""
+
+    one: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """A server-sent event."""
+
+    id: str
+    message: dict[str, Any] | None
+
+
+class Talk:
+    """One session.
+
+    Args:
+        url: Where it is opened.
+        headers: What each of its requests carries besides.
+    """
+
+    def __init__(self, url: str, **headers: str) -> None:
+        self.headers = {**_ACCEPT, **headers}
+        params = {
+            "protocolVersion": VERSION,
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "talk", "version": "1"},
+        }
+        opened = self.post(url, method="initialize", id=0, params=params)
+        assert opened.status_code == 200, opened.text
+        self.id = opened.headers["mcp-session-id"]
+        self.headers |= {"mcp-session-id": self.id, "mcp-protocol-version": VERSION}
+
+    def post(self, url: str, **message: Any) -> httpx.Response:
+        """Send a message."""
+        json = {"jsonrpc": "2.0", **message}
+        return httpx.post(url, json=json, headers=self.headers, timeout=DEADLINE_SECONDS)
+
+    def sum(self, url: str, a: int, b: int, **headers: str) -> httpx.Response:
+        """Call a tool, plainly."""
+        body = {"jsonrpc": "2.0", "id": 7, **call("add", a=a, b=b)}
+        return httpx.post(url, json=body, headers=self.headers | headers, timeout=DEADLINE_SECONDS)
+
+    @contextmanager
+    def streamed(self, url: str, **message: Any) -> Iterator[Iterator[Event]]:
+        """Send a request, and read its stream."""
+        body = {"jsonrpc": "2.0", **message}
+        with httpx.stream("POST", url, json=body, headers=self.headers, timeout=DEADLINE_SECONDS) as response:
+            assert response.status_code == 200
+            yield events(response)
+
+    @contextmanager
+    def resumed(self, url: str, last_event_id: str) -> Iterator[Iterator[Event]]:
+        """Read on where a stream broke off."""
+        headers = self.headers | {"last-event-id": last_event_id}
+        with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_SECONDS) as response:
+            assert response.status_code == 200
+            yield events(response)
+
+    def end(self, url: str) -> int:
+        """End the session; gives the status of the answer."""
+        return httpx.delete(url, headers=self.headers, timeout=DEADLINE_SECONDS).status_code
+
+
+def call(name: str, *, token: str | None = None, **arguments: Any) -> dict[str, Any]:
+    """A call, as far as it is no envelope; one that asks for progress is answered by the SDK, as a stream."""
+    meta = {} if token is None else {"_meta": {"progressToken": token}}
+    return {"method": "tools/call", "params": {"name": name, "arguments": arguments, **meta}}
+
+
+def events(response: httpx.Response) -> Iterator[Event]:
+    """The events of an answer."""
+    number = ""
+    for line in response.iter_lines():
+        if line.startswith("id: "):
+            number = line.removeprefix("id: ")
+        elif line.startswith("data: ") or line == "data:":
+            text = line.removeprefix("data:").strip()
+            yield Event(number, json.loads(text) if text else None)
+
+
+def message_in(response: httpx.Response) -> dict[str, Any]:
+    """The message that an answer ends with, whether it is a stream or not."""
+    if response.headers["content-type"] == "application/json":
+        message: dict[str, Any] = response.json()
+        return message
+    *_, last = events(response)
+    assert last.message is not None
+    return last.message
+
+
+def text_of(message: dict[str, Any] | None) -> str:
+    """What a result says."""
+    assert message is not None
+    text: str = message["result"]["content"][0]["text"]
+    return text

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from bridge import ToolBox, tool
+from bridge.server.publisher import Publisher
+from bridge.server.sessions import Sessions
+from bridge.server.shared import Shared
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.redis_server import RedisServer
+
+DEADLINE_SECONDS = 20
+
+
+@tool
+def one() -> None:
+    """Do nothing."""
+
+
+@tool
+def more() -> None:
+    """Do nothing."""
+
+
+@tool
+def last() -> None:
+    """Do nothing."""
+
+
+class Replica:
+    """One replica, and how often its subscribers were told."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.tools = ToolBox([one])
+        self.publisher = Publisher(self.tools, name=name)
+        self.shared = Shared(url, self.publisher, Sessions(), None)
+        self.told = 0
+        self._heard = anyio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.shared.running():
+            end = self.publisher.changes.listen(self._tell)
+            yield
+            end()
+
+    def _tell(self) -> None:
+        self.told += 1
+        self._heard.set()
+        self._heard = anyio.Event()
+
+    async def until_told(self, times: int) -> None:
+        while self.told < times:
+            await self._heard.wait()
+
+
+@pytest.mark.anyio
+async def test_a_change_that_every_replica_makes_is_announced_once_by_each(redis: RedisServer) -> None:
+    name = f"changing-{uuid4().hex}"
+    first, second = Replica(name, redis.url), Replica(name, redis.url)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with first.running(), second.running():
+            while await first.shared.link.tell({"kind": "changed", "fingerprint": ""}) < 2:
+                await anyio.lowlevel.checkpoint()
+            await second.until_told(1)  # it hears of what is news to it
+            second.told = 0
+            first.tools.add(more)
+            await first.until_told(1)
+            await second.until_told(1)
+            second.tools.add(more)  # as every replica does
+            second.tools.add(last)
+            await second.until_told(2)
+            await first.until_told(2)
+            assert (first.told, second.told) == (2, 2)

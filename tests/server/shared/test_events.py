@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridge.server import http_app
+from bridge.server.shared.events import Place, place_of
+from tests.processes import serving as process_serving
+from tests.server.shared.speaking import Talk, call, message_in, text_of
+from tests.server.shared.tools import TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.redis_server import RedisServer
+    from tests.server.shared.speaking import Replicas
+
+DEADLINE_SECONDS = 30
+SERVED = "tests/server/shared/tools.py:TOOLS"
+
+
+def listening() -> socket.socket:
+    made = socket.create_server(("127.0.0.1", 0))
+    made.settimeout(DEADLINE_SECONDS)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("event_id", "place"),
+    [
+        ("12-0/7", Place("12-0", "7")),
+        ("12-0/a%20b%2F", Place("12-0", "a b/")),
+        ("0-0/_GET_stream", None),
+        ("nonsense", None),
+        ("", None),
+    ],
+)
+def test_an_event_says_where_it_is(event_id: str, place: Place | None) -> None:
+    assert place_of(event_id) == place
+
+
+@pytest.mark.parametrize("where", ["one", "other"])
+def test_a_call_that_still_runs_is_followed_to_its_answer_from_any_replica(replicas: Replicas, where: str) -> None:
+    talk = Talk(replicas.one)
+    with listening() as listener:
+        request = call("hold", token="t", port=listener.getsockname()[1])
+        with talk.streamed(replicas.one, id=5, **request) as events:
+            begun = next(events)
+            running, _ = listener.accept()
+        assert begun.message is None  # and now the client has lost its stream
+        with running, talk.resumed(getattr(replicas, where), begun.id) as resumed:
+            progress = next(resumed)
+            assert progress.message is not None
+            assert progress.message["method"] == "notifications/progress"
+            running.sendall(b"done")
+            (answer,) = resumed
+            assert answer.message is not None
+            assert (answer.message["id"], text_of(answer.message)) == (5, "done")
+        with talk.resumed(replicas.other, progress.id) as again:
+            assert [event.message for event in again] == [answer.message]
+
+
+def test_nobody_reads_the_events_of_another_session(replicas: Replicas) -> None:
+    talk, stranger = Talk(replicas.one), Talk(replicas.one)
+    with talk.streamed(replicas.one, id=5, **call("slow_sum", token="t", a=1, b=2)) as events:
+        begun, *_, answer = events
+    assert text_of(answer.message) == "3"
+    with stranger.resumed(replicas.other, begun.id) as resumed:
+        (told,) = resumed
+        assert told.message is not None
+        assert "its outcome is unknown" in told.message["error"]["message"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is killed")
+def test_what_ran_on_a_replica_that_died_ends_as_unknown(redis: RedisServer, serving: Callable[..., str]) -> None:
+    words = ("-m", "bridge", "serve", SERVED, "--name", "dying", "--transport", "http", "--port", "0")
+    other = f"{serving(http_app(TOOLS, name='dying', redis_url=redis.url))}/mcp"
+    with process_serving(*words, environment={"BRIDGE_REDIS_URL": redis.url}) as dying, listening() as listener:
+        url = f"{dying.origin}/mcp"
+        talk = Talk(url)
+        with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:
+            begun = next(events)
+            running, _ = listener.accept()
+            with running:
+                os.kill(dying.process.pid, signal.SIGKILL)
+                dying.process.wait()
+        with talk.resumed(other, begun.id) as resumed:
+            told = [event.message for event in resumed][-1]
+        assert told is not None
+        assert told["id"] == 5
+        assert "the replica that ran this call has ended: its outcome is unknown" in told["error"]["message"]
+        assert text_of(message_in(talk.sum(other, 1, 2))) == "3"

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from bridge.server import http_app
+from bridge.server.shared.redis import RedisUnreachableError, place_of, reach
+from tests.redis_server import redis_server
+from tests.server.shared.speaking import Talk, message_in, text_of
+from tests.server.shared.tools import TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MODERN = {
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": "add",
+}
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+CALL = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
+
+
+def modern_status(url: str) -> int:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
+    return httpx.post(url, json=body, headers=MODERN).status_code
+
+
+def test_without_redis_what_is_here_goes_on_and_what_is_elsewhere_waits(
+    tmp_path: Path, serving: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with redis_server(tmp_path) as redis:
+        one, other = (f"{serving(http_app(TOOLS, name='outage', redis_url=redis.url))}/mcp" for _ in range(2))
+        talk = Talk(one)
+        redis.end()
+        assert [modern_status(url) for url in (one, other)] == [200, 200]
+        assert text_of(message_in(talk.sum(one, 1, 2))) == "3"
+        for _ in range(3):
+            refused = talk.sum(other, 1, 2)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        opened_meanwhile = Talk(one)
+        assert text_of(message_in(opened_meanwhile.sum(one, 1, 2))) == "3"
+        assert talk.end(one) == 503
+        redis.start()  # which has forgotten all
+        for each in (talk, opened_meanwhile):
+            while (answer := each.sum(other, 1, 2)).status_code == 503:
+                pass
+            assert text_of(message_in(answer)) == "3"
+        assert talk.end(other) == 200
+        while talk.sum(one, 1, 2).status_code != 404:  # the other replica may still be about to listen again
+            pass
+        gone = [record for record in caplog.records if "Redis cannot be used" in record.getMessage()]
+        assert len(gone) == 2  # each of both says it once
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("url", ["redis://:secret@127.0.0.1:1/0", "nonsense://127.0.0.1"])
+async def test_a_redis_that_cannot_be_used_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(RedisUnreachableError, match="cannot be used") as told:
+        await reach(url)
+    assert "secret" not in str(told.value)
+
+
+def test_the_place_of_a_redis_holds_no_secret() -> None:
+    assert place_of("redis://user:secret@cache.example:6379/0") == "cache.example:6379"
