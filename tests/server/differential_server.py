@@ -16,6 +16,7 @@ from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.fast_http import FastHttp
 from bridge.server.http import direct_way
+from bridge.server.limits import Limits, Rate
 from tests.server.differential_tools import toolbox
 
 if TYPE_CHECKING:
@@ -47,16 +48,30 @@ def _marked_head(status: int, default: tuple[direct_protocol.Header, ...]) -> by
     return _head(status, (*default, (b"x-fast", b"1")))
 
 
+LIMITS = Limits(
+    rate=Rate(10**6, 1),
+    concurrency=1000,
+    max_streams=1000,
+    tool_rates={"*": Rate(10**6, 1)},
+    tool_concurrency={"*": 1000},
+    max_result_bytes=10**7,
+)
+"""More than the test takes."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--http", choices=("h11", "httptools", "direct"), required=True)
     parser.add_argument("--fast-path", action="store_true")
     parser.add_argument("--auth", action="store_true")
+    parser.add_argument("--limits", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     FastHttp.answered = _marked  # type: ignore[method-assign]  # the answers are marked where they are made
     auth = None if not options.auth else Auth(ApiKeys(*KEYS), tool_scopes={"mo*": ["moving"]})
-    app = http_app(toolbox(), name="tests", fast_path=options.fast_path, auth=auth)
+    app = http_app(
+        toolbox(), name="tests", fast_path=options.fast_path, auth=auth, limits=LIMITS if options.limits else None
+    )
     http = options.http
     if http == "direct":
         direct_protocol._head = _marked_head  # type: ignore[assignment]  # as above

@@ -45,9 +45,9 @@ class Pair:
     plain: str
 
 
-@pytest.fixture(scope="module", params=["h11", "httptools", "direct"])
+@pytest.fixture(scope="module", params=["h11", "httptools", "direct", "direct --limits"])
 def servers(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    arguments = ("-m", "tests.server.differential_server", "--http", request.param)
+    arguments = ("-m", "tests.server.differential_server", "--http", *request.param.split())
     with ExitStack() as stack:
         fast = stack.enter_context(processes.serving(*arguments, "--fast-path"))
         plain = stack.enter_context(processes.serving(*arguments))

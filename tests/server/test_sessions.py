@@ -120,6 +120,56 @@ def test_the_calls_of_a_session_end_with_it() -> None:
     assert not session.running
 
 
+def filled(*owners: str, max_sessions: int) -> Sessions:
+    sessions = Sessions(max_sessions=max_sessions)
+    for number, owner in enumerate(owners):
+        sessions.open(Session(f"{owner}{number}", None, {}, owner))
+    return sessions
+
+
+def test_there_is_room_until_all_sessions_are_open_or_being_opened() -> None:
+    sessions = filled("ada", max_sessions=3)
+    with sessions.opening("ada") as settle:
+        assert sessions.is_room()
+        with sessions.opening("bob"):
+            assert not sessions.is_room()
+        assert sessions.is_room()
+        settle()
+        settle()
+        sessions.open(Session("x", None, {}, "ada"))
+    sessions.open(Session("y", None, {}, "ada"))
+    assert not sessions.is_room()
+
+
+def test_for_another_caller_the_session_of_whoever_has_most_is_ended_that_is_unused_for_longest() -> None:
+    sessions = filled("bob", "ada", "ada", "ada", max_sessions=4)
+    first, second, third = (sessions.find(f"ada{number}") for number in (1, 2, 3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    first.unused_since, second.unused_since, third.unused_since = 3.0, 1.0, 2.0
+    assert sessions.to_end_for("bob") is second
+    assert sessions.to_end_for("eve") is second
+    with second:
+        assert sessions.to_end_for("bob") is third
+
+
+def test_nobody_ends_a_session_for_whoever_would_then_have_as_many() -> None:
+    sessions = filled("ada", "ada", "bob", max_sessions=3)
+    assert sessions.to_end_for("ada") is None
+    assert sessions.to_end_for("bob") is None
+    assert sessions.to_end_for("eve") is not None
+
+
+def test_sessions_that_are_in_use_are_ended_for_nobody() -> None:
+    sessions = filled("ada", "ada", max_sessions=2)
+    for session_id in ("ada0", "ada1"):
+        session = sessions.find(session_id)
+        assert session is not None
+        session.__enter__()
+    assert sessions.to_end_for("bob") is None
+
+
 def test_a_session_is_in_use_while_any_request_of_it_is_answered(
     passing: Callable[[VirtualTime], VirtualTime],
 ) -> None:

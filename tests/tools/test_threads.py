@@ -99,6 +99,23 @@ async def test_an_abandoned_function_keeps_its_place_from_others() -> None:
         await all_places_are_free()
 
 
+async def test_callers_take_turns_at_scarce_places_however_many_calls_each_waits_for() -> None:
+    set_thread_limit(1)
+    first = Work()
+    order: list[str] = []
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_in_thread, first)
+            await first.started.wait()
+            for caller in ("ada",) * 20 + ("bob", "bob", None):
+                run = functools.partial(run_in_thread, functools.partial(order.append, caller or "nobody"))
+                tasks.start_soon(functools.partial(run, caller=caller))
+                await anyio.wait_all_tasks_blocked()
+            first.go_on.set()
+    assert order[:5] == ["ada", "bob", "nobody", "ada", "bob"]
+    assert order[5:] == ["ada"] * 18
+
+
 async def test_what_an_abandoned_function_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     held = Work()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from random import uniform
 from typing import TYPE_CHECKING
 
 from anyio import sleep
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 HOLD_SECONDS = 1.0
-"""How long a refusal is held back from a caller who goes on regardless: so that refusing it takes next to nothing."""
+"""How long a refusal is held back from a caller who goes on regardless, about: so that it costs next to nothing."""
 
 _OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
@@ -72,7 +73,8 @@ class Turnstile:
         if account.is_answered_at_once(now):
             _logger.warning("refused a request of %r: %s", caller_key(scope), refusal.told)
         else:
-            await sleep(self._hold_seconds)
+            # Not all at one time: what is refused together comes again together.
+            await sleep(self._hold_seconds * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
         await refuse(send, 429, refusal.told, retry_after_seconds=refusal.retry_after_seconds, limit=refusal.limit)
 
 

@@ -13,7 +13,7 @@ import resource
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.load import breakdown, clients, latency, lists, sessions, soak
+from tests.benchmarks.load import breakdown, clients, flood, latency, lists, sessions, soak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ def main() -> None:
         "sessions": lambda: [sessions.measure(options.sessions)],
         "soak": lambda: [soak.measure(options.calls)],
         "latency": lambda: [latency.measure(options.latency_calls)],
+        "flood": lambda: [flood.measure(options.flood_seconds)],
         "lists": lambda: [lists.measure(options.tools)],
         "breakdown": lambda: breakdown.measure(options.round_calls),
     }
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    names = ["clients", "sessions", "soak", "latency", "lists", "breakdown"]
+    names = ["clients", "sessions", "soak", "latency", "flood", "lists", "breakdown"]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
     for option, default, what in (
@@ -52,6 +53,7 @@ def _options() -> argparse.Namespace:
         ("--sessions", 5000, "sessions of the handshake era that are open at once"),
         ("--calls", 100_000, "calls of the soak; a million shows more, and takes longer"),
         ("--latency-calls", 8000, "calls of each row of the latency"),
+        ("--flood-seconds", 20, "seconds that each row of the flood takes"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),
     ):

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 DEADLINE_SECONDS = 100
-FEW = ("--clients=5", "--sessions=5", "--calls=50", "--latency-calls=32", "--tools=20", "--round-calls=10")
+FEW = (
+    "--clients=5",
+    "--sessions=5",
+    "--calls=50",
+    "--latency-calls=32",
+    "--flood-seconds=1",
+    "--tools=20",
+    "--round-calls=10",
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read as Linux tells it")
@@ -18,6 +26,7 @@ FEW = ("--clients=5", "--sessions=5", "--calls=50", "--latency-calls=32", "--too
         ("sessions", ["5 of 5 answered", "5 of 5 are gone", "as many again"]),
         ("soak", ["A soak of 50 calls", "handshake, stdio", "handshake, HTTP", "modern, HTTP"]),
         ("latency", ["modern, fast path", "handshake, through the SDK"]),
+        ("flood", ["another floods", "alone, no limits", "beside the flood, --rate 100/1"]),
         ("lists", ["10 tools, and 20", "a later list, modern", "a call of the last, handshake"]),
         ("breakdown", ["uvicorn and its parser", "pipes, event loop, lines", "the whole"]),
     ],

@@ -17,7 +17,7 @@ def test_a_rate_is_written_as_calls_and_seconds() -> None:
     assert str(Rate(100, 60.0)) == "100 in 60 s"
 
 
-@pytest.mark.parametrize("text", ["", "100", "100/", "/1", "0/1", "1/0", "-1/1", "1/1s", "1.5/1", "١/1/1"])
+@pytest.mark.parametrize("text", ["", "100", "100/", "/1", "0/1", "1/0", "-1/1", "1/1s", "1.5/1"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError, match="rate"):
         Rate.read(text)
