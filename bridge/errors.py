@@ -265,6 +265,9 @@ class ToolCallError(BridgeError):
     """One call of a tool did not succeed; ``str(error)`` is fit for the model."""
 
 
+_MAX_SHOWN_CHARS = 200
+
+
 class UnknownToolError(ToolCallError):
     """No tool has the name that was called.
 
@@ -275,7 +278,8 @@ class UnknownToolError(ToolCallError):
 
     def __init__(self, name: str, suggestions: Sequence[str] = ()) -> None:
         hint = f"; did you mean {' or '.join(repr(s) for s in suggestions)}?" if suggestions else ""
-        super().__init__(f"there is no tool named {name!r}{hint}")
+        shown = name if len(name) <= _MAX_SHOWN_CHARS else f"{name[:_MAX_SHOWN_CHARS]}…"
+        super().__init__(f"there is no tool named {shown!r}{hint}")
         self.name = name
         self.suggestions = tuple(suggestions)
 

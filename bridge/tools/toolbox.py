@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from bridge.tools.model import Tool
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+MAX_NAME_CHARS = 128
+"""How long a tool's name may be (MCP, "Tools", tool names)."""
+
+_NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME_CHARS}}}")
 
 
 class ToolBox:
@@ -88,7 +91,9 @@ class ToolBox:
         """
         tool = self._tools.get(name)
         if tool is None:
-            raise UnknownToolError(name, get_close_matches(name, self._tools, n=3))
+            # A caller may write anything: to compare a name of some megabytes would take half a second.
+            could_be_one = len(name) <= MAX_NAME_CHARS
+            raise UnknownToolError(name, get_close_matches(name, self._tools, n=3) if could_be_one else ())
         return tool
 
     def __contains__(self, name: object) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.errors import DefinitionError, NameClashError, UnknownToolError
 from bridge.tools.function import tool, tools_from
-from bridge.tools.toolbox import ToolBox
+from bridge.tools.toolbox import MAX_NAME_CHARS, ToolBox
 from bridge.tools.transform import renamed
 
 
@@ -48,6 +48,18 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(UnknownToolError, match="no tool named 'ad'; did you mean 'add'") as caught:
         ToolBox(add, subtract).get("ad")
     assert (caught.value.name, caught.value.suggestions) == ("ad", ("add",))
+
+
+def test_a_name_longer_than_any_tools_is_compared_with_none_and_shown_in_part() -> None:
+    longest = "a" * MAX_NAME_CHARS
+    box = ToolBox(renamed(ADD, longest))
+    with pytest.raises(UnknownToolError) as caught:
+        box.get(longest[1:])
+    assert caught.value.suggestions == (longest,)
+    with pytest.raises(UnknownToolError) as caught:
+        box.get(name := longest * 1000)
+    assert (caught.value.name, caught.value.suggestions) == (name, ())
+    assert len(str(caught.value)) < 300
 
 
 def test_a_clash_names_both_sources_and_changes_nothing() -> None:
