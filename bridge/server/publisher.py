@@ -206,7 +206,7 @@ class Publisher:
 
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:
     """Refuse what HTTP's edge has refused already, with a 403, unless there is a way around it."""
-    if access.missing(name) and name in tools:
+    if name in tools and access.missing(name):
         raise ProtocolError(INVALID_REQUEST, f"the tool {name!r} needs a scope that was not granted")
 
 

@@ -10,6 +10,7 @@ from mcp import Client, MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, TextContent
 
 from bridge.errors import ToolError
+from bridge.server.auth.access import Access, ToolScopes
 from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
@@ -221,6 +222,16 @@ async def test_structured_content_of_no_object_is_kept_from_the_handshake_era() 
     publisher = published(returning(ToolExecutionResult((), [1])))
     assert (await call(publisher, "auto", "give")).structured_content == [1]
     assert (await call(publisher, "legacy", "give")).structured_content is None
+
+
+async def test_names_of_no_tools_are_not_kept_with_what_tools_ask_for() -> None:
+    scopes = ToolScopes({"*": ["read"]})
+    publisher = published(returning(ToolExecutionResult(())))
+    with pytest.raises(ProtocolError, match="no tool named 'nothing'"):
+        await publisher.call("nothing", {}, InvocationContext(), len, modern=True, access=Access(tool_scopes=scopes))
+    with pytest.raises(ProtocolError, match="needs a scope"):
+        await publisher.call("give", {}, InvocationContext(), len, modern=True, access=Access(tool_scopes=scopes))
+    assert scopes.of.cache_info().currsize == 1
 
 
 def test_making_a_publisher_does_not_import_the_sdk() -> None:
