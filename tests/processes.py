@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
+DEADLINE_SECONDS = 60
 READY = re.compile(r"serving .* at (http://[^/\s]+)")
 
 
@@ -34,10 +35,14 @@ class ServerProcess:
         self._reader = Thread(target=self._lines.extend, args=(process.stderr,))
         self._reader.start()
 
+    def join(self) -> None:
+        """Wait until all that it says has been read."""
+        self._reader.join(DEADLINE_SECONDS)
+
     @property
     def log(self) -> str:
         """All that it said, once it has ended."""
-        self._reader.join()
+        self.join()
         return "".join(self._lines)
 
 
@@ -51,7 +56,11 @@ def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> It
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        server: ServerProcess | None = None
         try:
-            yield ServerProcess(process)
+            server = ServerProcess(process)
+            yield server
         finally:
             process.terminate()
+            if server is not None:
+                server.join()

@@ -128,7 +128,8 @@ def test_listening_for_other_machines_is_refused_without_no_auth(run: Run, host:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"bridge serve: --host {host} can be reached from other machines, and nobody is asked for a key: "
-        "add --no-auth if that is meant, or listen on 127.0.0.1 (see bridge serve --help)\n"
+        "give one by BRIDGE_API_KEY, --api-keys or --oauth-issuer, add --no-auth if that is meant, "
+        "or listen on 127.0.0.1 (see bridge serve --help)\n"
     )
 
 
