@@ -116,7 +116,7 @@ def test_a_connection_too_many_is_answered_503_and_closed(protocol: str) -> None
             assert b"retry-after: 5\r\n" in refused
         assert answer(one, CALL).startswith(b"HTTP/1.1 200 ")
         two.close()
-        answers = []
+        answers: list[bytes] = []
         while not (answers and answers[-1].startswith(b"HTTP/1.1 200 ")):
             with connected(port) as four:
                 answers.append(answer(four, CALL))

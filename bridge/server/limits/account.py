@@ -6,11 +6,12 @@ from contextvars import ContextVar
 from functools import lru_cache
 from ipaddress import IPv6Network
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bridge.server.auth.access import matches
 from bridge.server.limits.rate import Meter, Rate
 from bridge.server.limits.refused import Refused, too_many, too_often
+from bridge.server.protocol import MODERN_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,15 +25,17 @@ MAX_ACCOUNTS = 10_000
 
 _KEPT_NETWORKS = 4096
 _BESIDE_CALLS = 16
+_MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
 _ANSWERED_AT_ONCE = Rate(10, 1)
 
 
 class ToolAccount:
-    """What one caller takes of one tool."""
+    """What one caller takes of one tool. A call that runs leaves it when it is done."""
 
-    __slots__ = ("calls", "concurrency", "meters", "name")
+    __slots__ = ("_account", "calls", "concurrency", "meters", "name")
 
-    def __init__(self, name: str, limits: Limits) -> None:
+    def __init__(self, name: str, limits: Limits, account: Account) -> None:
+        self._account = account
         self.name = name
         self.calls = 0
         self.concurrency = min((n for each, n in limits.tool_concurrency.items() if matches((each,), name)), default=0)
@@ -47,17 +50,10 @@ class ToolAccount:
                 return too_often(f"{self.name!r} was called too often", rate, wait, "--tool-rate")
         return None
 
-
-class Place(NamedTuple):
-    """What a call takes while it runs."""
-
-    account: Account
-    tool: ToolAccount
-
     def leave(self) -> None:
-        """The call is done."""
-        self.account.calls -= 1
-        self.tool.calls -= 1
+        """A call is done."""
+        self.calls -= 1
+        self._account.calls -= 1
 
 
 class Account:
@@ -81,13 +77,13 @@ class Account:
         self.calls = 0
         """How many of its calls run."""
 
-    def refusal(self, now: float, *, is_alone: bool) -> Refused | None:
+    def refusal(self, now: float, version: bytes | None) -> Refused | None:
         """Why one more request has to wait.
 
         Args:
             now: The time.
-            is_alone: Whether every request of its era stands alone. In a session, what a call asks is answered by a
-                request beside it: calls themselves are counted there, and of requests a few more are let through.
+            version: The revision of the protocol that it says. In a session, what a call asks is answered by a request
+                beside it: calls themselves are counted there, and of requests a few more are let through.
         """
         limits = self._limits
         if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
@@ -96,7 +92,7 @@ class Account:
         most = limits.concurrency
         if most is None or self.requests < most > self.calls:
             return None
-        if is_alone or self.requests >= most + _BESIDE_CALLS:
+        if version in _MODERN or self.requests >= most + _BESIDE_CALLS:
             return too_many("too many requests at once", most, "--concurrency")
         return None
 
@@ -122,21 +118,22 @@ class Account:
         self._answers.count(now)
         return True
 
-    def enter(self, name: str, now: float) -> Place | Refused:
-        """One more call of a tool that is there: its place, or why it has to wait."""
+    def enter(self, name: str, now: float) -> ToolAccount | Refused:
+        """One more call of a tool that is there: what it leaves when it is done, or why it has to wait."""
         most = self._limits.concurrency
         if most is not None and self.calls >= most:
             return too_many("too many calls at once", most, "--concurrency")
         tool = self._tools.get(name)
         if tool is None:
-            tool = self._tools[name] = ToolAccount(name, self._limits)
-        if (refusal := tool.refusal(now)) is not None:
-            return refusal
-        for _, meter in tool.meters:
-            meter.count(now)
+            tool = self._tools[name] = ToolAccount(name, self._limits, self)
+        if tool.concurrency or tool.meters:
+            if (refusal := tool.refusal(now)) is not None:
+                return refusal
+            for _, meter in tool.meters:
+                meter.count(now)
         self.calls += 1
         tool.calls += 1
-        return Place(self, tool)
+        return tool
 
     def is_unused(self, now: float) -> bool:
         """Whether nothing would be lost with it."""

@@ -12,7 +12,6 @@ from bridge.server.body import HEADERS
 from bridge.server.fast_http import Answer
 from bridge.server.limits.account import caller_key, current_account
 from bridge.server.operations import METRICS_PATH, STATUS_PATH
-from bridge.server.protocol import MODERN_VERSIONS
 from bridge.server.refusal import refuse
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ _logger = logging.getLogger("bridge.server")
 HOLD_SECONDS = 1.0
 """How long a refusal is held back from a caller who goes on regardless, about: so that it costs next to nothing."""
 
+_VERSION = b"mcp-protocol-version"
 _OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
-_MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
 
 
 class Turnstile:
@@ -54,7 +53,7 @@ class Turnstile:
             return
         account, now = self._accounts.of(scope), self._accounts.clock()
         is_stream = _is_stream(scope)
-        refusal = account.stream_refusal(now) if is_stream else account.refusal(now, is_alone=_is_alone(scope[HEADERS]))
+        refusal = account.stream_refusal(now) if is_stream else account.refusal(now, scope[HEADERS].get(_VERSION))
         if refusal is not None:
             await self._refuse(account, refusal, now, scope, send)
             return
@@ -89,17 +88,18 @@ class LimitedBeginner:
     def __init__(self, beginner: Beginner, accounts: Accounts) -> None:
         self._beginner = beginner
         self._accounts = accounts
+        self._counts_calls = accounts.limits.are_of_calls
 
     def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
         """Begin with a request if it is plain, and its sender within the limits."""
         account, now = self._accounts.of(scope), self._accounts.clock()
-        if account.refusal(now, is_alone=_is_alone(headers)) is not None:
+        if account.refusal(now, headers.get(_VERSION)) is not None:
             return None
         begun = self._beginner.begin(scope, headers, body)
         if begun is None:
             return None
         account.count(now)
-        return begun if isinstance(begun, Answer) else LimitedWork(begun, account)
+        return LimitedWork(begun, account) if self._counts_calls and not isinstance(begun, Answer) else begun
 
 
 class LimitedWork:
@@ -126,10 +126,6 @@ class LimitedWork:
         finally:
             self._account.requests -= 1
             current_account.reset(token)
-
-
-def _is_alone(headers: Mapping[bytes, bytes]) -> bool:
-    return headers.get(b"mcp-protocol-version") in _MODERN
 
 
 def _is_stream(scope: Scope) -> bool:

@@ -115,7 +115,7 @@ def _flood(port: int, connections: int) -> None:
     while not request.endswith(_END):
         request += os.read(0, 65_536)
     is_over = threading.Event()
-    threading.Thread(target=lambda: (os.read(0, 1), is_over.set()), daemon=True).start()
+    threading.Thread(target=_set_at_end, args=(is_over,), daemon=True).start()
     answered = refused = 0
     with Crowd(port, connections) as crowd:
         for answer in crowd.ask(repeat(request.removesuffix(_END))):
@@ -126,6 +126,11 @@ def _flood(port: int, connections: int) -> None:
             if is_over.is_set():
                 break
     print(answered, refused, flush=True)  # noqa: T201 - what it is for
+
+
+def _set_at_end(event: threading.Event) -> None:
+    os.read(0, 1)
+    event.set()
 
 
 if __name__ == "__main__":

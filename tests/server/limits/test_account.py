@@ -10,7 +10,7 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.server.limits import Limits, Rate
 from bridge.server.limits import account as accounts_module
-from bridge.server.limits.account import Account, Accounts, Place, caller_key
+from bridge.server.limits.account import Account, Accounts, ToolAccount, caller_key
 from bridge.server.limits.refused import Refused
 
 
@@ -19,9 +19,9 @@ def scope_of(address: str, name: str | None = None) -> dict[str, Any]:
     return scope if name is None else scope | {"user": SimpleNamespace(caller=SimpleNamespace(name=name))}
 
 
-def entered(account: Account, name: str, now: float = 100.0) -> Place:
+def entered(account: Account, name: str, now: float = 100.0) -> ToolAccount:
     place = account.enter(name, now)
-    assert isinstance(place, Place)
+    assert isinstance(place, ToolAccount)
     return place
 
 
@@ -42,8 +42,8 @@ def test_what_one_caller_took_is_not_counted_against_another() -> None:
     ada, bob = accounts.of(scope_of("x", "ada")), accounts.of(scope_of("x", "bob"))
     ada.count(100.0)
     assert accounts.of(scope_of("y", "ada")) is ada
-    assert ada.refusal(100.0, is_alone=True) == Refused("too many requests: a caller has 1 in 60 s", "--rate", 60)
-    assert bob.refusal(100.0, is_alone=True) is None
+    assert ada.refusal(100.0, b"2026-07-28") == Refused("too many requests: a caller has 1 in 60 s", "--rate", 60)
+    assert bob.refusal(100.0, b"2026-07-28") is None
 
 
 def test_calls_are_counted_for_each_tool_that_a_pattern_names() -> None:
@@ -72,7 +72,7 @@ def test_a_call_takes_its_place_until_it_leaves() -> None:
     assert refused.limit == "--concurrency"
     place.leave()
     other.leave()
-    assert isinstance(account.enter("slow", 100.0), Place)
+    assert isinstance(account.enter("slow", 100.0), ToolAccount)
 
 
 def test_a_call_that_was_refused_is_not_counted() -> None:
@@ -87,18 +87,18 @@ def test_a_call_that_was_refused_is_not_counted() -> None:
 def test_in_a_session_a_few_requests_more_come_in_so_that_what_a_call_asks_can_be_answered() -> None:
     account = Account(Limits(concurrency=1))
     account.requests = 1
-    assert account.refusal(100.0, is_alone=False) is None
-    assert account.refusal(100.0, is_alone=True) is not None
+    assert account.refusal(100.0, b"2025-11-25") is None
+    assert account.refusal(100.0, b"2026-07-28") is not None
     account.requests = 17
-    assert account.refusal(100.0, is_alone=False) is not None
+    assert account.refusal(100.0, b"2025-11-25") is not None
 
 
 def test_calls_whose_requests_are_gone_are_still_counted() -> None:
     account = Account(Limits(concurrency=1))
     place = entered(account, "slow")
-    assert account.refusal(100.0, is_alone=True) is not None
+    assert account.refusal(100.0, b"2026-07-28") is not None
     place.leave()
-    assert account.refusal(100.0, is_alone=True) is None
+    assert account.refusal(100.0, b"2026-07-28") is None
 
 
 def test_streams_have_a_limit_of_their_own() -> None:

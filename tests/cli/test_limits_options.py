@@ -1,0 +1,59 @@
+"""The options of limits, as a real ``bridge serve`` takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.server import http_server as http
+from tests.server.auth.guarded import Modern
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run, Start
+
+DEADLINE_SECONDS = 40
+ADD = http.call("add", {"a": 1, "b": 2})
+
+
+def text(answer: dict[str, object]) -> str:
+    found: str = answer["result"]["content"][0]["text"]  # type: ignore[index]  # an answer of a tool
+    return found
+
+
+def test_a_caller_over_its_rate_is_answered_429_by_option_and_by_environment(start: Start) -> None:
+    arguments = ["serve", "calculator.py", "--transport", "http", "--port", "0"]
+    for more, env in ((["--rate", "2/600"], {}), ([], {"BRIDGE_RATE": "2/600"})):
+        with start(*arguments, *more, env=env) as process, httpx.Client(timeout=DEADLINE_SECONDS) as client:
+            peer = Modern(client, process.url().removesuffix("/mcp"), {})
+            assert [peer.send(ADD).status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_tools_have_limits_of_their_own(start: Start) -> None:
+    env = {"BRIDGE_TOOL_RATE": "add=1/600,sh*=2/600"}
+    more = ["--max-output-chars", "9", "--max-result-bytes", "300"]
+    arguments = ["serve", "calculator.py", "--transport", "http", "--port", "0", *more]
+    with start(*arguments, env=env) as process, httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        peer = Modern(client, process.url().removesuffix("/mcp"), {})
+        assert text(peer.ask(ADD)) == "3"
+        assert text(peer.ask(ADD)) == "'add' was called too often: a caller has 1 in 600 s; try again in 600 seconds"
+        long = http.call("shout", {"text": "a", "times": 20})
+        assert text(peer.ask(long)) == "A!A!A!\n… 31 characters left out …\n!A!"
+        assert text(peer.ask(long | {"id": 2})) != text(peer.ask(long | {"id": 3}))
+        assert "too often" in text(peer.ask(long | {"id": 4}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rate", "often"], "a rate is written N/SECONDS, such as 100/60, not 'often'"),
+        (["--tool-rate", "10/60"], "--tool-rate is written TOOL=N/SECONDS: '10/60'"),
+        (["--tool-concurrency", "add=many"], "--tool-concurrency takes a whole number, not 'many'"),
+        (["--tool-concurrency", "add=0"], "tool_concurrency['add'] must be at least 1"),
+    ],
+)
+def test_what_is_no_limit_is_refused_at_the_start(run: Run, arguments: list[str], said: str) -> None:
+    ran = run("serve", "calculator.py", "--transport", "http", "--port", "0", *arguments)
+    assert ran.returncode == 2
+    assert said in ran.stderr
