@@ -82,8 +82,8 @@ class SessionEvents(EventStore):
         """
         redis: Any = self._link.redis
         key, last = self._key(place.stream), place.entry
-        replica = await self._replica_of(place)
-        while True:
+        replica, text = await self._known_of(place)
+        while not _is_answer(text):
             found: Any = await redis.xread({key: last}, block=_LOOK_EVERY_MILLISECONDS)
             entries = found[0][1] if found else []
             if not entries:
@@ -93,17 +93,18 @@ class SessionEvents(EventStore):
                 else:
                     yield None
             for last, fields in entries:
-                if text := fields["text"]:
+                text = fields["text"]
+                if text:
                     yield f"{last}/{quote(place.stream, safe='')}", text
-                    if "method" not in from_json(text):
-                        return
 
-    async def _replica_of(self, place: Place) -> str | None:
-        """Which replica runs the call; None where nothing is known of it any more."""
+    async def _known_of(self, place: Place) -> tuple[str | None, str]:
+        """Which replica runs the call, and what the event at a place says; nothing where that is not kept any more."""
         redis: Any = self._link.redis
         key = self._key(place.stream)
-        found = await redis.xrange(key, place.entry, place.entry) or await redis.xrevrange(key, count=1)
-        return str(found[0][1]["replica"]) if found else None
+        if found := await redis.xrange(key, place.entry, place.entry):
+            return found[0][1]["replica"], found[0][1]["text"]
+        latest = await redis.xrevrange(key, count=1)
+        return (latest[0][1]["replica"] if latest else None), ""
 
     async def _add(self, stream_id: str, text: str) -> str:
         key = self._key(stream_id)
@@ -122,6 +123,11 @@ def place_of(event_id: str) -> Place | None:
     found = _EVENT_ID.fullmatch(event_id)
     stream = unquote(found["stream"]) if found is not None else GET_STREAM_KEY
     return None if found is None or stream == GET_STREAM_KEY else Place(found["entry"], stream)
+
+
+def _is_answer(text: str) -> bool:
+    """Whether an event is the last of its stream."""
+    return text != "" and "method" not in from_json(text)
 
 
 def _outcome_unknown(stream_id: str) -> str:

@@ -34,6 +34,7 @@ ALIVE_SECONDS = 3
 """How long after that it counts as alive."""
 _ACKNOWLEDGED_SECONDS = 2.0
 _HEARD_SECONDS = 1.0
+_FIRST_HEARING_SECONDS = 5.0
 _SETTLING_SECONDS = 3 * BEAT_SECONDS
 
 
@@ -57,6 +58,7 @@ class Link:
         """What is done when Redis, and what the others told, can be heard again."""
         self._prefix = prefix
         self._returned_at = -math.inf
+        self._hears = anyio.Event()
         self._hearers: dict[str, Hear] = {"acknowledged": self._acknowledged}
         self._awaited: dict[str, tuple[int, anyio.Event]] = {}
 
@@ -79,6 +81,9 @@ class Link:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._beat)
             tasks.start_soon(self._listen)
+            # What is asked here from the first moment on is answered somewhere, and told here.
+            with anyio.move_on_after(_FIRST_HEARING_SECONDS):
+                await self._hears.wait()
             try:
                 yield
             finally:
@@ -154,11 +159,16 @@ class Link:
     async def _listen_once(self) -> None:
         async with self.redis.pubsub() as heard:
             await heard.subscribe(self.key("to", "all"), self.key("to", self.replica))
-            await self._catch_up()
+            confirmed = 0
             while True:
-                message = await heard.get_message(ignore_subscribe_messages=True, timeout=_HEARD_SECONDS)
-                if message is not None:
+                message = await heard.get_message(timeout=_HEARD_SECONDS)
+                if message is not None and message["type"] == "message":
                     await self._heard(json.loads(message["data"]))
+                elif message is not None:
+                    confirmed += 1
+                    if confirmed == len(heard.channels):
+                        await self._catch_up()
+                        self._hears.set()
 
     async def _catch_up(self) -> None:
         for each in self.on_return:

@@ -170,22 +170,32 @@ class SharedSessions:
         except self._link.failures as error:
             self._link.failed(error)  # it is saved when Redis is back
 
-    async def passed_on(self, session: Session, message: Json, body: bytes) -> bool:
-        """Tell other replicas what a client says and they wait for; whether that is all that there is to do.
+    async def passed_on(self, session: Session, message: Json, body: bytes, send: Send) -> bool:
+        """Tell other replicas what a client says and they wait for; whether the client has its answer by that.
 
         Args:
             session: The client's.
             message: What it says.
             body: The same, as it came.
+            send: Where the answer goes.
         """
         to = addressee(message)
         if to is None or to == self._link.replica:
             return False
         try:
-            await self._link.tell({"kind": "post", "session": session.id, "body": body.decode()}, to=to)
+            heard = await self._link.tell({"kind": "post", "session": session.id, "body": body.decode()}, to=to)
+            is_lost = not heard and await self._link.is_alive(to)
         except self._link.failures as error:
             self._link.failed(error)
-        return to != "all"
+            is_lost = True
+        if to == "all":
+            return False
+        if is_lost:
+            await _unavailable(send, "the replica that waits for this cannot be told now; try again")
+        else:  # where that replica has died, nobody waits any more
+            await send({"type": "http.response.start", "status": HTTPStatus.ACCEPTED, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        return True
 
     async def _heard_post(self, message: Mapping[str, Any]) -> None:
         alive = self._alive.get(message["session"])

@@ -63,6 +63,10 @@ def test_a_call_that_still_runs_is_followed_to_its_answer_from_any_replica(repli
             assert (answer.message["id"], text_of(answer.message)) == (5, "done")
         with talk.resumed(replicas.other, progress.id) as again:
             assert [event.message for event in again] == [answer.message]
+        with talk.resumed(replicas.other, "0-0/5") as whole:
+            assert [event.message for event in whole] == [progress.message, answer.message]
+        with talk.resumed(replicas.other, answer.id) as over:
+            assert list(over) == []
 
 
 def test_nobody_reads_the_events_of_another_session(replicas: Replicas) -> None:

@@ -1,0 +1,65 @@
+"""Three processes that are one server, each at a port of its own, which are killed and started again."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import anyio
+import anyio.to_thread
+
+from tests.processes import serving
+
+if TYPE_CHECKING:
+    from tests.processes import ServerProcess
+
+SERVED = "tests/cluster/served.py:TOOLS"
+COUNT = 3
+
+
+class Replicas:
+    """The processes.
+
+    Args:
+        redis_url: What they share.
+    """
+
+    def __init__(self, redis_url: str) -> None:
+        self.ports = [0] * COUNT
+        self.kills = 0
+        self._redis_url = redis_url
+        self._running: dict[int, tuple[ServerProcess, ExitStack]] = {}
+
+    async def __aenter__(self) -> Self:
+        async with anyio.create_task_group() as starting:
+            for index in range(COUNT):
+                starting.start_soon(self.start, index)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for index in self.running:
+            await anyio.to_thread.run_sync(self._running.pop(index)[1].close)
+
+    @property
+    def running(self) -> list[int]:
+        """Those that serve now, the longest running first."""
+        return list(self._running)
+
+    async def start(self, index: int) -> None:
+        """Start one, at the port that it had."""
+        stack = ExitStack()
+        words = ("-m", "bridge", "serve", SERVED, "--name", "cluster", "--transport", "http")
+        context = serving(*words, "--port", str(self.ports[index]), environment={"BRIDGE_REDIS_URL": self._redis_url})
+        server = await anyio.to_thread.run_sync(partial(stack.enter_context, context))
+        self.ports[index] = int(server.origin.rpartition(":")[2])
+        self._running[index] = (server, stack)
+
+    async def kill(self) -> int:
+        """Kill the one that has run longest, without a warning; gives which it was."""
+        index = self.running[0]
+        server, stack = self._running.pop(index)
+        server.process.kill()
+        self.kills += 1
+        await anyio.to_thread.run_sync(stack.close)
+        return index
