@@ -40,7 +40,7 @@ conformance: $(READY) ## Run the official MCP conformance suite against the brid
 	$(BIN)/python tests/conformance/run.py
 
 faults: $(READY) ## Try every fault with real processes and print the table of the README
-	$(BIN)/python -m pytest tests/faults -m faults --quiet $(FAULTS)
+	$(BIN)/python -m pytest tests/faults tests/cluster -m faults --quiet $(FAULTS)
 
 bench: $(READY) ## Run the benchmarks and print the figures of the README
 	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet $(BENCH)

@@ -10,11 +10,12 @@ import pytest
 
 from tests.cli.balancing import Balancer
 from tests.cluster.calling import Client, HandshakeClient, ModernClient
+from tests.cluster.conftest import KEY
 from tests.cluster.replicas import Replicas
 from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
@@ -120,7 +121,7 @@ async def test_calls_go_on_while_replicas_are_killed(tmp_path: Path) -> None:
 
 @pytest.mark.faults
 async def test_calls_go_on_while_every_second_for_a_minute_a_replica_is_killed(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with anyio.fail_after(2 * DEADLINE_SECONDS), redis_server(tmp_path) as redis:
         show = Show(tmp_path, redis.url)
@@ -133,8 +134,8 @@ async def test_calls_go_on_while_every_second_for_a_minute_a_replica_is_killed(
                 starting.start_soon(show.replicas.start, await show.replicas.kill())
         show.check()
     for client in show.clients:
-        record_property(
-            client.name,
-            f"{len(client.answered)} calls answered, {len(client.unknown)} broke off when their replica was killed, "
-            f"{client.again} attempts made again that had not begun",
+        told = (
+            f"{client.name}: {len(client.answered)} calls answered, {len(client.unknown)} broke off when their replica "
+            f"was killed, {client.again} attempts made again that had not begun"
         )
+        request.node.user_properties.append((KEY, told))

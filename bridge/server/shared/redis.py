@@ -35,7 +35,7 @@ def redis_at(url: str) -> Redis:
         from redis.asyncio.retry import Retry  # noqa: PLC0415 - as above
         from redis.backoff import NoBackoff  # noqa: PLC0415 - as above
     except ImportError as error:
-        raise MissingExtraError("sharing sessions", "redis", "redis") from error
+        raise MissingExtraError("--redis-url", "redis", "redis") from error
     settings: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": _TIMEOUT_SECONDS,
