@@ -227,6 +227,7 @@ class _Service:
     ) -> None:
         self.is_running = False
         self.routes: list[Route] = [] if guarding is None else list(guarding.routes)
+        self._open_paths = {route.path.rstrip("/") for route in self.routes}
         self._guarding = guarding
         self._shared = None if shared is None else shared(publisher, sessions)
         self._publisher = publisher
@@ -257,6 +258,10 @@ class _Service:
 
     def _route(self, path: str, endpoint: object, methods: list[str] | None = None) -> tuple[str, ...]:
         bare = path.rstrip("/")
+        if bare in self._open_paths:
+            raise ValueError(
+                f"the path {path!r} tells everybody which issuers give tokens for this server; choose another"
+            )
         forms = (bare, bare + "/") if bare else ("/",)
         for form in forms:
             self.routes.append(Route(form, endpoint=endpoint, methods=methods))  # type: ignore[arg-type]

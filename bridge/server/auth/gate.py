@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server.auth")
 
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
 
 
@@ -45,7 +46,7 @@ class Gate:
         auth: Who may come in.
         recognition: Who came in a moment ago.
         metadata_url: Where a client learns which issuers give tokens for this server.
-        open_paths: Where everybody gets through.
+        open_paths: Where everybody gets through who only reads.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
-        if scope["type"] != "http" or (self._open_paths and _path_of(scope) in self._open_paths):
+        if scope["type"] != "http" or (self._open_paths and self._is_open(scope)):
             await self._app(scope, receive, send)
             return
         found = self._recognition.recognised(scope, scope[HEADERS]) or await self._identified(scope)
@@ -86,6 +87,9 @@ class Gate:
             await self._app(scope, receive, send)
         finally:
             auth_context_var.reset(token)
+
+    def _is_open(self, scope: Scope) -> bool:
+        return scope["method"] in _READING and _path_of(scope) in self._open_paths
 
     async def _identified(self, scope: Scope) -> Known | Challenge:
         values = [value.strip(b" \t") for name, value in scope["headers"] if name == HEADER]

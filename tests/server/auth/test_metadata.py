@@ -8,10 +8,16 @@ from starlette.applications import Starlette
 
 from bridge.server import http_app, mount
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier
+from bridge.server.auth.gate import Gate
+from bridge.server.auth.metadata import WELL_KNOWN_PATH
+from bridge.server.auth.recognition import Recognition
+from bridge.server.body import HEADERS
 from tests.server.auth.guarded import ADA, bearer, toolbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from starlette.types import Message, Receive, Scope, Send
 
 ISSUER = "https://login.example.org"
 
@@ -33,10 +39,13 @@ def test_everybody_learns_which_issuers_give_tokens(serving: Callable[..., str],
     assert answer.status_code == 200
     found = answer.json()
     assert found["resource"] == "https://tools.example.org/mcp"
-    assert [each.rstrip("/") for each in found["authorization_servers"]] == [ISSUER]
+    assert found["authorization_servers"] == [ISSUER]
+    assert found["resource_name"] == "tests"
     assert found["scopes_supported"] == ["tools", "write"]
     assert found["bearer_methods_supported"] == ["header"]
-    assert httpx.post(origin + path).status_code == 405
+    assert httpx.head(origin + path).status_code == 200
+    assert httpx.post(origin + path).status_code == 401
+    assert httpx.post(origin + path, headers=bearer(ADA)).status_code == 405
     assert httpx.get(origin + path + "/more").status_code == 401
 
 
@@ -60,3 +69,52 @@ def test_tools_that_are_mounted_are_described_by_the_app_that_they_are_mounted_i
     assert found.json()["resource"] == "https://example.org/tools"
     assert httpx.get(origin + "/tools").status_code == 401
     assert httpx.get(origin + "/tools", headers=bearer(ADA)).status_code != 401
+
+
+@pytest.mark.parametrize(
+    ("resource_url", "path"),
+    [
+        ("https://tools.example.org", ""),
+        ("https://tools.example.org/", ""),
+        ("https://tools.example.org/mcp/", "/mcp/"),
+        ("https://tools.example.org/a%20b", "/a%20b"),
+        ("https://tools.example.org:8443/mcp?tenant=x", "/mcp?tenant=x"),
+    ],
+)
+def test_a_resource_is_told_as_it_was_given_where_the_challenge_points(
+    serving: Callable[..., str], resource_url: str, path: str
+) -> None:
+    origin = serving(http_app(toolbox(), auth=auth(resource_url)))
+    expected = f"{WELL_KNOWN_PATH}{path}"
+    assert f'{expected}"' in httpx.get(origin + "/mcp").headers["www-authenticate"]
+    assert httpx.get(origin + expected).json()["resource"] == resource_url
+
+
+@pytest.mark.parametrize("path", [WELL_KNOWN_PATH, f"{WELL_KNOWN_PATH}/", f"{WELL_KNOWN_PATH}/mcp"])
+def test_tools_are_not_served_where_everybody_may_read(path: str) -> None:
+    with pytest.raises(ValueError, match="tells everybody which issuers give tokens for this server; choose another"):
+        http_app(toolbox(), path=path, auth=auth())
+
+
+@pytest.mark.anyio
+async def test_where_everybody_may_read_nobody_may_do_anything_else() -> None:
+    reached = []
+
+    async def behind(scope: Scope, _receive: Receive, _send: Send) -> None:
+        reached.append(scope["method"])
+
+    async def receive() -> Message:
+        raise AssertionError("a body was read")
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    guard = auth()
+    gate = Gate(behind, auth=guard, recognition=Recognition(guard), metadata_url=None, open_paths=["/open"])
+    for method in ("GET", "HEAD", "OPTIONS", "POST", "DELETE", "PUT"):
+        scope = {"type": "http", "method": method, "path": "/open", "query_string": b"", "headers": [], HEADERS: {}}
+        await gate(scope, receive, send)
+    assert reached == ["GET", "HEAD", "OPTIONS"]
+    assert [each["status"] for each in sent if "status" in each] == [401, 401, 401]
