@@ -27,4 +27,4 @@ class Unlimited:
             await self._app(scope, receive, send)
             return
         told = "this page tells of all tools, and the key is for some of them"
-        await send_challenge(send, Challenge(status=403, error="access_denied", description=told), None)
+        await send_challenge(send, Challenge(status=403, error="insufficient_scope", description=told), None)

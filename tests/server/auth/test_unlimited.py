@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from starlette.authentication import AuthCredentials
+
+from bridge.server.auth import VerifiedToken
+from bridge.server.auth.access import Access
+from bridge.server.auth.identity import KnownUser
+from bridge.server.auth.recognition import Known, entered
+from bridge.server.auth.unlimited import Unlimited
+from tests.server.auth.guarded import ADA
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+
+@pytest.mark.anyio
+async def test_a_page_for_those_who_may_use_all_tools_asks_others_for_more() -> None:
+    sent: list[Message] = []
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("the page was shown")
+
+    async def receive() -> Message:
+        raise AssertionError("a body was read")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {"type": "http", "method": "GET", "path": "/status"}
+    token = VerifiedToken(token=ADA, client_id="ada", scopes=[], tools=("add",))
+    known = Known(KnownUser(token, Access(tools=("add",))), AuthCredentials(), 0.0)
+    reset = entered(scope, known)
+    try:
+        await Unlimited(page)(scope, receive, send)
+    finally:
+        auth_context_var.reset(reset)
+    assert sent[0]["status"] == 403
+    assert dict(sent[0]["headers"])[b"www-authenticate"].startswith(b'Bearer error="insufficient_scope"')
