@@ -42,8 +42,7 @@ class KeyFileError(BridgeError):
     """
 
     def __init__(self, path: Path, problems: list[str]) -> None:
-        told = problems[0] if len(problems) == 1 else "".join(f"\n  {problem}" for problem in problems)
-        super().__init__(f"the keys in {str(path)!r} cannot be used: {told}")
+        super().__init__(f"the keys in {str(path)!r} cannot be used: {'; '.join(problems)}")
         self.path = path
         self.problems = tuple(problems)
 

@@ -91,6 +91,7 @@ def test_all_problems_are_told_at_once(path: Path) -> None:
     with pytest.raises(KeyFileError) as caught:
         KeyFile(path)
     assert [problem.partition(":")[0] for problem in caught.value.problems] == ["line 1", "line 2"]
+    assert str(caught.value).endswith(": " + "; ".join(caught.value.problems))
 
 
 def test_what_is_not_text_is_refused(path: Path) -> None:
