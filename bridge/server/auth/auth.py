@@ -12,6 +12,7 @@ from bridge.errors import DefinitionError
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
 from bridge.server.auth.issuer import checked_url
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.token import VerifiedToken
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Auth:
             raise DefinitionError("nobody could come in: Auth needs a verifier, such as ApiKeys or JwtVerifier")
         self._verifiers = verifiers
         self._changed: list[Callable[[], None]] = []
+        self._repetitions = Repetitions()
         self.resource_url = None if resource_url is None else checked_url(resource_url, "resource_url")
         self.required_scopes = scopes_of(required_scopes)
         self.tool_scopes = ToolScopes(tool_scopes)
@@ -95,7 +97,8 @@ class Auth:
             try:
                 found = await verifier.verify_token(token)
             except IssuerUnavailableError as error:
-                _logger.warning("a caller was asked to wait: %s", error)
+                if (addition := self._repetitions.addition(str(error))) is not None:
+                    _logger.warning("a caller was asked to wait: %s%s", error, addition)
                 refusal = error
                 continue
             except TokenRefusedError as error:
@@ -141,7 +144,9 @@ class Auth:
         name = token.subject or token.client_id
         keys: Any = next((each for each in self._verifiers if name in getattr(each, "names", ())), None)
         if keys is not None and not hasattr(verifier, "names"):
-            _logger.error("a token was refused: its bearer %r is called as a key is; give the key another name", name)
+            if (addition := self._repetitions.addition(name)) is not None:
+                told = "a token was refused: its bearer %r is called as a key is; give the key another name%s"
+                _logger.error(told, name, addition)
             raise TokenRefusedError("the token's bearer is called as another caller is")
 
     def _with_all_scopes(self, token: AccessToken) -> AccessToken:

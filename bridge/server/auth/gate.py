@@ -21,6 +21,7 @@ from bridge.server.auth.challenge import NO_CREDENTIAL, Challenge, send_challeng
 from bridge.server.auth.identity import KnownUser
 from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.body import HEADERS
 
@@ -64,6 +65,7 @@ class Gate:
         self._backend = BearerAuthBackend(auth)
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
+        self._repetitions = Repetitions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -72,14 +74,7 @@ class Gate:
             return
         found = self._recognition.recognised(scope, scope[HEADERS]) or await self._identified(scope)
         if isinstance(found, Challenge):
-            client = scope.get("client")
-            _logger.log(
-                logging.INFO if found.error is None else logging.WARNING,
-                "refused a request from %s with %d: %s",
-                client[0] if client else "an unknown address",
-                found.status,
-                found.description,
-            )
+            self._log(scope, found)
             await send_challenge(send, found, self._metadata_url)
             return
         token = entered(scope, found)
@@ -87,6 +82,20 @@ class Gate:
             await self._app(scope, receive, send)
         finally:
             auth_context_var.reset(token)
+
+    def _log(self, scope: Scope, challenge: Challenge) -> None:
+        client = scope.get("client")
+        address = client[0] if client else "an unknown address"
+        addition = self._repetitions.addition(address, challenge.description)
+        if addition is not None:
+            _logger.log(
+                logging.INFO if challenge.error is None else logging.WARNING,
+                "refused a request from %s with %d: %s%s",
+                address,
+                challenge.status,
+                challenge.description,
+                addition,
+            )
 
     def _is_open(self, scope: Scope) -> bool:
         return scope["method"] in _READING and _path_of(scope) in self._open_paths
@@ -118,7 +127,9 @@ class Gate:
         token = user.access_token
         if missing := self._auth.required_scopes.difference(token.scopes):
             told = " ".join(sorted(missing))
-            _logger.warning("%r was not granted %s", token.subject or token.client_id, told)
+            name = token.subject or token.client_id
+            if (addition := self._repetitions.addition(name, told)) is not None:
+                _logger.warning("%r was not granted %s%s", name, told, addition)
             return Challenge(
                 status=403,
                 error="insufficient_scope",

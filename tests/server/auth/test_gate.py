@@ -227,3 +227,11 @@ def test_nothing_that_is_logged_holds_a_credential(
         post(origin, bearer(token))
     for token in tokens:
         assert token not in caplog.text
+
+
+def test_a_flood_of_bad_credentials_is_one_line_of_the_log(origin: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(20):
+        assert post(origin, bearer(f"guess-{number}")).status_code == 401
+    refusals = [record for record in caplog.records if record.getMessage().startswith("refused a request from")]
+    assert 1 <= len(refusals) <= 3, "a few where the machine is so slow that ten seconds pass"
