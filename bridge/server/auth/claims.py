@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.server.auth.refusals import TokenRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 def scopes_in(claims: Mapping[str, Any]) -> list[str]:
@@ -18,13 +18,17 @@ def scopes_in(claims: Mapping[str, Any]) -> list[str]:
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def bearer_in(claims: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The client that the token was given to, and whom it acts for.
+def bearer_in(claims: Mapping[str, Any], subjects: Iterable[str] = ("sub",)) -> tuple[str, str | None]:
+    """The client that the token was given to, and whom it acts for; without the latter it is the client's own.
+
+    Args:
+        claims: What the token says.
+        subjects: The claims that tell whom it acts for, of which the first that is there counts.
 
     Raises:
         TokenRefusedError: The claims tell neither.
     """
-    subject = _text(claims, "sub")
+    subject = next(filter(None, (_text(claims, name) for name in subjects)), None)
     client = _text(claims, "client_id") or _text(claims, "azp") or subject
     if client is None:
         raise TokenRefusedError("the token does not say whose it is: it has neither sub nor client_id")

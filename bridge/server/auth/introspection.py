@@ -16,16 +16,28 @@ from bridge.errors import DefinitionError
 from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
 from bridge.server.auth.issuer import Issuer, checked_url
 from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
-from bridge.server.auth.refusals import TokenRefusedError
+from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    _Kept = tuple[float, Mapping[str, Any]]
+
 CACHE_SECONDS = 30.0
 """How long an answer is kept: a token that was taken back counts no longer than that."""
 
+REFUSED_SECONDS = 10.0
+"""How long it is kept, at most, that a token is not active."""
+
+MAX_QUESTIONS = 32
+"""How many tokens are asked about at once; as many again that were active before, which wait for no unheard-of ones."""
+
+WAIT_SECONDS = 5.0
+"""How long a token waits to be asked about."""
+
 _KEPT_ANSWERS = 1024
+_SUBJECTS = ("sub", "username")
 
 
 class Introspection:
@@ -39,6 +51,7 @@ class Introspection:
             none and issues tokens for this server alone.
         issuer: What the issuer calls itself; None where clients need not be told.
         cache_seconds: How long an answer is kept.
+        wait_seconds: How long a token waits, at most, where the issuer is being asked about many others.
 
     Raises:
         DefinitionError: A URL is none.
@@ -53,6 +66,7 @@ class Introspection:
         audience: str | None,
         issuer: str | None = None,
         cache_seconds: float = CACHE_SECONDS,
+        wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         if audience == "":
             raise DefinitionError("audience must not be empty; None says that the issuer's tokens name none")
@@ -63,7 +77,10 @@ class Introspection:
         credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()  # RFC 6749, section 2.3.1
         self._headers = {"authorization": f"Basic {b64encode(credentials).decode()}", "accept": "application/json"}
         self._issuer = Issuer(issuer or url)
-        self._answers: dict[bytes, tuple[float, Mapping[str, Any]]] = {}
+        self._answers: dict[bytes, _Kept] = {}
+        self._refused: dict[bytes, _Kept] = {}
+        self._turns = {was_active: anyio.Semaphore(MAX_QUESTIONS) for was_active in (False, True)}
+        self._wait_seconds = wait_seconds
         self._asking: dict[bytes, anyio.Lock] = {}
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
@@ -79,7 +96,7 @@ class Introspection:
         if claims.get("active") is not True:
             raise TokenRefusedError("the token is not active: it is unknown, has expired or was taken back")
         self._check(claims)
-        client, subject = bearer_in({"client_id": claims.get("username")} | dict(claims))
+        client, subject = bearer_in(claims, _SUBJECTS)
         expires_at = _time_in(claims, "exp")
         return VerifiedToken(
             token=token,
@@ -99,7 +116,7 @@ class Introspection:
         finally:
             await self._issuer.aclose()
 
-    async def _answer_for(self, token: str) -> tuple[float, Mapping[str, Any]]:
+    async def _answer_for(self, token: str) -> _Kept:
         """What the issuer says of a token, and until when that holds: asked once by all who wait for it."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         if (known := self._known(digest)) is not None:
@@ -109,19 +126,41 @@ class Introspection:
             async with lock:
                 if (known := self._known(digest)) is not None:
                     return known
-                form = {"token": token, "token_type_hint": "access_token"}
-                answer = monotonic() + self._cache_seconds, await self._issuer.post(self.url, form, self._headers)
-                if len(self._answers) >= _KEPT_ANSWERS:
-                    del self._answers[next(iter(self._answers))]
-                self._answers[digest] = answer
-                return answer
+                return self._keep(digest, await self._asked(token, self._turns[digest in self._answers]))
         finally:
             if not lock.statistics().tasks_waiting:
                 self._asking.pop(digest, None)
 
-    def _known(self, digest: bytes) -> tuple[float, Mapping[str, Any]] | None:
-        answer = self._answers.get(digest)
-        return answer if answer is not None and monotonic() < answer[0] else None
+    async def _asked(self, token: str, turns: anyio.Semaphore) -> Mapping[str, Any]:
+        try:
+            with anyio.fail_after(self._wait_seconds):
+                await turns.acquire()
+        except TimeoutError:
+            raise IssuerUnavailableError(f"too many tokens wait for {self.url} to be asked about them") from None
+        try:
+            form = {"token": token, "token_type_hint": "access_token"}
+            return await self._issuer.post(self.url, form, self._headers)
+        finally:
+            turns.release()
+
+    def _keep(self, digest: bytes, claims: Mapping[str, Any]) -> _Kept:
+        """Keep an answer; apart from each other, so that unheard-of tokens drive out none that are active."""
+        is_active = claims.get("active") is True
+        kept, seconds = (
+            (self._answers, self._cache_seconds)
+            if is_active
+            else (self._refused, min(self._cache_seconds, REFUSED_SECONDS))
+        )
+        self._answers.pop(digest, None)
+        if len(kept) >= _KEPT_ANSWERS:
+            del kept[next(iter(kept))]
+        answer = kept[digest] = monotonic() + seconds, claims if is_active else {}
+        return answer
+
+    def _known(self, digest: bytes) -> _Kept | None:
+        now = monotonic()
+        answers = (self._answers.get(digest), self._refused.get(digest))
+        return next((each for each in answers if each is not None and now < each[0]), None)
 
     def _check(self, claims: Mapping[str, Any]) -> None:
         now = time.time()

@@ -29,6 +29,9 @@ class Issuer:
         self.url = ""
         self.asked: list[str] = []
         self.gave_keys = threading.Event()
+        self.answers_unheard_of = threading.Event()
+        """Whether it says anything of tokens that it did not issue; until then it lets the questions wait."""
+        self.answers_unheard_of.set()
         self.keys: dict[str, Any] = {}
         self.active: dict[str, dict[str, Any]] = {}
         self.is_down = False
@@ -76,7 +79,9 @@ class Issuer:
             expected = base64.b64encode(b"bridge:s%26cret%3A1").decode()
             if authorization != f"Basic {expected}":
                 return 401, {}
-            return 200, self.active.get(form["token"][0], {"active": False})
+            if (token := form["token"][0]) not in self.active:
+                self.answers_unheard_of.wait(60)
+            return 200, self.active.get(token, {"active": False})
         return 404, {}
 
     def _public(self, key_id: str) -> dict[str, Any]:

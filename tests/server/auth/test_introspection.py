@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import anyio
 import pytest
 
 from bridge.errors import DefinitionError
 from bridge.server.auth import Introspection, IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth import introspection as introspecting
 from tests.server.auth.issuer import AUDIENCE, CLIENT
 
 if TYPE_CHECKING:
@@ -108,3 +110,70 @@ async def test_a_token_that_is_too_long_is_not_asked_for(issuer: Issuer) -> None
 def test_an_empty_audience_is_a_mistake() -> None:
     with pytest.raises(DefinitionError, match="None says that"):
         Introspection("https://issuer.example.org/introspect", *CLIENT, audience="")
+
+
+async def test_who_bears_a_token_is_told_by_sub_then_by_username_then_by_the_client(issuer: Issuer) -> None:
+    answers = {
+        "both": answer(username="ada@example.org"),
+        "ada": answer(sub=None, username="ada@example.org"),
+        "bob": answer(sub="", username="bob@example.org"),
+        "own": answer(sub=None),
+    }
+    issuer.active.update(answers)
+    verifier = introspection(issuer)
+    found = [await verifier.verify_token(token) for token in answers]
+    assert [each and (each.client_id, each.subject, each.name) for each in found] == [
+        ("app", "ada", "ada"),
+        ("app", "ada@example.org", "ada@example.org"),
+        ("app", "bob@example.org", "bob@example.org"),
+        ("app", None, "app"),
+    ]
+
+
+async def test_a_token_that_is_not_active_is_not_asked_about_again_at_once(issuer: Issuer) -> None:
+    found = introspection(issuer)
+    for _ in range(3):
+        with pytest.raises(TokenRefusedError, match="is not active"):
+            await found.verify_token("unheard-of")
+    assert issuer.asked == ["/introspect"]
+
+
+async def test_unheard_of_tokens_drive_out_no_answer_about_a_good_one(issuer: Issuer) -> None:
+    issuer.active["t"] = answer()
+    found = introspection(issuer)
+    await found.verify_token("t")
+    with patch.object(introspecting, "_KEPT_ANSWERS", 2):
+        for number in range(5):
+            with pytest.raises(TokenRefusedError):
+                await found.verify_token(f"unheard-of-{number}")
+    issuer.is_down = True
+    assert await found.verify_token("t") is not None
+
+
+async def test_a_flood_of_unheard_of_tokens_waits_in_line_and_known_callers_do_not(issuer: Issuer) -> None:
+    issuer.active["t"] = answer()
+    found = introspection(issuer, cache_seconds=0, wait_seconds=0.01)
+    await found.verify_token("t")
+    issuer.asked.clear()
+    issuer.answers_unheard_of.clear()
+    refused: list[str] = []
+    all_answered = anyio.Event()
+
+    async def flood(number: int) -> None:
+        try:
+            await found.verify_token(f"unheard-of-{number}")
+        except (TokenRefusedError, IssuerUnavailableError) as error:
+            refused.append(type(error).__name__)
+        if len(refused) == 8:
+            all_answered.set()
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(introspecting.MAX_QUESTIONS + 8):
+            tasks.start_soon(flood, number)
+        with anyio.fail_after(20):
+            await all_answered.wait()
+            assert await found.verify_token("t") is not None
+        assert refused == ["IssuerUnavailableError"] * 8
+        issuer.answers_unheard_of.set()
+    assert refused.count("TokenRefusedError") == introspecting.MAX_QUESTIONS
+    assert len(issuer.asked) == introspecting.MAX_QUESTIONS + 1

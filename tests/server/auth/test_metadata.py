@@ -114,7 +114,14 @@ async def test_where_everybody_may_read_nobody_may_do_anything_else() -> None:
     guard = auth()
     gate = Gate(behind, auth=guard, recognition=Recognition(guard), metadata_url=None, open_paths=["/open"])
     for method in ("GET", "HEAD", "OPTIONS", "POST", "DELETE", "PUT"):
-        scope = {"type": "http", "method": method, "path": "/open", "query_string": b"", "headers": [], HEADERS: {}}
+        scope: Scope = {
+            "type": "http",
+            "method": method,
+            "path": "/open",
+            "query_string": b"",
+            "headers": [],
+            HEADERS: {},
+        }
         await gate(scope, receive, send)
     assert reached == ["GET", "HEAD", "OPTIONS"]
     assert [each["status"] for each in sent if "status" in each] == [401, 401, 401]
