@@ -1,23 +1,29 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
+import httpx
 import pytest
 
 from bridge import ToolBox, tool
+from bridge.server import http_app
 from bridge.server.publisher import Publisher
 from bridge.server.sessions import Sessions
 from bridge.server.shared import Shared
+from bridge.tools.transform import renamed
+from tests.server.shared.speaking import Talk, events
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from tests.redis_server import RedisServer
 
 DEADLINE_SECONDS = 20
+PACE_SECONDS = 0.05
 
 
 @tool
@@ -80,3 +86,28 @@ async def test_a_change_that_every_replica_makes_is_announced_once_by_each(redis
             await second.until_told(2)
             await first.until_told(2)
             assert (first.told, second.told) == (2, 2)
+
+
+def test_a_session_hears_of_a_change_where_its_stream_is_open(redis: RedisServer, serving: Callable[..., str]) -> None:
+    name = f"heard-{uuid4().hex}"
+    changing, other = ToolBox([one]), ToolBox([one])
+    opened_at, streamed_from = (
+        f"{serving(http_app(tools, name=name, redis_url=redis.url))}/mcp" for tools in (changing, other)
+    )
+    talk, heard = Talk(opened_at), Event()
+
+    def change() -> None:
+        while not heard.wait(PACE_SECONDS):  # until the stream is open, nobody is told
+            changing.replace(renamed(each, f"one_{uuid4().hex}") for each in tuple(changing))
+
+    with httpx.stream("GET", streamed_from, headers=talk.headers, timeout=DEADLINE_SECONDS) as stream:
+        assert stream.status_code == 200
+        changes = Thread(target=change)
+        changes.start()
+        try:
+            told = next(events(stream))
+        finally:
+            heard.set()
+            changes.join()
+    assert told.message is not None
+    assert told.message["method"] == "notifications/tools/list_changed"

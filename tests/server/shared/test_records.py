@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+
+from bridge.server.shared.link import Link
+from bridge.server.shared.records import Record, Records, owner_of
+from bridge.server.shared.redis import redis_at
+
+if TYPE_CHECKING:
+    from tests.redis_server import RedisServer
+
+RECORD = Record(id="1" * 32, owner="", version="2025-11-25", params={"capabilities": {"elicitation": {}}})
+
+
+@pytest.fixture
+def link(redis: RedisServer) -> Link:
+    return Link(redis_at(redis.url), f"records-{uuid4().hex}")
+
+
+@pytest.mark.anyio
+async def test_a_record_is_found_as_it_was_kept_for_as_long_as_a_session_may_go_unused(link: Link) -> None:
+    async with link.redis:
+        records = Records(link, 100.0)
+        await records.save(RECORD)
+        assert await records.find(RECORD.id) == RECORD
+        assert await records.find("2" * 32) is None
+        assert 0 < await link.redis.ttl(link.key("session", RECORD.id)) <= 100
+
+
+@pytest.mark.anyio
+async def test_renewing_keeps_what_is_there_makes_good_what_is_lost_and_tells_what_was_ended(link: Link) -> None:
+    async with link.redis:
+        records = Records(link, 100.0)
+        kept, lost, ended = (replace(RECORD, id=digit * 32) for digit in "123")
+        await records.save(kept)
+        await records.save(ended)
+        await link.redis.expire(link.key("session", kept.id), 1)
+        await records.end(ended.id)
+        assert await records.renew([kept, lost, ended]) == [ended.id]
+        assert await records.find(lost.id) == lost
+        assert await link.redis.ttl(link.key("session", kept.id)) > 1
+        await records.save(ended)
+        assert await records.find(ended.id) is None
+
+
+def test_the_owner_is_told_apart_by_what_the_sdk_compares_and_holds_no_secret() -> None:
+    def user(token: str, client: str, subject: str | None = None) -> AuthenticatedUser:
+        return AuthenticatedUser(AccessToken(token=token, client_id=client, scopes=[], subject=subject))
+
+    mine = owner_of(user("secret", "ada"), "1")
+    assert mine == owner_of(user("refreshed", "ada"), "1")
+    others = [
+        (user("secret", "eve"), "1"),
+        (user("secret", "ada", "ada"), "1"),
+        (user("secret", "ada"), "2"),
+        (None, "1"),
+    ]
+    assert mine not in [owner_of(*other) for other in others]
+    assert "secret" not in mine
+    assert owner_of(None, "1") == ""
