@@ -20,11 +20,13 @@ from pydantic import AnyUrl
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
+from bridge.client.redaction import redact_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+    from mcp.shared.auth import OAuthMetadata
 
     from bridge.client.auth.challenge import Challenge
     from bridge.client.auth.login import Login
@@ -127,15 +129,21 @@ async def authorized(
         http: Sends what has to be asked.
 
     Raises:
+        SignInError: The authorization server is not one that may be logged in to.
         OAuthFlowError: It failed.
         HTTPError: A server cannot be reached.
     """
     draft = Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
+
+    async def show(page: str) -> None:
+        _require_pkce(provider.context.oauth_metadata)
+        await loopback.show(page)
+
     provider = OAuthClientProvider(
         url,
         _metadata(grant, loopback.redirect_uri),
         draft,
-        redirect_handler=loopback.show,
+        redirect_handler=show,
         callback_handler=loopback.answer,
         client_metadata_url=grant.client_metadata_url,
     )
@@ -227,6 +235,8 @@ async def _drive(
         assert outgoing is request, "no token was given that could be refreshed"
         outgoing = await flow.asend(challenge.response(request, grant.scopes))
         while outgoing is not request:
+            if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
+                _require_pkce(provider.context.oauth_metadata)
             answer = await _sent(outgoing, http)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
@@ -248,6 +258,19 @@ async def _flow(
 
 async def _sent(request: httpx2.Request, http: httpx2.AsyncClient) -> httpx2.Response:
     return await http.send(request, auth=None, follow_redirects=False)
+
+
+def _require_pkce(metadata: OAuthMetadata | None) -> None:
+    """Refuse who does not say that a stolen code is no good without its verifier (MCP, Authorization Code Protection).
+
+    A server of 2025-03-26 without any metadata has no place to say it, and is sent the challenge all the same.
+    """
+    if metadata is None or "S256" in (metadata.code_challenge_methods_supported or ()):
+        return
+    raise SignInError(
+        f"its authorization server {redact_url(str(metadata.issuer)).shown!r} does not say that it supports PKCE:"
+        " 'code_challenge_methods_supported' of its metadata has to name 'S256'"
+    )
 
 
 def _remember(provider: OAuthClientProvider, login: Login) -> None:

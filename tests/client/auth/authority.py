@@ -37,6 +37,8 @@ class Authority:
         refuses: The error of its next answers to token requests; None to answer them.
         status: The status of those.
         denies: Whether the person says no.
+        says: What its metadata says in the place of what is usual; None for nothing.
+        metadata_path: Where its metadata is.
         issues_assertions: Whether what it exchanges an ID token for is an assertion.
         gate: What token requests wait for.
         grants: What was asked of the token endpoint, in order.
@@ -51,6 +53,8 @@ class Authority:
         self.refuses: str | None = None
         self.status = 400
         self.denies = False
+        self.says: dict[str, Any] = {}
+        self.metadata_path = "/.well-known/oauth-authorization-server"
         self.issues_assertions = True
         self.gate = Event()
         self.gate.set()
@@ -64,7 +68,7 @@ class Authority:
         self._refresh_tokens: dict[str, dict[str, str]] = {}
         self.app = Starlette(
             routes=[
-                Route("/.well-known/oauth-authorization-server", self._metadata),
+                Route("/.well-known/{name}", self._metadata),
                 Route("/register", self._register, methods=["POST"]),
                 Route("/authorize", self._authorize),
                 Route("/token", self._token, methods=["POST"]),
@@ -83,19 +87,20 @@ class Authority:
             return None
 
     async def _metadata(self, request: Request) -> Response:
-        return JSONResponse(
-            {
-                "issuer": self.origin,
-                "authorization_endpoint": f"{self.origin}/authorize",
-                "token_endpoint": f"{self.origin}/token",
-                "registration_endpoint": f"{self.origin}/register",
-                "revocation_endpoint": f"{self.origin}/revoke",
-                "response_types_supported": ["code"],
-                "code_challenge_methods_supported": ["S256"],
-                "token_endpoint_auth_methods_supported": ["client_secret_post", "none", "private_key_jwt"],
-                "authorization_response_iss_parameter_supported": True,
-            }
-        )
+        if request.url.path != self.metadata_path:
+            return Response(status_code=404)
+        usual = {
+            "issuer": self.origin,
+            "authorization_endpoint": f"{self.origin}/authorize",
+            "token_endpoint": f"{self.origin}/token",
+            "registration_endpoint": f"{self.origin}/register",
+            "revocation_endpoint": f"{self.origin}/revoke",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["client_secret_post", "none", "private_key_jwt"],
+            "authorization_response_iss_parameter_supported": True,
+        }
+        return JSONResponse({name: value for name, value in (usual | self.says).items() if value is not None})
 
     async def _register(self, request: Request) -> Response:
         name: str = f"client-{len(self.registered)}"
