@@ -24,7 +24,7 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
 from bridge.telemetry.operations import Asking, Serving
-from bridge.telemetry.records import arguments_seen, records_of
+from bridge.telemetry.records import arguments_seen, records_of, tool_seen
 from bridge.telemetry.writer import Batches
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class Observer:
         """
         if not self.sinks:
             return None
-        return request_id, called, server, caller, arguments_seen(arguments, shown=self.shows_arguments), None
+        seen = arguments_seen(arguments, shown=self.shows_arguments)
+        return request_id, tool_seen(called), server, caller, seen, None
 
     def note(self, ended: Ended) -> None:
         """Something has ended: it is counted and recorded a little later, in a thread of its own."""

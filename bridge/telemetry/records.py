@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,15 +56,20 @@ def outcome_of(error_type: str | None) -> str:
     return _OUTCOMES.get(error_type, "error")
 
 
+def tool_seen(called: str | None) -> str | None:
+    """What a record keeps of the name that was called: anybody may call any."""
+    return called and called[:MAX_TOOL_CHARS]
+
+
 def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, ...] | bytes:
-    """What a record keeps of the arguments of a call.
+    """What a record keeps of the arguments of a call; what waits and what is cached has bounds by it.
 
     Args:
         arguments: The arguments.
         shown: Whether their values are to be recorded.
     """
     if not shown:
-        return tuple(arguments)
+        return tuple([name[:MAX_NAME_CHARS] for name in islice(arguments, MAX_NAMES)])
     written = to_json(arguments, fallback=repr, inf_nan_mode="null")
     if len(written) > MAX_ARGUMENTS_BYTES:
         return to_json(f"{len(written)} bytes, more than are recorded")
@@ -119,13 +125,12 @@ def _failure(error_type: str) -> str:
 
 @lru_cache(1024)
 def _who_and_what(called: str | None, server: str | None, caller: str | None, transport: str) -> str:
-    name = called and called[:MAX_TOOL_CHARS]
-    return to_json({"tool": name, "server": server, "caller": caller, "transport": transport})[1:-1].decode()
+    return to_json({"tool": called, "server": server, "caller": caller, "transport": transport})[1:-1].decode()
 
 
 @lru_cache(1024)
 def _redacted(names: tuple[str, ...]) -> str:
-    return to_json({name[:MAX_NAME_CHARS]: REDACTED for name in names[:MAX_NAMES]}).decode()
+    return to_json(dict.fromkeys(names, REDACTED)).decode()
 
 
 def _time(seconds: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
+from sys import getsizeof
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
@@ -23,8 +24,12 @@ BATCH_SECONDS = 0.01
 """How long a batch is gathered."""
 MAX_WAITING = 100_000
 """How many lines wait at most."""
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""How much memory they take at most: what a caller sends is in them."""
 MAX_BATCH = 5000
 """How many lines are written at once at most: what is written holds the interpreter."""
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+"""How much memory the lines of a batch take when no further one is added: while they are written there are copies."""
 COMPLAINT_SECONDS = 60.0
 """How often it is said, while it lasts, that nothing can be written."""
 CLOSE_SECONDS = 2.0
@@ -113,8 +118,11 @@ class Writer:
         self._gap = gap
         self._tell_lost = lost
         self._waiting: deque[str] = deque()
+        self._waiting_bytes = 0
         self._batch: list[str] = []
+        self._batch_bytes = 0
         self._missing = 0
+        self._counting = Lock()
         self._is_idle = True
         self._complained_at: float | None = None
         self._batches = Batches(name, self._write_what_waits, BATCH_SECONDS)
@@ -125,13 +133,19 @@ class Writer:
         return self._complained_at is not None
 
     def put(self, lines: Iterable[str]) -> None:
-        """Have lines written, each without its end. From any thread; it waits for nothing."""
-        lines = list(lines)
-        room = max(0, MAX_WAITING - len(self._waiting))
-        self._waiting.extend(lines[:room])
-        if len(lines) > room:
-            self._missing += len(lines) - room
-            self._tell_lost(len(lines) - room)
+        """Have lines written, each without its end. From any thread; it waits for no output."""
+        dropped = 0
+        with self._counting:
+            for line in lines:
+                size_bytes = getsizeof(line)
+                if len(self._waiting) < MAX_WAITING and self._waiting_bytes + size_bytes <= MAX_WAITING_BYTES:
+                    self._waiting.append(line)
+                    self._waiting_bytes += size_bytes
+                else:
+                    dropped += 1
+            self._missing += dropped
+        if dropped:
+            self._tell_lost(dropped)
         if self._is_idle:
             self._is_idle = False
             self._batches.wake()
@@ -146,14 +160,25 @@ class Writer:
     def _write_what_waits(self) -> None:
         self._is_idle = True  # whoever comes from now on wakes the thread again
         while self._batch or self._waiting:
-            while self._waiting and len(self._batch) < MAX_BATCH:
-                self._batch.append(self._waiting.popleft())
-            missing = self._missing
+            missing = self._gather()
             if self._was_written([*self._batch, *([self._gap(missing)] if missing else [])]):
-                self._missing -= missing
                 self._batch.clear()
+                self._batch_bytes = 0
+                with self._counting:
+                    self._missing -= missing
             elif self._batches.closing.wait(_RETRY_SECONDS):
                 return
+
+    def _gather(self) -> int:
+        """Let lines that wait join the batch, and say how many are missing."""
+        with self._counting:
+            while self._waiting and len(self._batch) < MAX_BATCH and self._batch_bytes < MAX_BATCH_BYTES:
+                line = self._waiting.popleft()
+                size_bytes = getsizeof(line)
+                self._waiting_bytes -= size_bytes
+                self._batch_bytes += size_bytes
+                self._batch.append(line)
+            return self._missing
 
     def _was_written(self, lines: Sequence[str]) -> bool:
         try:

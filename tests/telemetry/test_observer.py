@@ -117,6 +117,16 @@ def test_arguments_are_recorded_as_they_came_where_that_is_asked_for() -> None:
     assert sink.lines[0]["arguments"] == {"path": "/a", "lines": [1]}
 
 
+def test_of_what_callers_invent_no_more_is_kept_than_is_recorded() -> None:
+    observer = Observer(sinks=[Kept()])
+    sent = {f"{number}{'x' * 10_000}": 1 for number in range(100)}
+    told = observer.told_of_call(1, "y" * 10_000, None, None, sent)
+    assert told is not None
+    _, called, _, _, names, _ = told
+    assert called == "y" * 128
+    assert [len(name) for name in names] == [64] * 32  # type: ignore[arg-type]  # they are names where not shown
+
+
 def test_records_keep_the_order_in_which_calls_ended() -> None:
     sink = Kept()
     observer = Observer(sinks=[sink])

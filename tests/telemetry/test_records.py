@@ -15,6 +15,7 @@ from bridge.telemetry.records import (
     log_gap,
     log_line,
     records_of,
+    tool_seen,
 )
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
@@ -75,7 +76,13 @@ def test_the_log_says_how_severe_it_is_as_well() -> None:
 def test_whatever_a_client_sends_a_record_is_one_line_of_json(
     called: str, server: str, caller: str | None, request_id: int | str, names: list[str]
 ) -> None:
-    each = record(called=called, server=server, caller=caller, request_id=request_id, arguments=tuple(names))
+    each = record(
+        called=tool_seen(called),
+        server=server,
+        caller=caller,
+        request_id=request_id,
+        arguments=arguments_seen(dict.fromkeys(names), shown=False),
+    )
     for line in (each.line, log_line(each)):
         assert "\n" not in line
         said = json.loads(line)
@@ -88,8 +95,8 @@ def test_whatever_a_client_sends_a_record_is_one_line_of_json(
 
 
 def test_of_very_many_or_very_long_names_of_arguments_some_are_recorded() -> None:
-    names = tuple(f"{number}{'x' * 100}" for number in range(100))
-    said = json.loads(record(arguments=names).line)["arguments"]
+    sent = {f"{number}{'x' * 100}": 1 for number in range(100)}
+    said = json.loads(record(arguments=arguments_seen(sent, shown=False)).line)["arguments"]
     assert len(said) == 32
     assert {len(name) for name in said} == {64}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from threading import Event, Lock
+from threading import Event, Lock, Semaphore
 from typing import TYPE_CHECKING
 
 from bridge.telemetry import writer as writing
@@ -95,6 +95,61 @@ def test_lines_over_the_limit_are_dropped_counted_and_told_in_their_place(monkey
     writer.close()
     assert lost == [1, 1, 1]
     assert output.lines == ["1", "2", "3", "3 missing"]
+
+
+def test_lines_that_take_too_much_memory_are_dropped_counted_and_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_WAITING_BYTES", 3 * 1024)
+    output = Output()
+    lost: list[int] = []
+    writer = Writer("audit log", output, gap, lost.append)
+    long = "x" * 2048
+    with output.gate:
+        writer.put(["1"])
+        assert output.tried.wait(DEADLINE_SECONDS)  # it is in the hands of the writer, and waits no more
+        writer.put([long, long, "short"])
+        writer.put([long])
+    writer.close()
+    assert lost == [1, 1]
+    assert output.lines == ["1", long, "short", "2 missing"]
+
+
+def test_memory_that_lines_took_is_there_for_others_when_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_WAITING_BYTES", 3 * 1024)
+    written = Semaphore(0)
+
+    class Told(Output):
+        """Tells of each batch that was written."""
+
+        def write(self, lines: bytes) -> None:
+            super().write(lines)
+            written.release()
+
+    output = Told()
+    lost: list[int] = []
+    writer = Writer("audit log", output, gap, lost.append)
+    lines = [f"{number}{'x' * 2048}" for number in range(5)]
+    for line in lines:
+        writer.put([line])
+        assert written.acquire(timeout=DEADLINE_SECONDS)
+    writer.close()
+    assert (output.lines, lost) == (lines, [])
+
+
+def test_long_lines_are_written_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_BATCH_BYTES", 3 * 1024)
+    batches: list[int] = []
+
+    class Counted(Output):
+        """Counts the lines of each batch."""
+
+        def write(self, lines: bytes) -> None:
+            batches.append(lines.count(b"\n"))
+            super().write(lines)
+
+    writer = Writer("log", Counted(), gap)
+    writer.put(["x" * 2048] * 5)
+    writer.close()
+    assert batches == [2, 2, 1]
 
 
 def test_a_writer_without_lines_closes_its_output_all_the_same() -> None:
