@@ -6,7 +6,9 @@ on it keeps their batches whole, and lets one of them rotate it.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -36,7 +38,7 @@ class AuditFile:
         kept_files: How many earlier files are kept.
 
     Raises:
-        OSError: It cannot be opened.
+        OSError: It cannot be opened, or is no regular file.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, kept_files: int = DEFAULT_KEPT_FILES) -> None:
@@ -69,8 +71,11 @@ class AuditFile:
         os.close(self._file)
 
     def _opened(self) -> int:
+        if self._path.exists():
+            _refuse_irregular(self._path.stat(), self._path)  # before it is opened: a pipe would wait for a reader
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), MODE)
         try:
+            _refuse_irregular(os.fstat(file), self._path)
             os.fchmod(file, MODE)  # a file that was there keeps the mode that it had
             _sync_directory(self._path.parent)
         except OSError:
@@ -106,6 +111,12 @@ class AuditFile:
                 younger.replace(older)
         self._file = self._opened()
         _lock(self._file)
+
+
+def _refuse_irregular(found: os.stat_result, path: Path) -> None:
+    """See that something is a file, which can be made durable, renamed, and kept from others."""
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,6 @@ from bridge.telemetry.audit import AuditFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PROCESSES, BATCHES = 4, 100
 WRITES = f"""
@@ -50,6 +50,27 @@ def test_only_its_owner_may_read_the_file_even_where_one_was_there_before(tmp_pa
     file.close()
     assert path.read_text(encoding="utf-8") == "before\nafter\n"
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_device_is_refused_and_keeps_its_mode() -> None:
+    main, device = os.openpty()
+    path = Path(os.ttyname(device))
+    os.fchmod(device, 0o622)
+    try:
+        with pytest.raises(OSError, match="it is no regular file"):
+            AuditFile(path)
+        assert path.stat().st_mode & 0o777 == 0o622
+    finally:
+        os.close(main)
+        os.close(device)
+
+
+def test_a_pipe_is_refused_before_it_waits_for_a_reader(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writes = [sys.executable, "-c", WRITES, str(path), "0"]
+    done = subprocess.run(writes, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1] == f"OSError: [Errno 22] it is no regular file: {str(path)!r}"
 
 
 def test_a_file_that_has_grown_is_renamed_and_begun_anew_and_so_many_are_kept(tmp_path: Path) -> None:
