@@ -13,7 +13,7 @@ from bridge.cli.entries import configuration, url_entry
 from bridge.cli.failures import say
 from bridge.cli.inheritance import inherited
 from bridge.cli.operating import admin_sockets, operated
-from bridge.cli.serve_options import name_of, serving_of, targets_of
+from bridge.cli.serve_options import name_of, note_unaccompanied, serving_of, targets_of
 from bridge.cli.targets import split_targets
 from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.cli.worker import Worker
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bridge.cli.serve_options import ServeOptions
     from bridge.cli.targets import Target
     from bridge.server.auth import Auth
+    from bridge.server.auth.unmatched import Unmatched
     from bridge.server.telemetry_metrics import WrittenMetrics
     from bridge.tools.toolbox import ToolBox
 
@@ -66,8 +67,9 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     name = name_of(targets, options)
     local, _ = split_targets(targets)
     inheritance = inherited()
-    if inheritance is None:  # later it may be gone for a while
-        options.scaling.reach_redis()
+    if inheritance is None:
+        note_unaccompanied(ctx, options)
+        options.scaling.reach_redis()  # later it may be gone for a while
     sockets = listening.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
         reloading.serve_again_and_again(local, sockets)
@@ -122,6 +124,8 @@ def _serve_here(
         if channel is not None:
             worker = Worker(channel, lambda: operations.is_draining, watched.metrics)
             announce, metrics = worker.opened, None if metrics is None else worker
+        if auth is not None and serving.lifespan is not None:
+            announce = _held_until(announce, app.state.unmatched)
         listening.run(
             app,
             sockets,
@@ -137,6 +141,17 @@ def _serve_here(
             lifespan=serving.lifespan,
             last_act=last_act,
         )
+
+
+def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[[], None]:
+    """What announces, and then says which tools are not there: servers behind this one had their time to bring them."""
+    unmatched.hold()
+
+    def opened() -> None:
+        announce()
+        unmatched.release()
+
+    return opened
 
 
 def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, auth: Auth | None) -> Starlette:

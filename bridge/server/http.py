@@ -163,6 +163,7 @@ def http_app(
             asked_directly |= {turnstile}
         app.state.direct = partial(Direct, beginner, names, max_request_bytes, guarding)
     app.state.asked_directly = asked_directly
+    app.state.unmatched = None if guarding is None else guarding.unmatched
     app.state.open_routes = [] if guarding is None else guarding.routes
     return app
 

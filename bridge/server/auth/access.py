@@ -50,6 +50,11 @@ class ToolScopes:
         self.of = lru_cache(_KEPT_NAMES)(self._of)
         """What a tool asks for."""
 
+    @property
+    def patterns(self) -> frozenset[str]:
+        """The names and patterns of tools that are to need a scope."""
+        return frozenset(self._scopes)
+
     def _of(self, name: str) -> frozenset[str]:
         return _NOTHING.union(*(each for pattern, each in self._scopes.items() if matches((pattern,), name)))
 

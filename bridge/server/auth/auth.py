@@ -11,6 +11,8 @@ from anyio import create_task_group
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
 from bridge.server.auth.issuer import checked_url
+from bridge.server.auth.key_file import KeyFile
+from bridge.server.auth.keys import ApiKeys
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.token import VerifiedToken
@@ -81,6 +83,11 @@ class Auth:
     def scopes(self) -> frozenset[str]:
         """Every scope that the server knows."""
         return self.required_scopes | self.tool_scopes.all
+
+    @property
+    def key_tools(self) -> frozenset[str]:
+        """The names and patterns of tools that keys are for."""
+        return frozenset().union(*(each.tools for each in self._verifiers if isinstance(each, ApiKeys | KeyFile)))
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Who bears a credential.

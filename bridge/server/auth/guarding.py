@@ -5,6 +5,7 @@ Edge → Gate → BoundedBody, fast path → ScopedTools → the transports
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
@@ -15,10 +16,11 @@ from bridge.server.auth.gate import Gate
 from bridge.server.auth.metadata import metadata_routes, metadata_url_of
 from bridge.server.auth.recognition import KnownWork, Recognition, entered
 from bridge.server.auth.scoped import ScopedTools
+from bridge.server.auth.unmatched import Unmatched
 from bridge.server.fast_http import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from mcp.server.auth.provider import TokenVerifier
     from starlette.types import Scope
@@ -45,11 +47,23 @@ class Guarding:
         self._metadata_url = metadata_url_of(self._auth)
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """What everybody may read."""
-        self.running = self._auth.running
         self.recognition = Recognition(self._auth)
         self.middleware: frozenset[object] = frozenset({Gate, ScopedTools})
         """What knows of requests that are begun without ASGI."""
+        self.unmatched = Unmatched(self._auth, publisher.tools)
+        """Warns of tools that are named and not there."""
         self._auth.on_change(publisher.changes.ring)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The time during which callers come."""
+        self.unmatched.look()
+        end = self._publisher.changes.listen(self.unmatched.look)
+        try:
+            async with self._auth.running():
+                yield
+        finally:
+            end()
 
     @property
     def before_body(self) -> list[Middleware]:

@@ -14,7 +14,7 @@ import anyio
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
-from bridge.server.auth.issuer import Issuer, checked_url
+from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
 from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
@@ -73,6 +73,9 @@ class Introspection:
         self.url = checked_url(url, "an introspection endpoint")
         self.issuer = None if issuer is None else checked_url(issuer, "an issuer")
         self.audience = audience
+        warn_if_plain(url, "the introspection endpoint")
+        if issuer is not None:
+            warn_if_plain(issuer, "the issuer")
         self._cache_seconds = cache_seconds
         credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()  # RFC 6749, section 2.3.1
         self._headers = {"authorization": f"Basic {b64encode(credentials).decode()}", "accept": "application/json"}

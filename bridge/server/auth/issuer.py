@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,6 +15,8 @@ from bridge.server.auth.refusals import IssuerUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_logger = logging.getLogger("bridge.server.auth")
 
 TIMEOUT_SECONDS = 5.0
 """How long an issuer may take for one answer."""
@@ -115,6 +119,24 @@ def checked_url(url: str, what: str) -> str:
     if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.fragment or parsed.userinfo:
         raise DefinitionError(f"{what} is an http(s) URL without a user and a fragment, not {_without_user(parsed)!r}")
     return url
+
+
+def warn_if_plain(url: str, what: str) -> None:
+    """Say that what goes to a URL, or comes from it, can be read and changed on its way through a network."""
+    parsed = httpx2.URL(url)
+    if parsed.scheme == "http" and not _is_this_machine(parsed.host):
+        _logger.warning(
+            "%s is reached without encryption at %r: whoever sits in between can let anybody in; use https", what, url
+        )
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _without_user(url: httpx2.URL) -> str:

@@ -128,6 +128,11 @@ class KeySet:
             found = (await self._issuer.metadata()).get("jwks_uri")
             if not isinstance(found, str):
                 raise IssuerUnavailableError(f"the metadata of {self._issuer.url} names no jwks_uri")
+            if found.startswith("http:") and self._issuer.url.startswith("https:"):
+                raise IssuerUnavailableError(
+                    f"the metadata of {self._issuer.url} names a jwks_uri without encryption, {found[:200]!r}: "
+                    "keys from there would let anybody in who sits in between"
+                )
             url = found
         keys = (await self._issuer.get(url)).get("keys")
         if not isinstance(keys, list):

@@ -11,7 +11,7 @@ from anyio import create_task_group
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
-from bridge.server.auth.issuer import Issuer, checked_url
+from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
 from bridge.server.auth.jwks import REFETCH_SECONDS, KeySet
 from bridge.server.auth.refusals import TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
@@ -69,6 +69,9 @@ class JwtVerifier:
             raise DefinitionError("audience must be set: else tokens for any other service would let somebody in")
         self.issuer = checked_url(issuer, "an issuer")
         self.audience = audience
+        warn_if_plain(issuer, "the issuer")
+        if jwks_url is not None:
+            warn_if_plain(jwks_url, "the keys of the issuer")
         self._algorithms = frozenset(algorithms)
         self._leeway_seconds = leeway_seconds
         self._issuer = Issuer(issuer)

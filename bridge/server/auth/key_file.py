@@ -71,6 +71,11 @@ class KeyFile:
         """What the bearers are called."""
         return self._keys.names
 
+    @property
+    def tools(self) -> frozenset[str]:
+        """As `ApiKeys.tools`."""
+        return self._keys.tools
+
     async def verify_token(self, token: str) -> VerifiedToken | None:
         """As `ApiKeys.verify_token`."""
         return await self._keys.verify_token(token)

@@ -88,6 +88,11 @@ class ApiKeys:
         """What the bearers are called."""
         return frozenset(key.name for key in self._keys)
 
+    @property
+    def tools(self) -> frozenset[str]:
+        """The names and patterns of tools that some of them are for."""
+        return frozenset(tool for key in self._keys for tool in key.tools or ())
+
     def replace(self, *keys: ApiKey) -> None:
         """Let exactly these keys let somebody in.
 

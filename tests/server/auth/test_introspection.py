@@ -177,3 +177,9 @@ async def test_a_flood_of_unheard_of_tokens_waits_in_line_and_known_callers_do_n
         issuer.answers_unheard_of.set()
     assert refused.count("TokenRefusedError") == introspecting.MAX_QUESTIONS
     assert len(issuer.asked) == introspecting.MAX_QUESTIONS + 1
+
+
+def test_an_issuer_that_is_asked_without_encryption_earns_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    Introspection("http://login.example.org/introspect", *CLIENT, audience=AUDIENCE, issuer="https://login.example.org")
+    assert "the introspection endpoint is reached without encryption" in caplog.text
+    assert CLIENT[1] not in caplog.text

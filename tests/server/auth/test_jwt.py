@@ -11,6 +11,8 @@ from jwt import InsecureKeyLengthWarning
 
 from bridge.errors import DefinitionError
 from bridge.server.auth import IssuerUnavailableError, JwtVerifier, TokenRefusedError
+from bridge.server.auth.issuer import Issuer as RemoteIssuer
+from bridge.server.auth.jwks import KeySet
 from bridge.server.auth.jwt import MAX_TOKEN_BYTES
 from tests.server.auth.issuer import AUDIENCE, unsigned
 
@@ -229,3 +231,31 @@ def test_an_issuer_is_a_url(url: str) -> None:
 def test_an_audience_must_be_set() -> None:
     with pytest.raises(DefinitionError, match="tokens for any other service"):
         JwtVerifier("https://issuer.example.org", "")
+
+
+@pytest.mark.parametrize(
+    ("issuer_url", "jwks_url", "warnings"),
+    [
+        ("http://login.example.org", None, 1),
+        ("https://login.example.org", "http://login.example.org/keys", 1),
+        ("http://login.example.org", "http://192.0.2.1/keys", 2),
+        ("https://login.example.org", "https://login.example.org/keys", 0),
+        ("http://localhost:8080", "http://127.0.0.1:9/keys", 0),
+        ("http://[::1]:8080", "http://keys.localhost/keys", 0),
+    ],
+)
+def test_what_is_fetched_without_encryption_earns_a_warning(
+    issuer_url: str, jwks_url: str | None, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    JwtVerifier(issuer_url, AUDIENCE, jwks_url=jwks_url)
+    assert caplog.text.count("is reached without encryption") == warnings
+
+
+async def test_an_issuer_with_encryption_names_no_keys_without() -> None:
+    class Encrypted(RemoteIssuer):
+        async def get(self, url: str) -> dict[str, Any]:
+            assert url.startswith("https:"), "keys were fetched without encryption"
+            return {"issuer": self.url, "jwks_uri": "http://login.example.org/keys"}
+
+    with pytest.raises(IssuerUnavailableError, match="names a jwks_uri without encryption"):
+        await KeySet(Encrypted("https://login.example.org"), None).refresh()

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from bridge.server.auth import ApiKey, ApiKeys, Auth
+from bridge.server.auth.guarding import Guarding
+from bridge.server.auth.unmatched import Unmatched
+from bridge.server.publisher import Publisher
+from bridge.tools.toolbox import ToolBox
+from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OF_SCOPE = "no tool matches 'remove_*', which is to need a scope: a tool of another name needs none"
+OF_KEY = "no tool matches 'who', which a key is for: it opens no tool of another name"
+
+
+def auth() -> Auth:
+    keys = ApiKeys(ApiKey("ada", ADA, tools=("who", "add")))
+    return Auth(keys, tool_scopes={"remove_*": ["write"], "delete_*": ["write"]})
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Gives what was warned of since it was asked before."""
+
+    def since() -> list[str]:
+        found = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return found
+
+    return since
+
+
+def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callable[[], list[str]]) -> None:
+    unmatched = Unmatched(auth(), toolbox())
+    unmatched.look()
+    assert told() == [OF_SCOPE, OF_KEY]
+    unmatched.look()
+    assert told() == []
+
+
+def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[str]]) -> None:
+    tools = ToolBox()
+    unmatched = Unmatched(auth(), tools)
+    unmatched.look()
+    assert told() == []
+    tools.add(whoami, add, delete_all)
+    unmatched.look()
+    assert told() == [OF_SCOPE, OF_KEY]
+
+
+def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
+    unmatched = Unmatched(auth(), toolbox())
+    unmatched.hold()
+    unmatched.look()
+    assert told() == []
+    unmatched.release()
+    assert told() == [OF_SCOPE, OF_KEY]
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_goes_away_while_it_is_served_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    tools = toolbox()
+    publisher = Publisher(tools, name="tests")
+    heard = anyio.Event()
+    async with Guarding(auth(), publisher, 1000).running():
+        assert [record.getMessage() for record in caplog.records] == [OF_SCOPE, OF_KEY]
+        publisher.changes.listen(heard.set)
+        tools.remove("delete_all")
+        with anyio.fail_after(20):
+            await heard.wait()
+        assert [record.getMessage() for record in caplog.records][2:] == [OF_SCOPE.replace("remove", "delete")]
