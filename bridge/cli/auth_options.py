@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.cli")
 
+_GIVEN = frozenset({ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthOptions:
@@ -62,6 +64,12 @@ class AuthOptions:
             raise click.UsageError(str(error), ctx) from error
 
     def _check(self, ctx: click.Context) -> None:
+        for parameter, value in (("api_key", self.api_key), ("oauth_issuer", self.oauth_issuer)):
+            if not value and ctx.get_parameter_source(parameter) in _GIVEN:
+                option_name = "--" + parameter.replace("_", "-")
+                raise click.UsageError(f"{option_name} is given and empty: give it a value, or leave it out", ctx)
+        if self.api_keys == Path():  # what click makes of an empty text
+            raise click.UsageError("--api-keys names no file: give its path, or leave it out", ctx)
         for name, value in (("--oauth-issuer", self.oauth_issuer), ("--resource-url", self.resource_url)):
             dependent = {
                 "--oauth-audience": self.oauth_audience,
@@ -95,6 +103,12 @@ class AuthOptions:
                 "give it as BRIDGE_API_KEY in the environment, or in a file by --api-keys"
             )
         for key in keys:
+            if key.is_short and len(keys) > 1:
+                raise click.UsageError(
+                    f"{key.name} of {len(keys)} is shorter than {MIN_KEY_CHARS} characters and can be guessed; "
+                    "a comma separates keys: is it a piece of one? openssl rand -hex 32 makes keys without",
+                    ctx,
+                )
             if key.is_short:
                 _logger.warning("%s can be guessed: use %d characters or more", key.name, MIN_KEY_CHARS)
         verifiers: list[TokenVerifier] = [ApiKeys(*keys)] if keys else []
@@ -131,8 +145,9 @@ class AuthOptions:
 auth_options = grouped(
     texts_option(
         "--api-key",
-        metavar="KEY",
+        metavar="KEY[,KEY…]",
         help="Over HTTP: a key that lets its bearer in, by Authorization: Bearer KEY; best given in the environment. "
+        "Several are separated by commas, which no key may hold; of several, each has 16 characters or more. "
         "Repeatable.",
     ),
     option(

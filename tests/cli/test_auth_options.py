@@ -78,6 +78,11 @@ def test_tokens_that_only_the_issuer_can_read_are_asked_for(start: Start) -> Non
         (("--api-key", KEY, "--no-auth"), "--no-auth lets everyone in"),
         (("--api-key", "a b"), "a key is visible ASCII"),
         (("--api-key", f"{KEY},{KEY}"), "the keys of 'key-1' and 'key-2' are the same"),
+        (("--api-key", f"abc,{KEY}"), "key-1 of 2 is shorter than 16 characters and can be guessed; a comma separates"),
+        (("--api-key", ""), "--api-key is given and empty"),
+        (("--api-key", " , "), "--api-key is given and empty"),
+        (("--api-keys", ""), "--api-keys names no file"),
+        (("--oauth-issuer", ""), "--oauth-issuer is given and empty"),
         (("--api-keys", "nowhere"), "the keys in 'nowhere' cannot be used: No such file or directory"),
         (("--api-keys", "calculator.py"), "the keys in 'calculator.py' cannot be used:"),
         (("--oauth-issuer", "https://x"), "--oauth-issuer needs --resource-url"),
@@ -94,6 +99,36 @@ def test_options_that_do_not_fit_are_refused_with_the_remedy(run: Run, options: 
     assert ended.returncode == 2
     assert message in ended.stderr
     assert KEY not in ended.stderr
+
+
+def test_keys_of_the_environment_that_are_none_are_refused(run: Run) -> None:
+    ended = run(*HTTP, env={"BRIDGE_API_KEY": ","})
+    assert (ended.returncode, "--api-key is given and empty" in ended.stderr) == (2, True)
+
+
+def test_all_problems_of_a_file_of_keys_are_told_apart(run: Run, directory: Path) -> None:
+    (directory / "keys").write_text("ada\nbob\n", encoding="utf-8")
+    ended = run(*HTTP, "--api-keys", "keys")
+    assert ended.returncode == 2
+    assert "; line 2: there is no key after the name" in ended.stderr
+
+
+def test_a_path_at_which_everybody_may_read_is_refused(run: Run) -> None:
+    path = "/.well-known/oauth-protected-resource/mcp"
+    ended = run(*HTTP, *OAUTH, "--path", path)
+    assert ended.returncode == 2
+    assert f"the path {path!r} tells everybody which issuers give tokens" in ended.stderr
+
+
+def test_tools_that_are_named_and_not_there_earn_a_warning(start: Start, directory: Path) -> None:
+    path = directory / "keys"
+    path.touch(mode=0o600)
+    path.write_text(f"ada {KEY} tools=ad,divide\n", encoding="utf-8")
+    with start(*HTTP, "--api-keys", "keys", "--tool-scope", "divid=w,shout=w") as process:
+        process.line_with("no tool matches 'divid', which is to need a scope")
+        process.line_with("no tool matches 'ad', which a key is for")
+        process.url()
+        assert len([line for line in process.seen if "no tool matches" in line]) == 2
 
 
 def test_a_key_satisfies_a_bind_that_others_reach(start: Start) -> None:
