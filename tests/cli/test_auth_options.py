@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,6 +131,16 @@ def test_tools_that_are_named_and_not_there_earn_a_warning(start: Start, directo
         process.line_with("no tool matches 'ad', which a key is for")
         process.url()
         assert len([line for line in process.seen if "no tool matches" in line]) == 2
+
+
+def test_tools_of_servers_behind_it_are_waited_for_before_any_is_missed(start: Start, directory: Path) -> None:
+    (directory / "local.py").write_text("from bridge import tool\n\n@tool\ndef local() -> int:\n    return 1\n")
+    behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", "calculator.py"]}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}))
+    options = ("--transport", "http", "--port", "0", "--tool-scope", "divide=w,local=w,divid=w")
+    with start("serve", "local.py", "mcp.json", *options, env={"BRIDGE_API_KEY": KEY}) as process:
+        process.line_with("no tool matches 'divid', which is to need a scope")
+        assert len([line for line in process.seen if "no tool matches" in line]) == 1
 
 
 def test_a_key_satisfies_a_bind_that_others_reach(start: Start) -> None:
