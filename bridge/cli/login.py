@@ -94,6 +94,7 @@ def _says_login(server: ServerConfig) -> bool:
 async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browser: bool, seconds: float) -> int:
     """Log in; returns how many tools the server has then."""
     from dataclasses import replace  # noqa: PLC0415
+    from urllib.parse import urlsplit  # noqa: PLC0415
 
     import anyio  # noqa: PLC0415
 
@@ -107,6 +108,9 @@ async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browse
     assert isinstance(transport, HttpTransport)
 
     async def show(url: str) -> None:
+        host = urlsplit(url).hostname
+        if host != urlsplit(transport.url).hostname:
+            say(f"server {server.name!r} sends you to log in at another host: {host}")
         say(f"log in here: {url}")
         if opens_browser:
             await _open(url)

@@ -78,6 +78,18 @@ def test_a_person_logs_in_once_and_logs_out(authority: Authority, resource: Reso
     assert run("call", resource.url, "add", "a=1", "b=2")[0] == 1
 
 
+def test_another_host_to_log_in_at_is_named_before_its_page(authority: Authority, resource: Resource) -> None:
+    resource.url = resource.url.replace("127.0.0.1", "localhost")
+    with started("login", resource.url, "--no-browser") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "server 'localhost' sends you to log in at another host: 127.0.0.1\n"
+        words_before, _, url = process.stderr.readline().strip().rpartition(" ")
+        assert words_before == "log in here:"
+        anyio.run(browse, url)
+        _, said = process.communicate(timeout=DEADLINE_SECONDS)
+        assert (process.returncode, said) == (0, "logged in to 'localhost', which has 3 tools\n")
+
+
 def test_a_login_can_ask_for_more(authority: Authority, resource: Resource) -> None:
     assert log_in(resource.url, "--scope", "read", "--scope", "write")[0] == 0
     assert run("call", resource.url, "erase")[:2] == (0, "erased\n")

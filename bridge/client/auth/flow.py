@@ -20,6 +20,7 @@ from pydantic import AnyUrl
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
+from bridge.client.auth.reach import Reach
 from bridge.client.redaction import redact_url
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mcp.shared.auth import OAuthMetadata
 
     from bridge.client.auth.challenge import Challenge
+    from bridge.client.auth.grants import Grant
     from bridge.client.auth.login import Login
     from bridge.client.auth.loopback import Loopback
 
@@ -78,17 +80,18 @@ class Draft:
         self.client = client_info
 
 
-async def refreshed(url: str, login: Login, request: httpx2.Request, http: httpx2.AsyncClient) -> Login:
+async def refreshed(url: str, login: Login, grant: Grant, request: httpx2.Request, http: httpx2.AsyncClient) -> Login:
     """A login with fresh tokens; without any where the authorization server refuses to renew them.
 
     Args:
         url: The server.
         login: The login, which can be refreshed.
+        grant: How it came to be.
         request: What is to be signed.
         http: Sends what has to be asked.
 
     Raises:
-        SignInError: The authorization server does not answer; another time it may.
+        SignInError: The authorization server does not answer, and another time it may; or nobody should go there.
     """
     draft = Draft(login.client, login.tokens)
     provider = OAuthClientProvider(url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
@@ -98,7 +101,7 @@ async def refreshed(url: str, login: Login, request: httpx2.Request, http: httpx
     async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         while outgoing is not request:
-            answer = await _sent(outgoing, http)
+            answer = await _sent(outgoing, http, Reach(url, grant.issuer))
             outgoing = await flow.asend(answer)
     if draft.has_new_tokens:
         return login.renewed(draft.tokens)
@@ -135,8 +138,11 @@ async def authorized(
     """
     draft = Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
 
+    reach = Reach(url, grant.issuer)
+
     async def show(page: str) -> None:
-        _require_pkce(provider.context.oauth_metadata)
+        _require_fit(provider.context.oauth_metadata, reach)
+        reach.check(page)
         await loopback.show(page)
 
     provider = OAuthClientProvider(
@@ -149,7 +155,7 @@ async def authorized(
     )
     if challenge.is_step_up:
         _remember(provider, login)
-    await _drive(provider, grant, challenge, request, http)
+    await _drive(provider, grant, challenge, reach, request, http)
     context = provider.context
     return login.model_copy(
         update={
@@ -174,7 +180,8 @@ async def granted(
         return login.renewed(await tokens_for_assertion(url, grant, challenge, http))
     draft = Draft(None, None)
     scope = " ".join(grant.scopes) or None
-    await _drive(_provider(url, grant, draft, scope), grant, challenge, request, http)
+    reach = Reach(url, grant.issuer)
+    await _drive(_provider(url, grant, draft, scope), grant, challenge, reach, request, http)
     return login.renewed(draft.tokens)
 
 
@@ -226,6 +233,7 @@ async def _drive(
     provider: _Provider,
     grant: OAuthLogin | ClientCredentials | IdentityAssertion,
     challenge: Challenge,
+    reach: Reach,
     request: httpx2.Request,
     http: httpx2.AsyncClient,
 ) -> None:
@@ -236,8 +244,8 @@ async def _drive(
         outgoing = await flow.asend(challenge.response(request, grant.scopes))
         while outgoing is not request:
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
-                _require_pkce(provider.context.oauth_metadata)
-            answer = await _sent(outgoing, http)
+                _require_fit(provider.context.oauth_metadata, reach)
+            answer = await _sent(outgoing, http, reach)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
             outgoing = await flow.asend(answer)
@@ -256,16 +264,27 @@ async def _flow(
         _is_told.reset(token)
 
 
-async def _sent(request: httpx2.Request, http: httpx2.AsyncClient) -> httpx2.Response:
+async def _sent(request: httpx2.Request, http: httpx2.AsyncClient, reach: Reach) -> httpx2.Response:
+    reach.check(request.url)
     return await http.send(request, auth=None, follow_redirects=False)
 
 
-def _require_pkce(metadata: OAuthMetadata | None) -> None:
+def _require_fit(metadata: OAuthMetadata | None, reach: Reach) -> None:
+    """Refuse an authorization server before it is told anything, and before anybody is asked."""
+    if metadata is None:
+        return
+    _require_pkce(metadata)
+    for endpoint in (metadata.registration_endpoint, metadata.authorization_endpoint, metadata.token_endpoint):
+        if endpoint is not None:
+            reach.check(endpoint)
+
+
+def _require_pkce(metadata: OAuthMetadata) -> None:
     """Refuse who does not say that a stolen code is no good without its verifier (MCP, Authorization Code Protection).
 
-    A server of 2025-03-26 without any metadata has no place to say it, and is sent the challenge all the same.
+    A server of 2025-03-26 without any metadata has no place to say it: it never comes here, and is sent the challenge.
     """
-    if metadata is None or "S256" in (metadata.code_challenge_methods_supported or ()):
+    if "S256" in (metadata.code_challenge_methods_supported or ()):
         return
     raise SignInError(
         f"its authorization server {redact_url(str(metadata.issuer)).shown!r} does not say that it supports PKCE:"

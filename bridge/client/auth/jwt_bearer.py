@@ -20,6 +20,8 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth import JWT_BEARER_GRANT_TYPE
 from mcp.shared.auth_utils import resource_url_from_server_url
 
+from bridge.client.auth.reach import Reach
+
 if TYPE_CHECKING:
     from mcp.shared.auth import OAuthMetadata, OAuthToken
 
@@ -39,10 +41,13 @@ async def tokens_for_assertion(
         http: Sends what has to be asked.
 
     Raises:
+        SignInError: Nobody should go where it would have to be asked.
         OAuthFlowError: There is no such authorization server, or it refuses.
         HTTPError: It cannot be reached.
     """
-    metadata = await _metadata_of(grant.issuer, http)
+    reach = Reach(url, grant.issuer)
+    metadata = await _metadata_of(grant.issuer, reach, http)
+    reach.check(metadata.token_endpoint)
     resource = resource_url_from_server_url(url)
     fields = {
         "grant_type": JWT_BEARER_GRANT_TYPE,
@@ -58,8 +63,9 @@ async def tokens_for_assertion(
     return await handle_token_response_scopes(answer)
 
 
-async def _metadata_of(issuer: str, http: httpx2.AsyncClient) -> OAuthMetadata:
+async def _metadata_of(issuer: str, reach: Reach, http: httpx2.AsyncClient) -> OAuthMetadata:
     for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
+        reach.check(url)
         goes_on, metadata = await handle_auth_metadata_response(await http.send(create_oauth_metadata_request(url)))
         if metadata is not None:
             validate_metadata_issuer(metadata, issuer)

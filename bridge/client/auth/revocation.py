@@ -10,7 +10,9 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import OAuthClientMetadata
 
+from bridge.client.auth.errors import SignInError
 from bridge.client.auth.flow import Draft
+from bridge.client.auth.reach import Reach
 from bridge.client.auth.store import LoginStore, login_key
 from bridge.errors import WireError
 
@@ -44,11 +46,11 @@ async def logged_out(url: str, grant: OAuthLogin, store: LoginStore | None = Non
         _logger.warning("the tokens are not revoked: %s", error)
         login = None
     if login is not None:
-        await _revoked(url, login)
+        await _revoked(url, grant, login)
     return await store.delete(key)
 
 
-async def _revoked(url: str, login: Login) -> None:
+async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
     endpoint = login.metadata.revocation_endpoint if login.metadata is not None else None
     if endpoint is None or login.tokens is None or login.client is None:
         return
@@ -56,6 +58,7 @@ async def _revoked(url: str, login: Login) -> None:
     context.client_info = login.client
     kinds = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
     try:
+        Reach(url, grant.issuer).check(endpoint)
         async with httpx2.AsyncClient(timeout=_SECONDS) as http:
             for kind, token in kinds.items():
                 if token is None:
@@ -65,5 +68,5 @@ async def _revoked(url: str, login: Login) -> None:
                 answer = await http.post(str(endpoint), data=data, headers=headers)
                 if not answer.is_success:
                     _logger.warning("the %s is not revoked: HTTP %s", kind.replace("_", " "), answer.status_code)
-    except (httpx2.HTTPError, OAuthFlowError) as error:
+    except (httpx2.HTTPError, OAuthFlowError, SignInError) as error:
         _logger.warning("the tokens are not revoked: %s", str(error) or type(error).__name__)

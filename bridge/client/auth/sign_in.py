@@ -214,7 +214,7 @@ class SignIn(httpx2.Auth):
         with anyio.CancelScope(shield=True):
             async with _http() as http:
                 try:
-                    login = await refreshed(self._url, stored, _same(request), http)
+                    login = await refreshed(self._url, stored, self._grant, _same(request), http)
                 except (OAuthFlowError, httpx2.HTTPError, ValueError) as error:
                     reason = f"its login cannot be renewed: {self._scrubbed(error)}"
                     raise SignInError(reason, is_permanent=False) from error

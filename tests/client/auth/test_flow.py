@@ -4,12 +4,20 @@ import re
 from typing import TYPE_CHECKING
 
 import anyio
+import httpx2
 import pytest
+from mcp.client.auth import OAuthFlowError
+from pydantic import AnyHttpUrl
 
-from bridge import OAuthLogin
+from bridge import IdentityAssertion, OAuthLogin
+from bridge.client.auth.challenge import Challenge
 from bridge.client.auth.errors import SignInError
+from bridge.client.auth.flow import authorized, granted, refreshed
+from bridge.client.auth.login import Login
+from bridge.client.auth.loopback import Loopback
+from bridge.client.auth.revocation import logged_out
 from bridge.client.auth.sign_in import SignIn
-from tests.client.auth.conftest import browse
+from tests.client.auth.conftest import browse, stored_login
 
 if TYPE_CHECKING:
     from tests.client.auth.authority import Authority
@@ -59,3 +67,118 @@ async def test_openid_metadata_that_declares_pkce_will_do(authority: Authority, 
     authority.says = OIDC_METADATA
     await log_in(resource.url)
     assert authority.grants == ["authorization_code"]
+
+
+# --- where a login leads ---------------------------------------------------------------------------------------------
+
+SERVER = "https://mcp.example.com/mcp"
+RESOURCE_METADATA = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
+
+
+class Web:
+    """Public hosts, which answer as they are told to, and what they were asked."""
+
+    def __init__(self, answers: dict[str, httpx2.Response]) -> None:
+        self.asked: list[str] = []
+        self._answers = answers
+        self.http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(str(request.url))
+        return self._answers.get(str(request.url), httpx2.Response(404))
+
+    async def log_in(self, challenge: Challenge) -> None:
+        async with self.http as http:
+            loopback = Loopback("http://127.0.0.1:9/callback", (), browse)
+            request = httpx2.Request("POST", SERVER)
+            await authorized(SERVER, Login(server_url=SERVER), OAuthLogin(), challenge, loopback, request, http)
+
+
+def guarded_by(authority: str) -> httpx2.Response:
+    return httpx2.Response(200, json={"resource": SERVER, "authorization_servers": [authority]})
+
+
+@pytest.mark.parametrize("url", ["https://169.254.169.254/latest", "http://10.0.0.1/", "http://127.0.0.1:9200/"])
+async def test_a_server_cannot_have_its_metadata_read_in_a_private_network(url: str) -> None:
+    web = Web({})
+    with pytest.raises(SignInError, match="it leads the login to"):
+        await web.log_in(Challenge(metadata_url=url))
+    assert web.asked == []
+
+
+@pytest.mark.parametrize("authority", ["https://169.254.169.254", "http://10.0.0.1", "http://login.example.com"])
+async def test_a_server_cannot_name_an_authorization_server_in_a_private_network_or_without_encryption(
+    authority: str,
+) -> None:
+    web = Web({RESOURCE_METADATA: guarded_by(authority)})
+    with pytest.raises(SignInError, match="it leads the login to"):
+        await web.log_in(Challenge())
+    assert web.asked == [RESOURCE_METADATA]
+
+
+async def test_a_redirect_of_metadata_is_not_followed_to_another_host() -> None:
+    elsewhere = "https://elsewhere.example.com/metadata"
+    redirect = httpx2.Response(302, headers={"location": elsewhere})
+    web = Web({RESOURCE_METADATA: redirect, elsewhere: guarded_by("https://login.example.com")})
+    with pytest.raises(OAuthFlowError):
+        await web.log_in(Challenge())
+    assert RESOURCE_METADATA in web.asked
+    assert {httpx2.URL(url).host for url in web.asked} == {"mcp.example.com"}
+
+
+@pytest.mark.parametrize("endpoint", ["registration_endpoint", "authorization_endpoint", "token_endpoint"])
+async def test_an_authorization_server_that_leads_where_nothing_is_encrypted_is_told_nothing(
+    authority: Authority, resource: Resource, endpoint: str
+) -> None:
+    authority.says = {endpoint: "http://login.example.com/here"}
+    with pytest.raises(SignInError, match=r"'http://login\.example\.com/here', which is not encrypted"):
+        await log_in(resource.url)
+    assert (authority.registered, authority.scopes, authority.grants) == ({}, [], [])
+
+
+async def test_a_known_client_is_not_taken_to_a_page_without_encryption(
+    authority: Authority, resource: Resource
+) -> None:
+    await log_in(resource.url)
+    authority.says = {"authorization_endpoint": "http://login.example.com/here"}
+    with pytest.raises(SignInError, match="not encrypted"):
+        await log_in(resource.url)
+
+
+async def test_a_kept_login_is_not_renewed_where_nothing_is_encrypted(authority: Authority, resource: Resource) -> None:
+    await log_in(resource.url)
+    login = await stored_login(resource.url)
+    assert login.metadata is not None
+    metadata = login.metadata.model_copy(update={"token_endpoint": AnyHttpUrl("http://login.example.com/token")})
+    web = Web({})
+    async with web.http as http:
+        with pytest.raises(SignInError, match="not encrypted"):
+            await refreshed(
+                resource.url,
+                login.model_copy(update={"metadata": metadata}),
+                OAuthLogin(),
+                httpx2.Request("POST", resource.url),
+                http,
+            )
+    assert web.asked == []
+
+
+async def test_an_assertion_is_not_shown_where_nothing_is_encrypted(authority: Authority, resource: Resource) -> None:
+    async def assertion(issuer: str, resource: str) -> str:
+        raise AssertionError((issuer, resource))
+
+    authority.says = {"token_endpoint": "http://login.example.com/token"}
+    grant = IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=assertion)
+    request = httpx2.Request("POST", resource.url)
+    async with httpx2.AsyncClient() as http:
+        with pytest.raises(SignInError, match="not encrypted"):
+            await granted(resource.url, Login(server_url=resource.url), grant, Challenge(), request, http)
+
+
+async def test_tokens_are_not_revoked_where_nothing_is_encrypted_and_are_forgotten(
+    authority: Authority, resource: Resource, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority.says = {"revocation_endpoint": "http://login.example.com/revoke"}
+    await log_in(resource.url)
+    assert await logged_out(resource.url, OAuthLogin())
+    assert "'http://login.example.com/revoke', which is not encrypted" in caplog.text
