@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,15 @@ def taken(group: type[Group], settings: dict[str, Any]) -> Group:
     """
     names = [field.name for field in fields(group)]  # type: ignore[arg-type]  # there is no public name for a dataclass
     return group(**{name: settings.pop(name) for name in names})
+
+
+def typed_options(ctx: click.Context) -> list[click.Option]:
+    """The options of a command that stand on the command line, in the order of its help."""
+    return [
+        each
+        for each in ctx.command.params
+        if isinstance(each, click.Option) and ctx.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+    ]
 
 
 def _flat(_context: click.Context, _parameter: click.Parameter, values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox
+from bridge.cli.options import typed_options
 from bridge.cli.serving import Serving
 from bridge.cli.targets import command_target, existing_targets, parse_target, split_targets
 
@@ -66,6 +68,24 @@ def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         return defaults
     absent = f", and there is no {' and no '.join(options.default_targets)}" if options.default_targets else ""
     raise click.UsageError(f"a TARGET is missing, such as tools.py{absent}", ctx)
+
+
+def note_unaccompanied(ctx: click.Context, options: ServeOptions) -> None:
+    """Say which options on the command line do nothing without another one, a line for each."""
+    telemetry = options.telemetry
+    has_audit_log = telemetry.audit_log is not None
+    needed = {
+        "log_arguments": (has_audit_log or telemetry.log_format == "json", "--audit-log or --log-format json"),
+        "audit_log_max_bytes": (has_audit_log, "--audit-log"),
+        "audit_log_kept_files": (has_audit_log, "--audit-log"),
+        "pin_mode": (options.pins is not None, "--pins"),
+    }
+    if options.transport != "stdio":
+        needed["admin_host"] = (options.operations.admin_port is not None, "--admin-port")
+    for option in typed_options(ctx):
+        is_there, others = needed.get(option.name or "", (True, ""))
+        if not is_there:
+            say(f"bridge serve: nothing is done with {option.opts[0]}; add {others}")
 
 
 def serving_of(targets: list[Target], options: ServeOptions) -> Serving:

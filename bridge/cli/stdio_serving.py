@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from click.core import ParameterSource
-
+from bridge.cli.auth_options import AuthOptions
 from bridge.cli.entries import configuration, shown_entry
 from bridge.cli.failures import say
-from bridge.cli.serve_options import name_of, serving_of, targets_of
+from bridge.cli.operations_options import OperationsOptions
+from bridge.cli.options import typed_options
+from bridge.cli.scaling_options import ScalingOptions
+from bridge.cli.serve_options import name_of, note_unaccompanied, serving_of, targets_of
 from bridge.cli.targets import ConfigTarget
 from bridge.cli.telemetry_options import observed
 from bridge.server.diversion import divert_stdout
@@ -22,18 +25,20 @@ if TYPE_CHECKING:
 
 
 _HTTP_ONLY = {
-    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "metrics", "state_keys",
-    "rate", "max_streams", "max_sessions", "max_header_bytes", "max_connections",
+    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "forward_headers",
+    *(each.name for group in (AuthOptions, OperationsOptions, ScalingOptions) for each in fields(group)),
 }  # fmt: skip
 
 
 def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
     """Say which options on the command line do nothing; those in the environment may be meant for another server."""
+    follows = any(isinstance(each, ConfigTarget) for each in targets)
     ignored = [
-        "--" + name.replace("_", "-")
-        for name in ctx.params
-        if (name in _HTTP_ONLY or (name == "reload" and not any(isinstance(each, ConfigTarget) for each in targets)))
-        and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        option.opts[0]
+        for option in typed_options(ctx)
+        if option.name in _HTTP_ONLY
+        or (option.help or "").startswith("Over HTTP:")
+        or (option.name == "reload" and not follows)
     ]
     if ignored:
         say(f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http")
@@ -50,6 +55,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     streams = divert_stdout()  # before any code of the user's can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
+    note_unaccompanied(ctx, options)
     serving, name = serving_of(targets, options), name_of(targets, options)
     said = [f"--name={options.name}"] if options.name else []
     said += [f"--page-size={options.page_size}"] if options.page_size else []

@@ -116,6 +116,38 @@ def test_an_option_that_stdio_has_no_use_for_is_noted_where_it_was_typed(run: Ru
     )
 
 
+def test_so_are_keys_issuers_operations_workers_and_limits_of_http(run: Run) -> None:
+    typed = {
+        "--forward-headers": "x-one", "--api-key": "k" * 32, "--api-keys": "keys", "--oauth-issuer": "https://a.example",
+        "--resource-url": "https://b.example", "--required-scope": "read", "--tool-scope": "add=write", "--rate": "1/1",
+        "--max-streams": "1", "--max-sessions": "1", "--max-header-bytes": "2048", "--max-connections": "1",
+        "--admin-port": "0", "--admin-host": "127.0.0.1", "--drain-delay": "1", "--drain-timeout": "1",
+        "--redis-url": "redis://nowhere", "--workers": "2", "--state-keys": "s" * 32,
+    }  # fmt: skip
+    served = ["--concurrency", "2", "--tool-rate", "add=1/1", "--page-size", "2"]
+    done = run("serve", "calculator.py", *served, *(each for pair in typed.items() for each in pair))
+    assert done.returncode == 0
+    first, second = done.stderr.splitlines()[:2]
+    assert first == f"bridge serve: over stdio nothing is done with {', '.join(typed)}; add --transport http"
+    assert "nothing is done with" not in second
+
+
+@pytest.mark.parametrize(
+    ("typed", "others", "line"),
+    [
+        (["--log-arguments"], ["--log-format", "json"], "--log-arguments; add --audit-log or --log-format json"),
+        (["--audit-log-kept-files", "1"], ["--audit-log", "calls"], "--audit-log-kept-files; add --audit-log"),
+    ],
+)
+def test_an_option_that_does_nothing_without_another_is_noted(
+    run: Run, typed: list[str], others: list[str], line: str
+) -> None:
+    done = run("serve", "calculator.py", *typed)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == f"bridge serve: nothing is done with {line}"
+    assert "nothing is done with" not in run("serve", "calculator.py", *typed, *others).stderr
+
+
 def test_a_file_that_fails_to_import_is_told_as_everywhere(run: Run, directory: Path) -> None:
     (directory / "broken.py").write_text("print('before')\n1 / 0\n")
     done = run("serve", "broken.py")
