@@ -43,8 +43,9 @@ def operated(
 ) -> listening.Operated:
     """Put the pages where they belong: beside the tools, or at a port of their own.
 
-    Beside the tools, status and metrics are routes of the app, behind everything that lets callers in; but metrics are
-    fetched under whatever name, as probes are. At the admin port only the status asks for a credential.
+    Beside the tools, status and metrics are routes of the app, behind everything that lets callers in, and not for keys
+    of some tools alone; but metrics are fetched under whatever name, as probes are. At the admin port only the status
+    asks for a credential.
 
     Raises:
         click.UsageError: The path of the tools is that of a page.
@@ -59,7 +60,7 @@ def operated(
             raise click.UsageError(f"the path {options.path!r} tells how the server is; choose another", ctx)
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
         if metrics is not None:
-            app.router.routes.append(Route(METRICS_PATH, MetricsPage(metrics), methods=["GET"]))
+            app.router.routes.append(Route(METRICS_PATH, Unlimited(MetricsPage(metrics)), methods=["GET"]))
             app.state.any_name.add(METRICS_PATH)
         return listening.Operated(times=times, pages=probes)
     names = Names(chosen.admin_host, options.allowed_hosts, options.allowed_origins)

@@ -50,6 +50,21 @@ def test_a_credential_is_asked_for_by_the_status_and_by_no_probe(start: Start) -
         assert httpx.get(f"{origin}/status", headers={"authorization": f"Bearer {'k' * 32}"}).status_code == 200
 
 
+def test_a_key_for_some_tools_reads_neither_status_nor_metrics_which_name_all(start: Start, directory: Path) -> None:
+    keys = {"whole": "w" * 32, "partial": "p" * 32}
+    (directory / "keys").write_text(f"whole {keys['whole']}\npartial {keys['partial']} tools=shout\n")
+    (directory / "keys").chmod(0o600)
+    with start("serve", "calculator.py", *SERVE, "--metrics", "--api-keys", "keys") as process:
+        origin = origin_of(process)
+        for path in ("/status", "/metrics"):
+            whole, partial = (
+                httpx.get(f"{origin}{path}", headers={"authorization": f"Bearer {key}"}) for key in keys.values()
+            )
+            assert (whole.status_code, partial.status_code) == (200, 403)
+            assert "add" not in partial.text
+        assert httpx.get(f"{origin}/metrics").status_code == 401
+
+
 def test_with_an_admin_port_they_are_only_there(start: Start) -> None:
     key = {"authorization": f"Bearer {'k' * 32}"}
     with start("serve", "calculator.py", *SERVE, "--admin-port", "0", env={"BRIDGE_API_KEY": "k" * 32}) as process:
@@ -95,6 +110,14 @@ def test_while_a_gateway_starts_the_process_is_healthy_and_not_ready(start: Star
         assert ready.status_code == 503
         assert ready.json()["missing"][0] == "it has not started yet"
         assert process.end(signal.SIGTERM) == 0
+
+
+def test_a_host_for_the_admin_port_does_nothing_without_one_and_that_is_said_once(start: Start) -> None:
+    line = "bridge serve: nothing is done with --admin-host; add --admin-port"
+    with start("serve", "calculator.py", *SERVE, "--admin-host", "127.0.0.1", "--workers", "2") as process:
+        process.url()
+        assert process.end(signal.SIGTERM) == 0
+        assert [each for each in process.seen if "nothing is done with" in each] == [line]
 
 
 def test_tools_are_not_served_where_the_server_tells_of_itself(run: Run) -> None:
