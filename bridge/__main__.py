@@ -1,11 +1,26 @@
-"""``python -m bridge``: the command ``bridge``."""
+"""``python -m bridge``, and the command ``bridge``."""
 
 import sys
+
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the command line; see `bridge.cli.main`.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        from bridge.cli import main as run  # noqa: PLC0415 - it takes a while, in which Ctrl-C may come
+
+        return run()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
         # Python puts the working directory first, where a file may have the name of a module that we need.
         del sys.path[0]
-    from bridge.cli import main
-
     sys.exit(main())

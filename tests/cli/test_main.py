@@ -6,11 +6,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.processes import ROOT
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Start
@@ -131,6 +134,30 @@ def test_an_interrupt_is_quiet_even_while_a_function_runs(start: Start, director
         process.line_with("waiting")
         assert process.end(signal.SIGINT) == 130
         assert [line for line in process.seen if line] == ["waiting"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_an_interrupt_while_the_command_line_is_imported_is_quiet_too(
+    environment: dict[str, str], directory: Path, *, is_installed: bool
+) -> None:
+    early = directory / "early"
+    early.mkdir()
+    (early / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    module, _, function = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"][
+        "bridge"
+    ].partition(":")
+    installed = ["-c", f"import sys\nfrom {module} import {function}\nsys.exit({function}())"]
+    done = subprocess.run(
+        [sys.executable, *(installed if is_installed else ["-m", "bridge"]), "--version"],
+        env=environment | {"PYTHONPATH": os.pathsep.join([str(early), environment.get("PYTHONPATH", "")])},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes are POSIX's")
