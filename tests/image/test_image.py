@@ -163,6 +163,20 @@ def health(image: Image, origin: str) -> int:
         return checking.wait(DEADLINE_SECONDS)
 
 
+@pytest.mark.parametrize("port", ["abc", "70000", "1"])
+def test_a_server_that_is_not_alive_is_one_line_and_code_1(port: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / ".docker" / "healthcheck.py")],
+        env={"BRIDGE_PORT": port},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"the server at port '{port}' is not alive: ")
+
+
 def test_a_configuration_is_served_where_it_is_mounted(image: Image, tools: Path, tmp_path: Path) -> None:
     folder = tmp_path / "configuration"
     folder.mkdir()
