@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.cli")
 
+_LEAVING_SECONDS = 0.2
+"""How long after the streams have ended idle connections are still open."""
 _ANSWER_SECONDS = 1
 """How long the errors of calls that were cancelled may take to reach their clients."""
 
@@ -134,6 +136,8 @@ class HttpServer(SilentServer):
         self.config.timeout_graceful_shutdown = math.ceil(self._times.timeout_seconds) + _ANSWER_SECONDS
         draining = asyncio.create_task(self._app.state.drain(self._times.timeout_seconds))
         try:
+            # Streams have ended: whoever opens them anew uses connections that were idle, and are closed only now.
+            await asyncio.sleep(_LEAVING_SECONDS)
             await super().shutdown(sockets)
         finally:
             draining.cancel()

@@ -12,6 +12,7 @@ from bridge.client import HttpTransport, McpToolProvider, ServerConfig
 from tests.cli.balancing import Balancer
 from tests.cli.draining import ended, port_of, served
 from tests.faults.traffic import Traffic
+from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +26,14 @@ DRAIN_DELAY_SECONDS = "1"
 
 
 class Replicas:
-    """Two servers of the same tools, each at a port of its own."""
+    """Two servers of the same tools, each at a port of its own.
 
-    def __init__(self) -> None:
+    Args:
+        options: More of their options.
+    """
+
+    def __init__(self, *options: str) -> None:
+        self._options = ("--drain-delay", DRAIN_DELAY_SECONDS, *options)
         self.ports: list[int] = []
         self._servers: list[ServerProcess] = []
         self._stack = AsyncExitStack()
@@ -50,8 +56,7 @@ class Replicas:
         return old.log
 
     async def _started(self, port: str) -> ServerProcess:
-        options = ("--drain-delay", DRAIN_DELAY_SECONDS)
-        return await self._stack.enter_async_context(served(*options, target=SERVED, port=port))
+        return await self._stack.enter_async_context(served(*self._options, target=SERVED, port=port))
 
 
 async def connected(stack: AsyncExitStack, balancer: Balancer, protocol: ProtocolPin, journal: Path) -> Traffic:
@@ -61,6 +66,25 @@ async def connected(stack: AsyncExitStack, balancer: Balancer, protocol: Protoco
     config = ServerConfig(name="server", transport=transport, protocol=protocol)
     provider = await stack.enter_async_context(McpToolProvider(config))
     return Traffic(provider, journal)
+
+
+async def restarted(replicas: Replicas, traffics: list[Traffic]) -> None:
+    """Start each replica again in turn, twice, while calls go on."""
+    async with AsyncExitStack() as calling:
+        for traffic in traffics:
+            await calling.enter_async_context(traffic.going_on())
+        for index in (0, 1, 0, 1):
+            log = await replicas.restart(index)
+            assert "Traceback" not in log
+            for traffic in traffics:
+                await traffic.more()
+
+
+def check(traffics: list[Traffic]) -> None:
+    """See that no call failed."""
+    for traffic in traffics:
+        assert len(traffic.answered) > 100
+        assert (traffic.failed, traffic.lost, traffic.run_twice, traffic.untrue()) == ({}, [], [], [])
 
 
 @pytest.mark.anyio
@@ -76,14 +100,19 @@ async def test_no_call_fails_while_each_replica_in_turn_is_started_again(tmp_pat
                 await connected(stack, to_first, "legacy", tmp_path / "handshake"),
                 await connected(stack, to_second, "legacy", tmp_path / "handshake-beside"),
             ]
-            async with AsyncExitStack() as calling:
-                for traffic in traffics:
-                    await calling.enter_async_context(traffic.going_on())
-                for index in (0, 1, 0, 1):
-                    log = await replicas.restart(index)
-                    assert "Traceback" not in log
-                    for traffic in traffics:
-                        await traffic.more()
-        for traffic in traffics:
-            assert len(traffic.answered) > 100
-            assert (traffic.failed, traffic.lost, traffic.run_twice, traffic.untrue()) == ({}, [], [], [])
+            await restarted(replicas, traffics)
+        check(traffics)
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+async def test_with_a_redis_no_client_has_to_come_back_to_the_replica_of_its_session(tmp_path: Path) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS), redis_server(tmp_path) as redis:
+        async with Replicas("--redis-url", redis.url) as replicas, AsyncExitStack() as stack:
+            in_turn = [Balancer(replicas.ports, is_sticky=False) for _ in range(2)]
+            traffics = [
+                await connected(stack, in_turn[0], "legacy", tmp_path / "handshake"),
+                await connected(stack, in_turn[1], "legacy", tmp_path / "handshake-beside"),
+            ]
+            await restarted(replicas, traffics)
+        check(traffics)
