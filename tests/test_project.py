@@ -89,7 +89,7 @@ def test_the_wheel_says_what_pyproject_says(wheel: Path) -> None:
         metadata = Parser().parsestr(archive.read(f"{information}/METADATA").decode())
         entry_points = archive.read(f"{information}/entry_points.txt").decode()
     assert (metadata["Name"], metadata["Version"]) == ("mcp-toolbridge", VERSION)
-    assert "bridge = bridge.cli:main" in entry_points
+    assert "bridge = bridge.__main__:main" in entry_points
     assert str(metadata.get_payload()).startswith("# bridge\n")
 
 
