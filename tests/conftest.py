@@ -36,16 +36,14 @@ def anyio_backend() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark what is slow."""
+    """Mark what is slow, and keep together what shares a server and a connection."""
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
-        if path.startswith(SLOW) or is_a_crossing(item):
+        spec = getattr(item, "callspec", None)
+        route, config = (None, None) if spec is None else (spec.indices.get("route"), spec.indices.get("config"))
+        if route is not None:
+            item.add_marker(pytest.mark.xdist_group(f"{path} {route} {config}"))
+        # All pairs of a way to a gateway and a way from it are many.
+        is_a_crossing = path == "gateway/test_every_route.py" and route != config
+        if path.startswith(SLOW) or is_a_crossing:
             item.add_marker(pytest.mark.slow)
-
-
-def is_a_crossing(item: pytest.Item) -> bool:
-    """Whether a test of a gateway comes by one route and goes by another: all pairs are many."""
-    spec = getattr(item, "callspec", None)
-    if spec is None or not {"route", "config"} <= spec.params.keys() or not hasattr(spec.params["config"], "transport"):
-        return False
-    return bool(spec.indices["route"] != spec.indices["config"])
