@@ -15,13 +15,23 @@ ROOT = Path(__file__).parent
 SLOW = (
     "benchmarks/load/test_load.py",
     "benchmarks/test_benchmarks.py",
+    "cli/test_config_targets.py",
+    "cli/test_login.py",
+    "cli/test_pin.py",
+    "cli/test_reloading.py",
     "cli/test_rolling_restart.py",
+    "cli/test_scaling_options.py",
+    "cli/test_servers.py",
+    "cli/test_workers.py",
     "cluster",
     "gateway/test_fastmcp_client.py",
+    "gateway/test_serve_gateway.py",
+    "gateway/test_traces.py",
     "image",
     "interop",
+    "server/shared",
 )
-"""Where tests take seconds each: programs of others, images, replicas that are killed. `make test-all` runs them."""
+"""Where tests take seconds each, for they start several processes, or programs of others: `make test-all` runs them."""
 
 settings.register_profile("all", deadline=None)  # how long an example takes is no property of ours
 settings.register_profile("bridge", settings.get_profile("all"), max_examples=40)
