@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import sys
 from pathlib import Path
@@ -216,9 +217,11 @@ async def test_a_second_signal_ends_all_at_once(start: Start) -> None:
 def test_workers_end_with_a_parent_that_was_killed(start: Start) -> None:
     with start(*SERVE) as process:
         process.url()
-        workers = children(process)
-        process.end(signal.SIGKILL)  # which waits until nobody holds its standard error any more
-        assert not any(is_running(worker) for worker in workers)
+        ends = [os.pidfd_open(worker) for worker in children(process)]
+        process.end(signal.SIGKILL)
+        for end in ends:
+            assert select.select([end], [], [], DEADLINE_SECONDS)[0]
+            os.close(end)
 
 
 def test_no_secret_stands_on_the_command_line_of_a_worker(start: Start) -> None:
