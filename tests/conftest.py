@@ -15,7 +15,9 @@ ROOT = Path(__file__).parent
 SLOW = (
     "benchmarks/load/test_load.py",
     "benchmarks/test_benchmarks.py",
+    "cli/test_chat.py",
     "cli/test_config_targets.py",
+    "cli/test_draining.py",
     "cli/test_login.py",
     "cli/test_pin.py",
     "cli/test_reloading.py",
@@ -24,6 +26,7 @@ SLOW = (
     "cli/test_servers.py",
     "cli/test_workers.py",
     "cluster",
+    "gateway/test_every_route.py",
     "gateway/test_fastmcp_client.py",
     "gateway/test_serve_gateway.py",
     "gateway/test_traces.py",
@@ -53,7 +56,5 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
         route, config = (None, None) if spec is None else (spec.indices.get("route"), spec.indices.get("config"))
         if route is not None:
             item.add_marker(pytest.mark.xdist_group(f"{path} {route} {config}"))
-        # All pairs of a way to a gateway and a way from it are many.
-        is_a_crossing = path == "gateway/test_every_route.py" and route != config
-        if path.startswith(SLOW) or is_a_crossing:
+        if path.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
