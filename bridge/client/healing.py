@@ -15,9 +15,15 @@ MAX_BACK_OFF_SECONDS = 10.0
 """However often it failed, a lost server is tried again after this long."""
 
 
+async def wait_at_most(event: anyio.Event, seconds: float) -> None:
+    """Wait for an event, for so long at most."""
+    with anyio.move_on_after(seconds):
+        await event.wait()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healing:
-    """How a connection heals. `sleep` and `jitter` are the only clock and chance in it."""
+    """How a connection heals. `wait` and `jitter` are the only clock and chance in it."""
 
     first_delay_seconds: float = 0.2
     """How long to wait after the first failure; each further one doubles it."""
@@ -29,8 +35,8 @@ class Healing:
     """How long it may take to answer that."""
     jitter: Callable[[], float] = random.random
     """A number from 0 to 1: how much of the second half of a delay is waited, so that clients do not come at once."""
-    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
-    """Waits for a number of seconds."""
+    wait: Callable[[anyio.Event, float], Awaitable[None]] = wait_at_most
+    """Waits for an event, for a number of seconds at most."""
 
     def delay_seconds(self, failures: int) -> float:
         """How long to wait after this many failures in a row; 0 failures: not at all."""

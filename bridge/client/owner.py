@@ -20,7 +20,7 @@ from bridge.client.link import Link, SessionExpiredError
 from bridge.client.peers import peer_of
 from bridge.client.states import ConnectionState
 from bridge.client.transport import Findings, opened
-from bridge.client.watch import Watch, first_of
+from bridge.client.watch import Watch
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 
@@ -117,8 +117,10 @@ class Owner:
     def stop(self) -> None:
         """End the connection; `done` is set when it has ended."""
         self._stopping.set()
+        self._wanted.set()
         if self.link is not None:
             self.link.fail(None)
+            self.link.left.set()
         elif self._connecting is not None:
             self._connecting.cancel()
         self._notify()
@@ -213,16 +215,15 @@ class Owner:
 
     async def _pause(self, failures: int, error: ServerUnavailableError) -> bool:
         """Wait until it is time to try again; returns whether that is because somebody wants it now."""
+        if self._stopping.is_set():
+            return False
         if error.failure.is_permanent:  # whoever waited has just been told
             self._wanted = anyio.Event()
-            await first_of(self._wanted.wait, self._stopping.wait)
+            await self._wanted.wait()
         else:
-            await first_of(self._wanted.wait, self._stopping.wait, self._sleep(failures))
+            await self._healing.wait(self._wanted, self._healing.delay_seconds(failures))
         is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
         return is_wanted
-
-    def _sleep(self, failures: int) -> Callable[[], Awaitable[None]]:
-        return lambda: self._healing.sleep(self._healing.delay_seconds(failures))
 
     async def _live(self) -> ServerUnavailableError:
         """Open a link, serve it until it ends, and leave it; returns what ended it or kept it from beginning."""
@@ -278,7 +279,8 @@ class Owner:
         """Keep a link alive until it ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.keep_alive)
-            tasks.start_soon(watch.hear_changes)
+            if not watch.hears_changes.is_set():
+                tasks.start_soon(watch.hear_changes)
             await link.ended.wait()
             await self._settle(link)
             tasks.cancel_scope.cancel()
@@ -305,7 +307,7 @@ class Owner:
             await link.child.settle(_SETTLE_SECONDS)
         elif link.calls and isinstance(link.reason, SessionExpiredError):
             # Another replica may have said so, and the one that has the session still answers what it was asked.
-            await first_of(link.left.wait, self._stopping.wait, lambda: self._healing.sleep(_REPLICA_SECONDS))
+            await self._healing.wait(link.left, _REPLICA_SECONDS)
 
 
 def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:

@@ -49,6 +49,12 @@ class ServerInfo:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """MCP's ServerCapabilities."""
 
+    @property
+    def announces_tools(self) -> bool:
+        """Whether it says that it tells of changes to its tools."""
+        tools = self.capabilities.get("tools")
+        return isinstance(tools, dict) and tools.get("listChanged") is True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionStatus:

@@ -140,9 +140,9 @@ class Upstream:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.aclose)
             if self._owns:
-                tasks.start_soon(self.connection.aclose)
-            if self._stop_listening:
-                tasks.start_soon(self._done.wait)
+                await self.connection.aclose()
+        if self._stop_listening:
+            await self._done.wait()
         for stop in self._stop_listening:
             stop()
         self._stop_listening = ()
@@ -220,8 +220,7 @@ class Upstream:
     @property
     def _announces_changes(self) -> bool:
         info = self.connection.server_info
-        tools = info.capabilities.get("tools") if info is not None else None
-        return isinstance(tools, dict) and tools.get("listChanged") is True
+        return info is not None and info.announces_tools
 
     def _on_state(self, state: ConnectionState) -> None:
         self._state_changed(state)
@@ -251,19 +250,11 @@ class Upstream:
     async def _wait(self) -> None:
         """Wait until there is a reason to list."""
         while not self._wanted.is_set():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._sleep, self._seconds_to_wait(), tasks.cancel_scope)
-                await self._wanted.wait()
-                tasks.cancel_scope.cancel()
+            seconds = self._seconds_to_wait()
+            await self._healing.wait(self._wanted, MAX_IDLE_SECONDS if seconds is None else seconds)
+            if seconds is not None:
+                self.want()
             self._pool.drop_idle()
-
-    async def _sleep(self, seconds: float | None, then: anyio.CancelScope) -> None:
-        if seconds is None:
-            await self._healing.sleep(MAX_IDLE_SECONDS)
-        else:
-            await self._healing.sleep(seconds)
-            self.want()
-        then.cancel()
 
     def _seconds_to_wait(self) -> float | None:
         """How long until there is a reason to list again by itself; None without one."""

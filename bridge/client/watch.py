@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 from mcp import MCPError
@@ -12,8 +12,6 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from bridge.client.failures import is_cut_off
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from bridge.client.healing import Healing
     from bridge.client.link import Link
 
@@ -35,6 +33,8 @@ class Watch:
 
     def __init__(self, link: Link, name: str, healing: Healing, changes_wanted: anyio.Event) -> None:
         self.hears_changes = anyio.Event()
+        if link.era != "modern" or not link.info.announces_tools:  # in the handshake era they come by themselves
+            self.hears_changes.set()
         self._link = link
         self._name = name
         self._healing = healing
@@ -45,7 +45,7 @@ class Watch:
         link, healing = self._link, self._healing
         while not link.ended.is_set():
             answers = link.answers
-            await first_of(link.suspicion.wait, lambda: healing.sleep(healing.health_check_seconds))
+            await healing.wait(link.suspicion, healing.health_check_seconds)
             if link.suspicion.is_set() or not (link.answers > answers or link.calls):
                 await self._check()
 
@@ -64,12 +64,8 @@ class Watch:
             checked.set()
 
     async def hear_changes(self) -> None:
-        """Hear of changes to the tools, for as long as the link lasts; in the handshake era they come by themselves."""
+        """Hear of changes to the tools, where somebody wants to, for as long as the link lasts."""
         link = self._link
-        tools = link.info.capabilities.get("tools")
-        if link.era != "modern" or not (isinstance(tools, dict) and tools.get("listChanged")):
-            self.hears_changes.set()
-            return
         await self._changes_wanted.wait()
         losses = 0
         while True:
@@ -93,16 +89,4 @@ class Watch:
                 self.hears_changes.set()
             losses += 1
             link.suspect()
-            await self._healing.sleep(self._healing.delay_seconds(losses))
-
-
-async def first_of(*waits: Callable[[], Awaitable[Any]]) -> None:
-    """Wait until the first of these has come."""
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(function: Callable[[], Awaitable[Any]]) -> None:
-            await function()
-            tasks.cancel_scope.cancel()
-
-        for function in waits:
-            tasks.start_soon(wait, function)
+            await self._healing.wait(link.ended, self._healing.delay_seconds(losses))

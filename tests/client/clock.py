@@ -8,10 +8,10 @@ DEADLINE_SECONDS = 60
 
 
 class Clock:
-    """Sleepers, which wake when the test says that their time has come.
+    """Those who wait for a time, which comes when the test says so; `wait` is given to `bridge.client.Healing`.
 
     Attributes:
-        asked: For how many seconds somebody wanted to sleep, in order.
+        asked: For how many seconds somebody wanted to wait at most, in order.
     """
 
     def __init__(self) -> None:
@@ -19,15 +19,15 @@ class Clock:
         self._sleepers: list[tuple[float, anyio.Event]] = []
         self._came = anyio.Event()
 
-    async def sleep(self, seconds: float) -> None:
-        """Sleep until the test says so."""
+    async def wait(self, event: anyio.Event, seconds: float) -> None:
+        """Wait for an event, or until the test says that the time has come."""
         self.asked.append(seconds)
         sleeper = (seconds, anyio.Event())
         self._sleepers.append(sleeper)
         self._came.set()
         self._came = anyio.Event()
         try:
-            await sleeper[1].wait()
+            await first_of(event, sleeper[1])
         finally:
             self._sleepers.remove(sleeper)
 
@@ -43,3 +43,15 @@ class Clock:
     async def elapse(self, seconds: float) -> None:
         """Wake somebody who sleeps for so long, as soon as there is one."""
         (await self.sleeping(seconds)).set()
+
+
+async def first_of(*events: anyio.Event) -> None:
+    """Wait for one of these events."""
+    async with anyio.create_task_group() as tasks:
+
+        async def wait_for(event: anyio.Event) -> None:
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+        for event in events:
+            tasks.start_soon(wait_for, event)

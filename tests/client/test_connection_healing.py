@@ -250,13 +250,13 @@ async def test_a_call_has_an_attempt_made_at_once_however_long_the_back_off(remo
     delays: list[float] = []
     asleep = anyio.Event()
 
-    async def sleep_for_ever(seconds: float) -> None:
+    async def wait_for_ever(event: anyio.Event, seconds: float) -> None:
         delays.append(seconds)
         if seconds != healing.health_check_seconds:
             asleep.set()
-        await anyio.sleep_forever()
+        await event.wait()
 
-    healing = Healing(sleep=sleep_for_ever, jitter=lambda: 1.0, first_delay_seconds=7.0)
+    healing = Healing(wait=wait_for_ever, jitter=lambda: 1.0, first_delay_seconds=7.0)
     async with opened(http_config(remote.port, protocol="legacy"), healing=healing) as connection:
         remote.kill()
         await asleep.wait()

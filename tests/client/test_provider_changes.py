@@ -113,7 +113,7 @@ async def test_a_thousand_changes_are_followed_to_the_last() -> None:
 async def test_a_list_that_expires_is_asked_for_again_but_not_too_often() -> None:
     clock = Clock()
     server = ForeignServer("a", ttl_ms=10_000)
-    healing = Healing(sleep=clock.sleep, health_check_seconds=77)
+    healing = Healing(wait=clock.wait, health_check_seconds=77)
     async with provided(server.config(), healing=healing) as provider:
         changes = Changes(provider)
         server.names.append("b")
@@ -139,7 +139,7 @@ async def test_whoever_asks_for_tools_gets_no_list_that_has_expired() -> None:
 async def test_a_list_that_cannot_be_had_is_asked_for_again_and_the_old_one_stays() -> None:
     clock = Clock()
     server = ForeignServer("a")
-    healing = Healing(sleep=clock.sleep, health_check_seconds=77, first_delay_seconds=5, jitter=lambda: 1.0)
+    healing = Healing(wait=clock.wait, health_check_seconds=77, first_delay_seconds=5, jitter=lambda: 1.0)
     async with provided(server.config(), healing=healing) as provider:
         changes = Changes(provider)
         server.fails = True
