@@ -18,7 +18,7 @@ class Challenge:
     """Why a request goes no further, and what would help."""
 
     status: int
-    """400, 401, 403 or 503."""
+    """400, 401, 403, 429 or 503."""
     description: str
     """What is wrong, fit for whoever sent the request."""
     error: str | None = None
@@ -28,6 +28,8 @@ class Challenge:
     retry_after_seconds: float | None = None
     """When trying again may help."""
 
+
+_UNAVAILABLE = 503
 
 NO_CREDENTIAL = "a key or token is needed: Authorization: Bearer KEY-OR-TOKEN"
 
@@ -49,7 +51,7 @@ async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | N
     ]
     if challenge.retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(challenge.retry_after_seconds)))
-    else:
+    if challenge.status != _UNAVAILABLE:
         headers.append((b"www-authenticate", _written(challenge, metadata_url).encode("latin-1", "replace")))
     await send({"type": "http.response.start", "status": challenge.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -19,6 +19,7 @@ from starlette.requests import HTTPConnection
 
 from bridge.server.auth.challenge import NO_CREDENTIAL, Challenge, send_challenge
 from bridge.server.auth.identity import KnownUser
+from bridge.server.auth.patience import Patience
 from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.repetitions import Repetitions
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server.auth")
 
+_UNAUTHORIZED = 401
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
 
@@ -48,6 +50,7 @@ class Gate:
         recognition: Who came in a moment ago.
         metadata_url: Where a client learns which issuers give tokens for this server.
         open_paths: Where everybody gets through who only reads.
+        patience: With whom bad credentials come from; None for the usual.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Gate:
         recognition: Recognition,
         metadata_url: str | None,
         open_paths: Collection[str],
+        patience: Patience | None = None,
     ) -> None:
         self._app = app
         self._recognition = recognition
@@ -66,6 +70,7 @@ class Gate:
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
         self._repetitions = Repetitions()
+        self._patience = patience or Patience()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -74,8 +79,7 @@ class Gate:
             return
         found = self._recognition.recognised(scope, scope[HEADERS]) or await self._identified(scope)
         if isinstance(found, Challenge):
-            self._log(scope, found)
-            await send_challenge(send, found, self._metadata_url)
+            await self._refuse(scope, send, found)
             return
         token = entered(scope, found)
         try:
@@ -83,16 +87,23 @@ class Gate:
         finally:
             auth_context_var.reset(token)
 
-    def _log(self, scope: Scope, challenge: Challenge) -> None:
+    async def _refuse(self, scope: Scope, send: Send, challenge: Challenge) -> None:
+        # One that was good before is no guess: it has expired, or was taken back.
+        is_guess = challenge.status != _UNAUTHORIZED or not self._recognition.disown(scope[HEADERS].get(HEADER))
+        told = await self._patience.weighed(scope, challenge) if is_guess else challenge
+        self._log(scope, challenge, told.status)
+        await send_challenge(send, told, self._metadata_url)
+
+    def _log(self, scope: Scope, challenge: Challenge, status: int) -> None:
         client = scope.get("client")
         address = client[0] if client else "an unknown address"
-        addition = self._repetitions.addition(address, challenge.description)
+        addition = self._repetitions.addition(address, status, challenge.description)
         if addition is not None:
             _logger.log(
                 logging.INFO if challenge.error is None else logging.WARNING,
                 "refused a request from %s with %d: %s%s",
                 address,
-                challenge.status,
+                status,
                 challenge.description,
                 addition,
             )
@@ -106,7 +117,8 @@ class Gate:
             return problem
         remembering = self._recognition.remembering()
         try:
-            found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
+            with self._patience.looking(scope):
+                found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
         except TokenRefusedError as error:
             return self._unauthorized(str(error))
         except IssuerUnavailableError as error:

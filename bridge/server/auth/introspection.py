@@ -16,6 +16,7 @@ from bridge.errors import DefinitionError
 from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
 from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
 from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
+from bridge.server.auth.patience import is_suspected
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
 
@@ -32,6 +33,9 @@ REFUSED_SECONDS = 10.0
 
 MAX_QUESTIONS = 32
 """How many tokens are asked about at once; as many again that were active before, which wait for no unheard-of ones."""
+
+MAX_SUSPECTED_QUESTIONS = 4
+"""How many of those that come from addresses of many bad ones are asked about at once, beside all others."""
 
 WAIT_SECONDS = 5.0
 """How long a token waits to be asked about."""
@@ -83,6 +87,7 @@ class Introspection:
         self._answers: dict[bytes, _Kept] = {}
         self._refused: dict[bytes, _Kept] = {}
         self._turns = {was_active: anyio.Semaphore(MAX_QUESTIONS) for was_active in (False, True)}
+        self._turns_of_suspected = anyio.Semaphore(MAX_SUSPECTED_QUESTIONS)
         self._wait_seconds = wait_seconds
         self._asking: dict[bytes, anyio.Lock] = {}
 
@@ -129,10 +134,14 @@ class Introspection:
             async with lock:
                 if (known := self._known(digest)) is not None:
                     return known
-                return self._keep(digest, await self._asked(token, self._turns[digest in self._answers]))
+                return self._keep(digest, await self._asked(token, self._turns_for(digest)))
         finally:
             if not lock.statistics().tasks_waiting:
                 self._asking.pop(digest, None)
+
+    def _turns_for(self, digest: bytes) -> anyio.Semaphore:
+        was_active = digest in self._answers
+        return self._turns_of_suspected if is_suspected.get() and not was_active else self._turns[was_active]
 
     async def _asked(self, token: str, turns: anyio.Semaphore) -> Mapping[str, Any]:
         try:

@@ -68,6 +68,10 @@ class Recognition:
         """What takes a verdict that is about to be asked for; what is forgotten meanwhile is not brought back."""
         return Remembering(self._known)
 
+    def disown(self, value: bytes | None) -> bool:
+        """Forget the value of a header that is good no more; whether it was, and had not been forgotten before."""
+        return value is not None and self._known.pop(sha256(value).digest(), None) is not None
+
     def forget(self) -> None:
         """Look at every credential again."""
         self._known = {}

@@ -72,9 +72,16 @@ class Turnstile:
         if account.is_answered_at_once(now):
             _logger.warning("refused a request of %r: %s", caller_key(scope), refusal.told)
         else:
-            # Not all at one time: what is refused together comes again together.
-            await sleep(self._hold_seconds * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
+            await hold_back(self._hold_seconds)
         await refuse(send, 429, refusal.told, retry_after_seconds=refusal.retry_after_seconds, limit=refusal.limit)
+
+
+async def hold_back(seconds: float) -> None:
+    """Wait about so long before a refusal.
+
+    Not all at one time: what is refused together comes again together.
+    """
+    await sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
 
 
 class LimitedBeginner:

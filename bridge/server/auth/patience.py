@@ -1,0 +1,84 @@
+"""Patience: how many bad credentials from one address are answered as fast as they come.
+
+Whoever bears a good one is kept waiting by nobody behind the same address: what is held back was found bad before. Only
+where an issuer would have to be asked about each of them do unheard-of ones wait for one another (`is_suspected`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from bridge.server.limits.account import Accounts
+from bridge.server.limits.limits import Limits
+from bridge.server.limits.rate import Rate
+from bridge.server.limits.turnstile import HOLD_SECONDS, hold_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.types import Scope
+
+    from bridge.server.auth.challenge import Challenge
+
+BAD_CREDENTIALS = Rate(100, 60)
+"""How many bad credentials from one address are simply refused; of IPv6, from one network of 64 bits."""
+
+is_suspected: ContextVar[bool] = ContextVar("bridge.server.auth.suspected", default=False)
+"""Whether the credential that is looked at comes from an address with which patience is at an end."""
+
+
+class Patience:
+    """What is known of the addresses from which bad credentials come; of a bounded number of them.
+
+    Args:
+        rate: How many of them one address may send.
+        hold_seconds: How long refusals are held back from one that goes on regardless.
+        clock: Says what time it is, and never goes back.
+    """
+
+    def __init__(
+        self,
+        rate: Rate = BAD_CREDENTIALS,
+        *,
+        hold_seconds: float = HOLD_SECONDS,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._accounts = Accounts(Limits(rate=rate), clock)
+        self._hold_seconds = hold_seconds
+
+    @contextmanager
+    def looking(self, scope: Scope) -> Iterator[None]:
+        """The time during which the credential of a request is looked at."""
+        account = self._accounts.of(scope)
+        token = is_suspected.set(account.refusal(self._accounts.clock(), None) is not None)
+        try:
+            yield
+        finally:
+            is_suspected.reset(token)
+
+    async def weighed(self, scope: Scope, challenge: Challenge) -> Challenge:
+        """What a request that goes no further is to be answered now, when it is: 429 after too many bad credentials.
+
+        That none came at all is no guess, and remains what it is, but is held back as well from who goes on with it.
+
+        Args:
+            scope: The request.
+            challenge: Why it goes no further.
+        """
+        account, now = self._accounts.of(scope), self._accounts.clock()
+        refusal = account.refusal(now, None)
+        is_bad = challenge.error is not None and challenge.retry_after_seconds is None
+        if is_bad and refusal is None:
+            account.count(now)
+            return challenge
+        if (refusal is not None or challenge.error is None) and not account.is_answered_at_once(now):
+            await hold_back(self._hold_seconds)
+        if refusal is None or not is_bad:
+            return challenge
+        seconds = refusal.retry_after_seconds
+        told = f"too many bad keys and tokens came from this address; try again in {seconds} s: {challenge.description}"
+        return replace(challenge, status=429, description=told, retry_after_seconds=seconds)
