@@ -1,6 +1,7 @@
 """Bounds of connections: how many there are, and how long the head of a request may be.
 
 What waits for the rest of a head is kept by the parser, without an end of its own in httptools; so it is counted here.
+h11 counts what it keeps, but no head that comes whole (`bridge.cli.bounded_h11`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
 DEFAULT_MAX_HEADER_BYTES = 64 * 1024
 """How long the head of a request may be unless told otherwise."""
 MAX_HEADERS = 200
 """How many headers a request may have."""
+TOO_LONG = 431
+"""The status of an answer to a head that is over its bounds."""
 
 _RETRY_SECONDS = 5
 _PATIENCE_SECONDS = 1.0
 """How long the request is waited for that a refused connection came with, so that its client reads the answer."""
-_TOO_LONG = 431
 _ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b","data":{"limit":"%b"}}}'
 
 
@@ -33,6 +36,11 @@ class ConnectionBounds:
     """Address and headers together."""
     max_connections: int | None = None
     """None for as many as come."""
+
+    def are_exceeded_by(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether the head of a request is too long, or has too many headers."""
+        head_bytes = len(url) + sum(len(name) + len(value) for name, value in headers)
+        return len(headers) > MAX_HEADERS or head_bytes > self.max_header_bytes
 
 
 class HeadTooLongError(Exception):
@@ -89,7 +97,7 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
         def on_headers_complete(self) -> None:
             self._waits_for_head = False
             if len(self.headers) > MAX_HEADERS or (
-                self._head_bytes > max_header_bytes and _head_bytes(self.url, self.headers) > max_header_bytes
+                self._head_bytes > max_header_bytes and bounds.are_exceeded_by(self.url, self.headers)
             ):
                 self._is_too_long = True
                 raise HeadTooLongError
@@ -105,13 +113,9 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
     return cast("type[asyncio.Protocol]", BoundedProtocol)
 
 
-def _head_bytes(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    return len(url) + sum(len(name) + len(value) for name, value in headers)
-
-
 def _is_h11_refusal(error: BaseException | None) -> bool:
-    """Whether h11, which counts for itself, found a head too long."""
-    return getattr(error, "error_status_hint", 0) == _TOO_LONG
+    """Whether h11 found a head too long."""
+    return getattr(error, "error_status_hint", 0) == TOO_LONG
 
 
 def _refusal(status: bytes, message: bytes, limit: bytes) -> bytes:

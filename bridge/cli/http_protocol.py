@@ -24,9 +24,9 @@ def http_protocol(direct: Direct | None = None, bounds: ConnectionBounds = _USUA
         bounds: How many connections there may be, and how long the head of a request.
     """
     if find_spec("httptools") is None:
-        from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - as needed
+        from bridge.cli.bounded_h11 import h11_within  # noqa: PLC0415 - as needed
 
-        return joining(bounded(H11Protocol, bounds))
+        return joining(bounded(h11_within(bounds), bounds))
     from bridge.cli.direct_protocol import protocol_with  # noqa: PLC0415 - as needed
 
     return joining(bounded(protocol_with(direct), bounds))

@@ -1,0 +1,56 @@
+"""uvicorn's protocol for h11, which measures the head of a request also where it came whole.
+
+h11 itself looks only at how much it keeps of a head that is still to come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bridge.cli.connection_bounds import TOO_LONG
+
+if TYPE_CHECKING:
+    from bridge.cli.connection_bounds import ConnectionBounds
+
+
+def h11_within(bounds: ConnectionBounds) -> type[H11Protocol]:
+    """The protocol, for `bridge.cli.connection_bounds.bounded`.
+
+    Args:
+        bounds: How long the head of a request may be.
+    """
+
+    class BoundedH11Protocol(H11Protocol):
+        """One connection."""
+
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **settings)
+            self.conn = BoundedConnection(bounds)
+
+    return BoundedH11Protocol
+
+
+class BoundedConnection(h11.Connection):
+    """What h11 knows of one connection.
+
+    Args:
+        bounds: How long the head of a request may be.
+    """
+
+    def __init__(self, bounds: ConnectionBounds) -> None:
+        super().__init__(h11.SERVER, bounds.max_header_bytes)
+        self._bounds = bounds
+
+    def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
+        """As in h11.
+
+        Raises:
+            RemoteProtocolError: As in h11; also where the head of a request is over its bounds.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request) and self._bounds.are_exceeded_by(event.target, event.headers):
+            raise h11.RemoteProtocolError("the head is over its bounds", error_status_hint=TOO_LONG)
+        return event
