@@ -1,7 +1,8 @@
-"""Challenge: a server's answer that asks for a token, or for one that may do more (RFC 6750, RFC 9728)."""
+"""Challenge: a server's answer that asks for a token, or for one that may do more (RFC 6750, 9449, 9728)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,15 @@ from mcp.client.auth.utils import (
     union_scopes,
 )
 
+from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ASKING_STATUSES = (401, 403)
+_QUOTED = re.compile(r'"[^"]*"')
+_PROOF_SCHEME = re.compile(r"(?:^|,)\s*DPoP(?![^\s,])", re.IGNORECASE)
+_PROOF_ERROR = re.compile(rf'\berror="?({USE_NONCE}|{BAD_PROOF})\b')
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,10 @@ class Challenge:
     """Where it describes itself."""
     error: str | None = None
     """What is wrong, as RFC 6750 has it."""
+    takes_proofs: bool = False
+    """It takes tokens that are bound to a key like ours (DPoP)."""
+    proof_error: str | None = None
+    """What is wrong with the proof, as RFC 9449 has it."""
 
     def response(self, request: httpx2.Request, scopes: Iterable[str] = ()) -> httpx2.Response:
         """The challenge as an answer to a request.
@@ -58,9 +68,18 @@ def challenge_in(response: httpx2.Response) -> Challenge | None:
     is_step_up = response.status_code == httpx2.codes.FORBIDDEN and error == "insufficient_scope"
     if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:
         return None
+    said = response.headers.get("WWW-Authenticate", "")
+    proof_error = _PROOF_ERROR.search(said)
     return Challenge(
         is_step_up=is_step_up,
         scope=extract_scope_from_www_auth(response),
         metadata_url=extract_resource_metadata_from_www_auth(response),
         error=error,
+        takes_proofs=_takes_proofs(said, extract_field_from_www_auth(response, "algs")),
+        proof_error=proof_error[1] if proof_error is not None else None,
     )
+
+
+def _takes_proofs(said: str, algorithms: str | None) -> bool:
+    is_named = _PROOF_SCHEME.search(_QUOTED.sub('""', said)) is not None
+    return is_named and (algorithms is None or ALGORITHM in algorithms.split())

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.client.auth.challenge import Challenge
+    from bridge.client.auth.login import Login
+
 
 class SignInError(Exception):
     """A server's requests cannot be signed; nothing in the message is secret.
@@ -19,3 +25,38 @@ class SignInError(Exception):
         self.hint = hint
         self.is_permanent = is_permanent
         self.is_step_up = is_step_up
+
+
+def need(challenge: Challenge, login: Login | None) -> str:
+    """What is told where a server wants what nobody may be asked for.
+
+    Args:
+        challenge: What it asks for.
+        login: What there is; None for nothing.
+    """
+    if challenge.is_step_up:
+        more = f" ({challenge.scope})" if challenge.scope else ""
+        return f"it wants the login to be allowed more{more}"
+    if login is None:
+        return "it asks for credentials (HTTP 401)"
+    return f"its login has expired, or was revoked{_doubt(challenge, login)}"
+
+
+def refusal(challenge: Challenge, login: Login | None) -> str:
+    """What is told where a server refuses what has just come.
+
+    Args:
+        challenge: What it asks for still.
+        login: What it was given; None for nothing.
+    """
+    said = f" ({challenge.error})" if challenge.error else ""
+    return f"it refuses the token that it was just given{said}{_doubt(challenge, login)}"
+
+
+def _doubt(challenge: Challenge, login: Login | None) -> str:
+    if login is None or login.proof_key is None or challenge.takes_proofs:
+        return ""
+    return (
+        "; the login's tokens are bound to a key (DPoP), of which it says nothing: where it takes no such tokens any"
+        " more, bridge logout comes first"
+    )

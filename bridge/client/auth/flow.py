@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
+from bridge.client.auth.binding import Binding
+from bridge.client.auth.draft import Draft
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from mcp.shared.auth import OAuthMetadata
 
     from bridge.client.auth.challenge import Challenge
+    from bridge.client.auth.dpop import Nonces
     from bridge.client.auth.grants import Grant
     from bridge.client.auth.login import Login
     from bridge.client.auth.loopback import Loopback
@@ -54,33 +57,9 @@ class _Untold(logging.Filter):
 logging.getLogger("mcp.client.auth.oauth2").addFilter(_Untold())
 
 
-class Draft:
-    """What the SDK's client is given, and what it has found out (the SDK's TokenStorage)."""
-
-    def __init__(self, client: OAuthClientInformationFull | None, tokens: OAuthToken | None) -> None:
-        self.client = client
-        self.tokens = tokens
-        self.has_new_tokens = False
-
-    async def get_tokens(self) -> OAuthToken | None:
-        """The tokens."""
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """There are new ones."""
-        self.tokens = tokens
-        self.has_new_tokens = True
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The client that the authorization server knows."""
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """There is another one."""
-        self.client = client_info
-
-
-async def refreshed(url: str, login: Login, grant: Grant, request: httpx2.Request, http: httpx2.AsyncClient) -> Login:
+async def refreshed(
+    url: str, login: Login, grant: Grant, request: httpx2.Request, http: httpx2.AsyncClient, nonces: Nonces
+) -> Login:
     """A login with fresh tokens; without any where the authorization server refuses to renew them.
 
     Args:
@@ -89,6 +68,7 @@ async def refreshed(url: str, login: Login, grant: Grant, request: httpx2.Reques
         grant: How it came to be.
         request: What is to be signed.
         http: Sends what has to be asked.
+        nonces: What authorization servers want to find in proofs (RFC 9449).
 
     Raises:
         SignInError: The authorization server does not answer, and another time it may; or nobody should go there.
@@ -98,10 +78,11 @@ async def refreshed(url: str, login: Login, grant: Grant, request: httpx2.Reques
     _remember(provider, login)
     provider.context.token_expiry_time = _LONG_AGO
     answer: httpx2.Response | None = None
+    binding = Binding(login, nonces)
     async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         while outgoing is not request:
-            answer = await _sent(outgoing, http, Reach(url, grant.issuer))
+            answer = await _sent(outgoing, http, Reach(url, grant.issuer), binding)
             outgoing = await flow.asend(answer)
     if draft.has_new_tokens:
         return login.renewed(draft.tokens)
@@ -119,6 +100,7 @@ async def authorized(
     loopback: Loopback,
     request: httpx2.Request,
     http: httpx2.AsyncClient,
+    nonces: Nonces,
 ) -> Login:
     """A login that a person has agreed to.
 
@@ -130,6 +112,7 @@ async def authorized(
         loopback: Where the person is asked, and the answer comes.
         request: What is to be signed.
         http: Sends what has to be asked.
+        nonces: What authorization servers want to find in proofs (RFC 9449).
 
     Raises:
         SignInError: The authorization server is not one that may be logged in to.
@@ -139,11 +122,12 @@ async def authorized(
     draft = Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
 
     reach = Reach(url, grant.issuer)
+    binding = Binding(login, nonces, challenge)
 
     async def show(page: str) -> None:
         _require_fit(provider.context.oauth_metadata, reach)
         reach.check(page)
-        await loopback.show(page)
+        await loopback.show(binding.page(page))
 
     provider = OAuthClientProvider(
         url,
@@ -155,16 +139,20 @@ async def authorized(
     )
     if challenge.is_step_up:
         _remember(provider, login)
-    await _drive(provider, grant, challenge, reach, request, http)
+    await _drive(provider, grant, challenge, reach, request, http, binding)
     context = provider.context
-    return login.model_copy(
-        update={
-            "client": draft.client if grant.client_id is None else context.client_info,
-            "metadata": context.oauth_metadata,
-            "resource": context.protected_resource_metadata,
-            "wanted_scope": None,
-        }
-    ).renewed(draft.tokens)
+    return (
+        binding.kept(login)
+        .model_copy(
+            update={
+                "client": draft.client if grant.client_id is None else context.client_info,
+                "metadata": context.oauth_metadata,
+                "resource": context.protected_resource_metadata,
+                "wanted_scope": None,
+            }
+        )
+        .renewed(draft.tokens)
+    )
 
 
 async def granted(
@@ -174,15 +162,18 @@ async def granted(
     challenge: Challenge,
     request: httpx2.Request,
     http: httpx2.AsyncClient,
+    nonces: Nonces,
 ) -> Login:
     """A login that needs no person; see `authorized`."""
+    binding = Binding(login, nonces, challenge)
     if isinstance(grant, IdentityAssertion) and grant.client_secret is None:
-        return login.renewed(await tokens_for_assertion(url, grant, challenge, http))
+        tokens = await tokens_for_assertion(url, grant, challenge, http, binding)
+        return binding.kept(login).renewed(tokens)
     draft = Draft(None, None)
     scope = " ".join(grant.scopes) or None
     reach = Reach(url, grant.issuer)
-    await _drive(_provider(url, grant, draft, scope), grant, challenge, reach, request, http)
-    return login.renewed(draft.tokens)
+    await _drive(_provider(url, grant, draft, scope), grant, challenge, reach, request, http, binding)
+    return binding.kept(login).renewed(draft.tokens)
 
 
 def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Draft, scope: str | None) -> _Provider:
@@ -236,6 +227,7 @@ async def _drive(
     reach: Reach,
     request: httpx2.Request,
     http: httpx2.AsyncClient,
+    binding: Binding,
 ) -> None:
     """Have the SDK's client meet a challenge, until it would send the request again."""
     async with _flow(provider, request) as flow:
@@ -245,7 +237,7 @@ async def _drive(
         while outgoing is not request:
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _require_fit(provider.context.oauth_metadata, reach)
-            answer = await _sent(outgoing, http, reach)
+            answer = await _sent(outgoing, http, reach, binding)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
             outgoing = await flow.asend(answer)
@@ -264,9 +256,9 @@ async def _flow(
         _is_told.reset(token)
 
 
-async def _sent(request: httpx2.Request, http: httpx2.AsyncClient, reach: Reach) -> httpx2.Response:
+async def _sent(request: httpx2.Request, http: httpx2.AsyncClient, reach: Reach, binding: Binding) -> httpx2.Response:
     reach.check(request.url)
-    return await http.send(request, auth=None, follow_redirects=False)
+    return await binding.send(request, http)
 
 
 def _require_fit(metadata: OAuthMetadata | None, reach: Reach) -> None:

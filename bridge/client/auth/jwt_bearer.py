@@ -25,12 +25,13 @@ from bridge.client.auth.reach import Reach
 if TYPE_CHECKING:
     from mcp.shared.auth import OAuthMetadata, OAuthToken
 
+    from bridge.client.auth.binding import Binding
     from bridge.client.auth.challenge import Challenge
     from bridge.client.auth.grants import IdentityAssertion
 
 
 async def tokens_for_assertion(
-    url: str, grant: IdentityAssertion, challenge: Challenge, http: httpx2.AsyncClient
+    url: str, grant: IdentityAssertion, challenge: Challenge, http: httpx2.AsyncClient, binding: Binding
 ) -> OAuthToken:
     """The tokens that an authorization server gives for an assertion.
 
@@ -39,6 +40,7 @@ async def tokens_for_assertion(
         grant: Whose assertion, and for which authorization server.
         challenge: What the server asks for.
         http: Sends what has to be asked.
+        binding: Whether the tokens are bound to a key.
 
     Raises:
         SignInError: Nobody should go where it would have to be asked.
@@ -46,7 +48,7 @@ async def tokens_for_assertion(
         HTTPError: It cannot be reached.
     """
     reach = Reach(url, grant.issuer)
-    metadata = await _metadata_of(grant.issuer, reach, http)
+    metadata = await _metadata_of(grant.issuer, reach, http, binding)
     reach.check(metadata.token_endpoint)
     resource = resource_url_from_server_url(url)
     fields = {
@@ -57,16 +59,17 @@ async def tokens_for_assertion(
     }
     if scope := union_scopes(" ".join(grant.scopes), challenge.scope if challenge.is_step_up else None):
         fields["scope"] = scope
-    answer = await http.post(str(metadata.token_endpoint), data=fields)
+    answer = await binding.send(http.build_request("POST", str(metadata.token_endpoint), data=fields), http)
     if answer.status_code != httpx2.codes.OK:
         raise OAuthTokenError(f"Token exchange failed ({answer.status_code}): {answer.text}")
     return await handle_token_response_scopes(answer)
 
 
-async def _metadata_of(issuer: str, reach: Reach, http: httpx2.AsyncClient) -> OAuthMetadata:
+async def _metadata_of(issuer: str, reach: Reach, http: httpx2.AsyncClient, binding: Binding) -> OAuthMetadata:
     for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
         reach.check(url)
-        goes_on, metadata = await handle_auth_metadata_response(await http.send(create_oauth_metadata_request(url)))
+        answer = await binding.send(create_oauth_metadata_request(url), http)
+        goes_on, metadata = await handle_auth_metadata_response(answer)
         if metadata is not None:
             validate_metadata_issuer(metadata, issuer)
             return metadata

@@ -8,6 +8,8 @@ from typing import Literal
 from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
 from pydantic import BaseModel, ConfigDict, Field
 
+from bridge.client.auth.dpop import ProofKey
+
 _MAX_MARGIN_SECONDS = 30.0
 """How long before its end a token is renewed, at most."""
 _MARGIN_OF_LIFETIME = 0.1
@@ -34,6 +36,8 @@ class Login(BaseModel):
     """What the server says of itself (RFC 9728)."""
     wanted_scope: str | None = None
     """What the server has asked for since, and the tokens do not have."""
+    proof_key: ProofKey | None = Field(default=None, repr=False)
+    """The key that the tokens are bound to; None where whoever has them may use them."""
 
     @property
     def access_token(self) -> str | None:

@@ -10,8 +10,8 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import OAuthClientMetadata
 
+from bridge.client.auth.draft import Draft
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.flow import Draft
 from bridge.client.auth.reach import Reach
 from bridge.client.auth.store import LoginStore, login_key
 from bridge.errors import WireError

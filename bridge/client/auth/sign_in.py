@@ -3,7 +3,8 @@
     sign ──> send ──> fine ────────────────────────────────────────────> answer
               ╰──> 401 ──> somebody has renewed it ── yes ──> send again
               │               ╰── no ──> refresh ──────────╯     ╰──> 401 ──╮
-              ╰──> 403, insufficient_scope ──> log in for more <────────────╯
+              ├──> 403, insufficient_scope ──> log in for more <────────────╯
+              ╰──> 401, use_dpop_nonce ──> send again, with the nonce in the proof
 
 A request that needs nothing waits for nobody. Only a browser that somebody has provided is ever used.
 """
@@ -23,11 +24,13 @@ from mcp.client.auth.utils import union_scopes
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from bridge.client.auth.challenge import Challenge, challenge_in
-from bridge.client.auth.errors import SignInError
+from bridge.client.auth.dpop import Nonces
+from bridge.client.auth.errors import SignInError, need, refusal
 from bridge.client.auth.flow import authorized, granted, refreshed
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listening
+from bridge.client.auth.signature import Signature
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.redaction import redact_url, scrub
 from bridge.errors import WireError
@@ -87,6 +90,8 @@ class SignIn(httpx2.Auth):
         self._logins_made = 0
         self._refreshes_made = 0
         self._failure: SignInError | None = None
+        self._signature = Signature()
+        self._authority_nonces = Nonces()
 
     def __repr__(self) -> str:
         return f"SignIn({redact_url(self._url).shown!r}, {self._grant!r})"
@@ -99,20 +104,21 @@ class SignIn(httpx2.Auth):
         Raises:
             SignInError: The server asks for what cannot be had.
         """
-        used = await self._token(request)
-        logins_made, refreshes_made = self._logins_made, self._refreshes_made
+        used = await self._usable(request)
+        signature, logins_made, refreshes_made = self._signature, self._logins_made, self._refreshes_made
         for sends in range(1, _MAX_SENDS + 1):
-            if used is not None:
-                request.headers["Authorization"] = f"Bearer {used}"
-            response = yield request
-            if (challenge := challenge_in(response)) is None:
+            response = yield signature.put(request, used)
+            if signature.wants_nonce(response, used):
+                response = yield signature.put(request, used)
+            if (challenge := signature.challenge_in(response, used)) is None:
                 return
             if sends == _MAX_SENDS or self._logins_made > logins_made:
-                raise SignInError(_refusal(challenge), hint=self._hint, is_step_up=challenge.is_step_up)
+                raise SignInError(refusal(challenge, used), hint=self._hint, is_step_up=challenge.is_step_up)
             may_refresh = not challenge.is_step_up and self._refreshes_made == refreshes_made
-            used = await self._renewed(used, challenge, request, may_refresh=may_refresh)
+            token = used.access_token if used is not None else None
+            used = await self._renewed(token, challenge, request, may_refresh=may_refresh)
 
-    async def _token(self, request: httpx2.Request) -> str | None:
+    async def _usable(self, request: httpx2.Request) -> Login | None:
         if not self._is_loaded:
             self._login = await self._load()
             self._is_loaded = True
@@ -124,7 +130,7 @@ class SignIn(httpx2.Auth):
                 if not error.is_permanent:
                     raise
                 return None  # the server says what it asks for
-        return login.access_token if login is not None else None
+        return login
 
     # --- renewing ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +169,7 @@ class SignIn(httpx2.Auth):
 
     async def _renewed(
         self, used: str | None, challenge: Challenge | None, request: httpx2.Request, *, may_refresh: bool
-    ) -> str | None:
+    ) -> Login:
         """Another token than the one that was used, which all who wait for one share."""
         renewals = self._renewals
         async with self._lock:
@@ -179,7 +185,7 @@ class SignIn(httpx2.Auth):
             elif self._failure is not None:
                 raise self._failure
             assert self._login is not None
-            return self._login.access_token
+            return self._login
 
     def _login_is(self, used: str | None) -> bool:
         """Whether what others did meanwhile was no renewal of what was used."""
@@ -207,14 +213,15 @@ class SignIn(httpx2.Auth):
             return login
         if challenge.is_step_up and stored is not None:
             await self._keep(stored.model_copy(update={"wanted_scope": challenge.scope}))
-        raise SignInError(_need(challenge, stored), hint=self._hint, is_step_up=challenge.is_step_up)
+        raise SignInError(need(challenge, stored), hint=self._hint, is_step_up=challenge.is_step_up)
 
     async def _refreshed(self, stored: Login, request: httpx2.Request) -> Login:
         """Refresh a login, and keep it: a refresh token may be good for one use, so nobody interrupts this."""
         with anyio.CancelScope(shield=True):
             async with _http() as http:
                 try:
-                    login = await refreshed(self._url, stored, self._grant, _same(request), http)
+                    like = _same(request)
+                    login = await refreshed(self._url, stored, self._grant, like, http, self._authority_nonces)
                 except (OAuthFlowError, httpx2.HTTPError, ValueError) as error:
                     reason = f"its login cannot be renewed: {self._scrubbed(error)}"
                     raise SignInError(reason, is_permanent=False) from error
@@ -239,11 +246,13 @@ class SignIn(httpx2.Auth):
     ) -> Login:
         grant = self._grant
         if not isinstance(grant, OAuthLogin):
-            return await granted(self._url, login, grant, challenge, request, http)
+            return await granted(self._url, login, grant, challenge, request, http, self._authority_nonces)
         assert self._show_page is not None
         redirect_uri = await self._redirect_uri(login, grant)
         async with listening(redirect_uri, self._show_page) as loopback:
-            login = await authorized(self._url, login, grant, challenge, loopback, request, http)
+            login = await authorized(
+                self._url, login, grant, challenge, loopback, request, http, self._authority_nonces
+            )
         return login  # noqa: RET504 - a context manager might end the block without a value
 
     async def _redirect_uri(self, login: Login, grant: OAuthLogin) -> str | None:
@@ -301,18 +310,6 @@ class SignIn(httpx2.Auth):
         tokens = self._login.tokens if self._login is not None else None
         known = (tokens.access_token, tokens.refresh_token or "") if tokens is not None else ()
         return scrub(text, (*self._grant.secrets, *known, *redact_url(self._url).secrets))
-
-
-def _need(challenge: Challenge, stored: Login | None) -> str:
-    if challenge.is_step_up:
-        more = f" ({challenge.scope})" if challenge.scope else ""
-        return f"it wants the login to be allowed more{more}"
-    return "it asks for credentials (HTTP 401)" if stored is None else "its login has expired, or was revoked"
-
-
-def _refusal(challenge: Challenge) -> str:
-    said = f" ({challenge.error})" if challenge.error else ""
-    return f"it refuses the token that it was just given{said}"
 
 
 def _same(request: httpx2.Request) -> httpx2.Request:

@@ -11,6 +11,7 @@ from pydantic import AnyHttpUrl
 
 from bridge import IdentityAssertion, OAuthLogin
 from bridge.client.auth.challenge import Challenge
+from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.flow import authorized, granted, refreshed
 from bridge.client.auth.login import Login
@@ -91,7 +92,9 @@ class Web:
         async with self.http as http:
             loopback = Loopback("http://127.0.0.1:9/callback", (), browse)
             request = httpx2.Request("POST", SERVER)
-            await authorized(SERVER, Login(server_url=SERVER), OAuthLogin(), challenge, loopback, request, http)
+            await authorized(
+                SERVER, Login(server_url=SERVER), OAuthLogin(), challenge, loopback, request, http, Nonces()
+            )
 
 
 def guarded_by(authority: str) -> httpx2.Response:
@@ -159,6 +162,7 @@ async def test_a_kept_login_is_not_renewed_where_nothing_is_encrypted(authority:
                 OAuthLogin(),
                 httpx2.Request("POST", resource.url),
                 http,
+                Nonces(),
             )
     assert web.asked == []
 
@@ -172,7 +176,7 @@ async def test_an_assertion_is_not_shown_where_nothing_is_encrypted(authority: A
     request = httpx2.Request("POST", resource.url)
     async with httpx2.AsyncClient() as http:
         with pytest.raises(SignInError, match="not encrypted"):
-            await granted(resource.url, Login(server_url=resource.url), grant, Challenge(), request, http)
+            await granted(resource.url, Login(server_url=resource.url), grant, Challenge(), request, http, Nonces())
 
 
 async def test_tokens_are_not_revoked_where_nothing_is_encrypted_and_are_forgotten(
