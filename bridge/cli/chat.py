@@ -16,6 +16,7 @@ from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, command_target, parse_target, split_targets
 from bridge.errors import ChatModelError, InvocationError, ServerError
+from bridge.redis import RedisUnreachableError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import StreamingChatModel
     from bridge.service.events import ServiceEvent
+    from bridge.service.memory import ChatMemory
     from bridge.tools.context import InvocationContext
     from bridge.tools.model import Tool, ToolExecution, ToolExecutionRequest
 
@@ -50,8 +52,11 @@ class _Conversation(Protocol):
 @click.option("--system", help="How the model is to behave.")
 @click.option(
     "--memory",
+    envvar="BRIDGE_MEMORY",
+    show_envvar=True,
     type=click.Path(dir_okay=False),
-    help="A SQLite file that keeps the conversation for the next time.",
+    help="What keeps the conversation for the next time: a SQLite file, or the database of a Redis, such as "
+    "redis://localhost:6379/1.",
 )
 @click.option(
     "--approve",
@@ -165,9 +170,9 @@ async def _converse(
     from bridge.cli.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.gateway import Gateway, merged_servers  # noqa: PLC0415 - as above
     from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
-    from bridge.service.memory import ChatMemory  # noqa: PLC0415 - as above
     from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - as above
 
+    kept = _memory(memory)
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
     async with Gateway(servers, local=load_toolbox(local) if local else ToolBox()) as gateway:
@@ -176,7 +181,7 @@ async def _converse(
             _Conversation,
             streaming_chat_model=model,
             tools=gateway.tools,
-            memory=ChatMemory(memory),
+            memory=kept,
             system_message=(lambda _: system) if system is not None else None,
             approval=_approval(approve, person if person.is_there and once is None else None, terminal),
         )
@@ -184,6 +189,15 @@ async def _converse(
             return await _answer(service, once, terminal)
         say(f"{len(gateway.tools)} tools: {', '.join(tool.name for tool in gateway.tools)}")
         return await _talk(service, person, terminal)
+
+
+def _memory(text: str | None) -> ChatMemory:
+    from bridge.service.memory import ChatMemory  # noqa: PLC0415 - as above
+
+    try:
+        return ChatMemory(text)
+    except ValueError as error:
+        raise click.UsageError(f"--memory: {error}", click.get_current_context(silent=True)) from error
 
 
 async def _talk(service: _Conversation, person: Person, terminal: _Terminal) -> int:
@@ -205,7 +219,7 @@ async def _answer(service: _Conversation, question: str, terminal: _Terminal) ->
     try:
         async for event in service.answer(question):
             terminal.show(event)
-    except (ChatModelError, InvocationError, ServerError) as error:
+    except (ChatModelError, InvocationError, RedisUnreachableError, ServerError) as error:
         terminal.note(f"bridge chat: {one_line(error)}")
         return FAILED
     terminal.end_line()

@@ -64,7 +64,7 @@ class ScalingOptions:
         if self.redis_url is not None:
             import asyncio  # noqa: PLC0415 - for those who have one
 
-            from bridge.server.shared.redis import reach  # noqa: PLC0415 - as above
+            from bridge.redis import reach  # noqa: PLC0415 - as above
 
             asyncio.run(reach(self.redis_url))
 

@@ -3,6 +3,9 @@
 A store only ever appends, and appends a whole turn at once: so the cost of a turn does not grow with the conversation,
 two processes that write one conversation lose nothing, and no tool call is ever there without its results.
 
+Two turns that run at the same time do not see one another, wherever they run; they are kept in the order in which they
+ended.
+
     memory = ChatMemory("conversations.db", window=message_window(50))
     memory.of("customer-17")        # the same store and window, another conversation
 """
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
+from bridge.redis import is_redis_url
 from bridge.service.messages import SystemMessage
 from bridge.service.window import WindowView, message_window
 
@@ -97,9 +101,14 @@ class ChatMemory:
     """One conversation: where it is kept, and how much of it a model is shown.
 
     Args:
-        store: A store; or the path of a file for one in SQLite; in memory by default.
+        store: A store; or the path of a file for one in SQLite; or the URL of a Redis (``redis://``, ``rediss://`` or
+            ``unix://``), which several replicas can share; in memory by default.
         window: How much a model is shown; what it is not shown stays in the store.
         memory_id: Which conversation: text, a number, or anything whose JSON identifies it.
+
+    Raises:
+        MissingExtraError: It is to be a Redis, and the package ``redis`` is not installed.
+        ValueError: The URL cannot be used.
     """
 
     def __init__(
@@ -110,9 +119,7 @@ class ChatMemory:
         memory_id: Any = DEFAULT_MEMORY_ID,
     ) -> None:
         if isinstance(store, str | Path):
-            from bridge.service.memory_sqlite import SqliteStore  # noqa: PLC0415 - for those who keep conversations
-
-            store = SqliteStore(store)
+            store = _opened(store)
         self.store: ChatMemoryStore = InMemoryStore() if store is None else store
         self.window = window
         self.memory_id = memory_id
@@ -154,6 +161,16 @@ class ChatMemory:
 
 ChatMemoryProvider = Callable[[Any], ChatMemory]
 """Gives the memory of a conversation by its memory id (LangChain4j's ChatMemoryProvider)."""
+
+
+def _opened(store: str | Path) -> ChatMemoryStore:
+    if isinstance(store, str) and is_redis_url(store):
+        from bridge.service.memory_redis import RedisStore  # noqa: PLC0415 - for those who keep conversations there
+
+        return RedisStore(store)
+    from bridge.service.memory_sqlite import SqliteStore  # noqa: PLC0415 - for those who keep conversations
+
+    return SqliteStore(store)
 
 
 def key_of(memory_id: Any) -> str:

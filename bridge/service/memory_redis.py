@@ -1,72 +1,74 @@
 """Conversations in Redis: a list for each, and beside it the newest system message.
 
-Every append is one transaction of the server. It is never repeated: a connection that breaks after the server has
-carried it out would otherwise write the turn twice. Needs the extra ``redis``.
+Every append is one transaction of the server, so that turns of several replicas stand one after another, each whole. It
+is never repeated: a connection that breaks after the server has carried it out would otherwise write the turn twice.
+Needs the extra ``redis``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
 
-from bridge.errors import MissingExtraError
+from bridge.redis import blocking_redis_at, failures, unreachable
 from bridge.service.memory import StoredMessages, key_of
 from bridge.service.messages import SystemMessage
 from bridge.service.stored_message import message_from_text, message_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bridge.service.messages import ChatMessage
 
-_HEALTH_CHECK_SECONDS = 30
-_TIMEOUT_SECONDS = 30.0
+_T = TypeVar("_T")
 
 
 class RedisStore:
     """Keeps conversations in a Redis server.
 
     Args:
-        url: The server, such as ``redis://localhost:6379/0``.
+        url: The server, such as ``redis://localhost:6379/0``; with TLS ``rediss://``.
         prefix: What the keys begin with.
         expire_seconds: How long after its last turn a conversation is forgotten; None for never.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
+        ValueError: The URL is not one of Redis.
     """
 
     def __init__(self, url: str, *, prefix: str = "bridge:memory", expire_seconds: int | None = None) -> None:
-        try:
-            from redis import Redis  # noqa: PLC0415 - an extra
-            from redis.backoff import NoBackoff  # noqa: PLC0415 - an extra
-            from redis.retry import Retry  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtraError("RedisStore", "redis", "redis") from error
+        self._url = url
         self._prefix = prefix
         self._expire_seconds = expire_seconds
-        self._redis = Redis.from_url(
-            url,
-            retry=Retry(NoBackoff(), 0),
-            health_check_interval=_HEALTH_CHECK_SECONDS,
-            socket_timeout=_TIMEOUT_SECONDS,
-        )
+        self._redis = blocking_redis_at(url)
+        self._failures = failures()
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `bridge.service.memory.ChatMemoryStore.read`."""
-        return await to_thread.run_sync(self._read, key_of(memory_id), limit, before)
+        """See `bridge.service.memory.ChatMemoryStore.read`.
+
+        Raises:
+            RedisUnreachableError: Redis does not answer; so do the others.
+        """
+        return await self._run(self._read, key_of(memory_id), limit, before)
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
         """See `bridge.service.memory.ChatMemoryStore.append`."""
-        await to_thread.run_sync(self._append, key_of(memory_id), messages)
+        await self._run(self._append, key_of(memory_id), messages)
 
     async def delete(self, memory_id: Any) -> None:
         """See `bridge.service.memory.ChatMemoryStore.delete`."""
-        await to_thread.run_sync(self._redis.delete, *self._keys(key_of(memory_id)))
+        await self._run(self._redis.delete, *self._keys(key_of(memory_id)))
 
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
+
+    async def _run(self, command: Callable[..., _T], *arguments: Any) -> _T:
+        try:
+            return await to_thread.run_sync(command, *arguments)
+        except self._failures as error:
+            raise unreachable(self._url, error) from error
 
     def _keys(self, key: str) -> tuple[str, str]:
         """The list and the system message of a conversation; the braces keep them on one node of a cluster."""
@@ -83,8 +85,11 @@ class RedisStore:
                 start = length - len(texts)
             else:
                 start = max(0, before - limit)
+                pipeline.llen(said_key)
                 pipeline.lrange(said_key, start, before - 1)
-                system, texts = pipeline.execute()
+                system, length, texts = pipeline.execute()
+                if length < before:  # forgotten meanwhile: what is there now was said after what has been read
+                    start, texts = 0, []
         return StoredMessages(
             messages=[message_from_text(text) for text in texts],
             before=start or None,

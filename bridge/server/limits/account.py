@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv6Network
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from bridge.server.auth.access import matches
-from bridge.server.limits.rate import Meter, Rate
+from bridge.server.limits.rate import Meter, Rate, local_meter
 from bridge.server.limits.refused import Refused, too_many, too_often
 from bridge.server.protocol import MODERN_VERSIONS
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.limits.limits import Limits
+    from bridge.server.limits.rate import MakeMeter
 
 MAX_ACCOUNTS = 10_000
 """How many callers are remembered; of more, first those are forgotten who take nothing."""
@@ -34,12 +35,13 @@ class ToolAccount:
 
     __slots__ = ("_account", "calls", "concurrency", "meters", "name")
 
-    def __init__(self, name: str, limits: Limits, account: Account) -> None:
+    def __init__(self, name: str, limits: Limits, account: Account, make_meter: MakeMeter) -> None:
         self._account = account
         self.name = name
         self.calls = 0
         self.concurrency = min((n for each, n in limits.tool_concurrency.items() if matches((each,), name)), default=0)
-        self.meters = tuple((r, Meter(r)) for each, r in limits.tool_rates.items() if matches((each,), name))
+        rates = [(each, rate) for each, rate in limits.tool_rates.items() if matches((each,), name)]
+        self.meters = tuple((rate, make_meter(name, each, rate=rate)) for each, rate in rates)
 
     def refusal(self, now: float) -> Refused | None:
         """Why one more call has to wait."""
@@ -61,13 +63,15 @@ class Account:
 
     Args:
         limits: How much it may.
+        make_meter: Makes the meters of its rates.
     """
 
-    __slots__ = ("_answers", "_limits", "_meter", "_tools", "calls", "requests", "streams")
+    __slots__ = ("_answers", "_limits", "_make_meter", "_meter", "_tools", "calls", "requests", "streams")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, make_meter: MakeMeter = local_meter) -> None:
         self._limits = limits
-        self._meter = None if limits.rate is None else Meter(limits.rate)
+        self._make_meter = make_meter
+        self._meter = None if limits.rate is None else make_meter(rate=limits.rate)
         self._answers = Meter(_ANSWERED_AT_ONCE)
         self._tools: dict[str, ToolAccount] = {}
         self.requests = 0
@@ -125,7 +129,7 @@ class Account:
             return too_many("too many calls at once", most, "--concurrency")
         tool = self._tools.get(name)
         if tool is None:
-            tool = self._tools[name] = ToolAccount(name, self._limits, self)
+            tool = self._tools[name] = ToolAccount(name, self._limits, self, self._make_meter)
         if tool.concurrency or tool.meters:
             if (refusal := tool.refusal(now)) is not None:
                 return refusal
@@ -153,6 +157,8 @@ class Accounts:
     def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
         self.limits = limits
         self.clock = clock
+        self.make_meter: MakeMeter = local_meter
+        """Makes the meters of accounts that are opened from now on, of which it is told the caller."""
         self._accounts: dict[str, Account] = {}
 
     def of(self, scope: Scope) -> Account:
@@ -162,7 +168,7 @@ class Accounts:
         if account is None:
             if len(self._accounts) >= MAX_ACCOUNTS:
                 self._forget_some()
-            account = self._accounts[key] = Account(self.limits)
+            account = self._accounts[key] = Account(self.limits, partial(self.make_meter, key))
         return account
 
     def _forget_some(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from bridge.errors import DefinitionError
 
@@ -69,3 +70,21 @@ class Meter:
     def is_unused(self, now: float) -> bool:
         """Whether nothing that was counted matters any more."""
         return self._due <= now
+
+
+class MakeMeter(Protocol):
+    """Makes the meter of a rate: for one process, or for several that count together."""
+
+    def __call__(self, *of: str, rate: Rate) -> Meter:
+        """A meter.
+
+        Args:
+            of: Of whom and what it is, so that processes that count together mean the same one.
+            rate: The rate.
+        """
+        ...
+
+
+def local_meter(*_: str, rate: Rate) -> Meter:
+    """A meter of this process alone (`MakeMeter`)."""
+    return Meter(rate)

@@ -1,17 +1,18 @@
-"""What replicas of one server share through Redis: sessions, their events and their messages, and news of changes.
+"""What replicas of one server share through Redis: sessions with their events and messages, rates, news of changes.
 
 Shared ── the Redis and the replicas that use it; given to `bridge.server.http_app`
   ├── Link             this replica: its heartbeat, what it tells the others and what they tell it
   ├── Records          what is known of each session, wherever it was opened
   ├── SharedSessions   the sessions that are alive here, opened or revived
   ├── SessionEvents    what each call of a session has said, for a client that lost its stream
+  ├── SharedRates      what callers have used of their rates, anywhere
   ╰── SharedChanges    one announcement of a change that every replica makes
 
 Nothing here stands in the way of a call of the modern era. Needs the extra ``redis``.
 """
 
+from bridge.redis import redis_at
 from bridge.server.shared.link import Link
-from bridge.server.shared.redis import redis_at
 from bridge.server.shared.shared import Shared
 
 __all__ = ["Link", "Shared", "redis_at"]

@@ -17,12 +17,12 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.server.shared.redis import failures
+from bridge.redis import failures, refusals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from bridge.server.shared.redis import Redis
+    from bridge.redis import Redis
 
     Hear = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -54,6 +54,8 @@ class Link:
         """Whether Redis answered lately."""
         self.failures = failures()
         """What is raised where Redis does not answer."""
+        self.refusals = refusals()
+        """What of these is raised where it answers that it will not."""
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         """What is done when Redis, and what the others told, can be heard again."""
         self._prefix = prefix
@@ -129,7 +131,7 @@ class Link:
             self.is_up = False
             _logger.error(
                 "Redis cannot be used (%s): sessions that are open here go on, those of other replicas are answered "
-                "503 until it is back",
+                "503 until it is back, and each replica counts rates by itself",
                 error,
             )
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import anyio
 
+from bridge.redis import redis_at
 from bridge.server.shared.changes import SharedChanges
 from bridge.server.shared.link import Link
-from bridge.server.shared.redis import redis_at
+from bridge.server.shared.rates import SharedRates
 from bridge.server.shared.sessions import SharedSessions
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Shared:
         self.sessions = SharedSessions(publisher.server, sessions, self.link, idle_seconds)
         """The sessions that are alive here."""
         self._changes = SharedChanges(publisher, self.link)
+        self._rates = None if publisher.accounts is None else SharedRates(publisher.accounts, self.link)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -46,7 +48,8 @@ class Shared:
         async with self.link.running(), anyio.create_task_group() as tasks:
             with self._changes.following():
                 tasks.start_soon(self._changes.announce)
-                async with self.sessions.running():
+                rates = nullcontext() if self._rates is None else self._rates.running()
+                async with rates, self.sessions.running():
                     try:
                         yield
                     finally:

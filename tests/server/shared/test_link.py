@@ -4,10 +4,8 @@ import logging
 from typing import TYPE_CHECKING
 
 import httpx
-import pytest
 
 from bridge.server import http_app
-from bridge.server.shared.redis import RedisUnreachableError, place_of, reach
 from tests.redis_server import redis_server
 from tests.server.shared.speaking import Talk, message_in, text_of
 from tests.server.shared.tools import TOOLS
@@ -15,6 +13,8 @@ from tests.server.shared.tools import TOOLS
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pytest
 
 MODERN = {
     "accept": "application/json, text/event-stream",
@@ -57,15 +57,3 @@ def test_without_redis_what_is_here_goes_on_and_what_is_elsewhere_waits(
             pass
         gone = [record for record in caplog.records if "Redis cannot be used" in record.getMessage()]
         assert len(gone) == 2  # each of both says it once
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("url", ["redis://:secret@127.0.0.1:1/0", "nonsense://127.0.0.1"])
-async def test_a_redis_that_cannot_be_used_is_told_without_its_password(url: str) -> None:
-    with pytest.raises(RedisUnreachableError, match="cannot be used") as told:
-        await reach(url)
-    assert "secret" not in str(told.value)
-
-
-def test_the_place_of_a_redis_holds_no_secret() -> None:
-    assert place_of("redis://user:secret@cache.example:6379/0") == "cache.example:6379"

@@ -8,9 +8,9 @@ import pytest
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
+from bridge.redis import redis_at
 from bridge.server.shared.link import Link
 from bridge.server.shared.records import Record, Records, owner_of
-from bridge.server.shared.redis import redis_at
 
 if TYPE_CHECKING:
     from tests.redis_server import RedisServer

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from bridge.redis import RedisUnreachableError, is_redis_url, place_of, reach
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("url", ["redis://:secret@127.0.0.1:1/0", "nonsense://127.0.0.1"])
+async def test_a_redis_that_cannot_be_used_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(RedisUnreachableError, match="cannot be used") as told:
+        await reach(url)
+    assert "secret" not in str(told.value)
+
+
+def test_the_place_of_a_redis_holds_no_secret() -> None:
+    assert place_of("redis://user:secret@cache.example:6379/0") == "cache.example:6379"
+
+
+@pytest.mark.parametrize("url", ["redis://localhost", "rediss://cache.example:6380/1", "unix:///run/redis.sock?db=2"])
+def test_what_begins_as_the_address_of_a_redis_is_one(url: str) -> None:
+    assert is_redis_url(url)
+
+
+@pytest.mark.parametrize("path", ["", "redis", "redis.db", "redis:/db", "/run/redis://", "http://localhost", "file:x"])
+def test_a_path_is_no_address_of_a_redis(path: str) -> None:
+    assert not is_redis_url(path)
