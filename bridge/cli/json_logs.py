@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from pydantic_core import to_json
-
 from bridge.cli.tracebacks import UsersTracebackFormatter
+from bridge.telemetry.texts import abridged, written
+
+MAX_MESSAGE_CHARS = 8 * 1024
+"""How much of a message is written: callers have their say in some."""
+MAX_TRACEBACK_CHARS = 32 * 1024
+"""How much of a traceback is written, its beginning and its end: an exception may quote what came."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -27,19 +31,24 @@ class JsonFormatter(logging.Formatter):
             "time": _iso(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": abridged(record.getMessage(), MAX_MESSAGE_CHARS),
         }
         if record.exc_info:
-            told["exception"] = self._tracebacks.formatException(record.exc_info)
+            told["exception"] = _ends_of(self._tracebacks.formatException(record.exc_info))
         if record.stack_info:
             told["stack"] = record.stack_info
-        return to_json(told, fallback=repr).decode()
+        return written(told)
 
 
 def message_as_json(message: str) -> str:
     """A message of the command's own as one line of JSON, like a log record."""
     now = datetime.now(UTC).timestamp()
-    return to_json({"time": _iso(now), "level": "info", "logger": "bridge.cli", "message": message}).decode()
+    return written({"time": _iso(now), "level": "info", "logger": "bridge.cli", "message": message})
+
+
+def _ends_of(traceback: str) -> str:
+    half = MAX_TRACEBACK_CHARS // 2
+    return traceback if len(traceback) <= MAX_TRACEBACK_CHARS else f"{traceback[:half]}\n…\n{traceback[-half:]}"
 
 
 def _iso(seconds: float) -> str:

@@ -23,6 +23,7 @@ from mcp_types import (
 
 from bridge.server.jsonrpc import MessageId, is_request
 from bridge.server.protocol import INTERNAL_ERROR
+from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +143,8 @@ def _answer_line(message: JSONRPCResponse | JSONRPCError) -> bytes:
     try:
         return _line(message)
     except (ValueError, RecursionError) as error:
-        _logger.error("the answer to the request %r cannot be written as JSON: %s", message.id, error)  # noqa: TRY400 - the traceback is this module's
+        shown_id = abridged(repr(message.id))
+        _logger.error("the answer to the request %s cannot be written as JSON: %s", shown_id, error)  # noqa: TRY400 - the traceback is this module's
         refusal = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
         return _line(JSONRPCError(jsonrpc="2.0", id=message.id, error=refusal))
 

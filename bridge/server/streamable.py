@@ -20,6 +20,7 @@ from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, INTERNAL_ERROR
 from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
 from bridge.server.sessions import Session
+from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -151,13 +152,14 @@ class StreamableEndpoint:
         if not sessions.is_room():
             unused = sessions.to_end_for(owner)
             if unused is None:
-                _logger.warning("refused a session to %r: %d are open", owner, sessions.max_sessions)
+                _logger.warning("refused a session to %r: %d are open", abridged(owner), sessions.max_sessions)
                 told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
                 await refuse(
                     send, 503, told, INTERNAL_ERROR, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions"
                 )
                 return
-            _logger.warning("ended an unused session of %r, who has most of all, for one of %r", unused.owner, owner)
+            most = abridged(unused.owner)
+            _logger.warning("ended an unused session of %r, who has most of all, for one of %r", most, abridged(owner))
             sessions.forget(unused.id)
         else:
             unused = None

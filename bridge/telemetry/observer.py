@@ -24,7 +24,7 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
 from bridge.telemetry.operations import Asking, Serving
-from bridge.telemetry.records import arguments_seen, records_of, tool_seen
+from bridge.telemetry.records import arguments_seen, caller_seen, id_seen, records_of, tool_seen
 from bridge.telemetry.writer import Batches
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Observer:
         if not self.sinks:
             return None
         seen = arguments_seen(arguments, shown=self.shows_arguments)
-        return request_id, tool_seen(called), server, caller, seen, None
+        return id_seen(request_id), tool_seen(called), server, caller_seen(caller), seen, None
 
     def note(self, ended: Ended) -> None:
         """Something has ended: it is counted and recorded a little later, in a thread of its own."""

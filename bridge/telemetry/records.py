@@ -12,9 +12,8 @@ from itertools import islice
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic_core import to_json
-
 from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
+from bridge.telemetry.texts import abridged, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,6 +31,7 @@ MAX_TOOL_CHARS = 128
 MAX_ARGUMENTS_BYTES = 16 * 1024
 """How much of the arguments is recorded, where they are."""
 
+_MAX_ID = 2**63
 _OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
 _LEVELS = {"ok": "info", "error": "error"}
 _AT_INFO = ',"level":"info","logger":"bridge.calls"}'
@@ -56,9 +56,21 @@ def outcome_of(error_type: str | None) -> str:
     return _OUTCOMES.get(error_type, "error")
 
 
+def id_seen(request_id: object) -> object:
+    """What a record keeps of the id of a request: a client may choose any text, and a number of any length."""
+    if type(request_id) is int and -_MAX_ID < request_id < _MAX_ID:
+        return request_id
+    return None if request_id is None else abridged(str(request_id))
+
+
 def tool_seen(called: str | None) -> str | None:
     """What a record keeps of the name that was called: anybody may call any."""
-    return called and called[:MAX_TOOL_CHARS]
+    return called and abridged(called, MAX_TOOL_CHARS)
+
+
+def caller_seen(caller: str | None) -> str | None:
+    """What a record keeps of who calls: an issuer chose the name."""
+    return caller and abridged(caller)
 
 
 def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, ...] | bytes:
@@ -69,11 +81,11 @@ def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, .
         shown: Whether their values are to be recorded.
     """
     if not shown:
-        return tuple([name[:MAX_NAME_CHARS] for name in islice(arguments, MAX_NAMES)])
-    written = to_json(arguments, fallback=repr, inf_nan_mode="null")
-    if len(written) > MAX_ARGUMENTS_BYTES:
-        return to_json(f"{len(written)} bytes, more than are recorded")
-    return written
+        return tuple([abridged(name, MAX_NAME_CHARS) for name in islice(arguments, MAX_NAMES)])
+    shown_as = written(arguments).encode()
+    if len(shown_as) > MAX_ARGUMENTS_BYTES:
+        return written(f"{len(shown_as)} bytes, more than are recorded").encode()
+    return shown_as
 
 
 def records_of(ended: Iterable[Ended], now: float) -> list[CallRecord]:
@@ -88,7 +100,7 @@ def records_of(ended: Iterable[Ended], now: float) -> list[CallRecord]:
         if told is None:
             continue
         request_id, called, server, caller, arguments, trace_id = told
-        said = request_id if type(request_id) is int else to_json(request_id, fallback=repr).decode()
+        said = request_id if type(request_id) is int else written(request_id)
         outcome = '"ok"' if error_type is None else _failure(error_type)
         trace = "" if trace_id is None else f',"trace_id":"{trace_id}"'
         shown = _redacted(arguments) if type(arguments) is tuple else bytes(arguments).decode()  # type: ignore[arg-type]  # not narrowed by `is`
@@ -120,17 +132,17 @@ def log_gap(count: int) -> str:
 
 @lru_cache(256)
 def _failure(error_type: str) -> str:
-    return f'"{outcome_of(error_type)}","error":{to_json(error_type).decode()}'
+    return f'"{outcome_of(error_type)}","error":{written(error_type)}'
 
 
 @lru_cache(1024)
 def _who_and_what(called: str | None, server: str | None, caller: str | None, transport: str) -> str:
-    return to_json({"tool": called, "server": server, "caller": caller, "transport": transport})[1:-1].decode()
+    return written({"tool": called, "server": server, "caller": caller, "transport": transport})[1:-1]
 
 
 @lru_cache(1024)
 def _redacted(names: tuple[str, ...]) -> str:
-    return to_json(dict.fromkeys(names, REDACTED)).decode()
+    return written(dict.fromkeys(names, REDACTED))
 
 
 def _time(seconds: float) -> str:

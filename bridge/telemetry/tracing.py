@@ -16,6 +16,7 @@ from bridge.errors import MissingExtraError
 from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS
 from bridge.telemetry.left_out import LeftOut, is_left_out, left_out_traceparent
 from bridge.telemetry.measures import failure_labels
+from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -87,9 +88,9 @@ class Tracing:
             span = self._begin(series, SpanKind.SERVER, parent, links)
         if span.is_recording():
             if request_id is not None:
-                span.set_attribute(REQUEST_ID, str(request_id))
+                span.set_attribute(REQUEST_ID, abridged(str(request_id)))
             if session_id is not None:
-                span.set_attribute(SESSION_ID, session_id)
+                span.set_attribute(SESSION_ID, abridged(session_id))
         return OpenSpan(span, parent)
 
     def ask(self, series: Series) -> Span:

@@ -92,7 +92,10 @@ class Batches:
             self._wanted.wait()
             self.closing.wait(self._seconds)
             self._wanted.clear()
-            self._work()
+            try:
+                self._work()
+            except Exception:  # what comes later is done all the same
+                _logger.exception("a batch of %s failed", self._name)
         self._work()
 
 

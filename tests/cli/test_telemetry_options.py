@@ -86,6 +86,24 @@ def test_an_audit_log_has_every_call_when_the_server_has_ended(tools: str, tmp_p
     assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
 
 
+def test_no_client_writes_lines_of_its_own_into_the_audit_log_or_long_ones_or_stops_it(
+    tools: str, tmp_path: Path
+) -> None:
+    audit = tmp_path / "audit.log"
+    options = ("--audit-log", str(audit), "--log-format", "json")
+    injected = '\r\n{"event":"call","request_id":"forged"}\u2028'
+    with serving("-m", "bridge", "serve", tools, *HTTP, *options) as server, httpx.Client() as client:
+        post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": injected})
+        post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "x" * 100_000})
+        enveloped = modern(call("add", {"a": 1, "b": 2, "\ud800": 1}))
+        client.post(server.origin + "/mcp", content=json.dumps(enveloped), headers=modern_headers(enveloped))
+        post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "last"})
+    lines = audit.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["request_id"] for line in lines] == [injected, "x" * 256 + "…", 1, "last"]
+    logged = [json.loads(line) for line in server.log.splitlines()]
+    assert [line["request_id"] for line in logged if line["logger"] == "bridge.calls"][-1] == "last"
+
+
 def test_a_server_that_is_ended_at_once_has_written_every_call_that_it_answered(tools: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     with serving("-m", "bridge", "serve", tools, *HTTP, "--audit-log", str(path), "--drain-delay", "4") as server:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,11 +13,14 @@ from bridge.telemetry.records import (
     CallRecord,
     arguments_seen,
     audit_gap,
+    caller_seen,
+    id_seen,
     log_gap,
     log_line,
     records_of,
     tool_seen,
 )
+from bridge.telemetry.texts import abridged
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
@@ -87,18 +91,53 @@ def test_whatever_a_client_sends_a_record_is_one_line_of_json(
         assert "\n" not in line
         said = json.loads(line)
         assert (said["tool"], said["server"], said["caller"], said["request_id"]) == (
-            called[:128],
+            abridged(called, 128),
             server,
             caller,
             request_id,
         )
 
 
+def test_what_a_client_or_an_issuer_chose_is_cut_with_a_mark() -> None:
+    assert id_seen("x" * 256) == "x" * 256
+    assert id_seen("x" * 257) == caller_seen("x" * 300) == "x" * 256 + "…"
+    assert id_seen(-(2**62)) == -(2**62)
+    assert id_seen(10**4000) == "1" + "0" * 255 + "…"
+    assert tool_seen("x" * 128) == "x" * 128
+    assert tool_seen("x" * 129) == "x" * 128 + "…"
+    assert (id_seen(None), tool_seen(None), caller_seen(None)) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "nasty", ["\n", "\r\n", "\x00", "\x1b[2J", "\x7f", "\x85", "\x9b2J", "\u2028", "\u2029", '"}', "\\"]
+)
+def test_nothing_in_a_record_ends_its_line_or_is_obeyed_by_a_terminal(nasty: str) -> None:
+    text = f'a{nasty}{{"event":"call"}}'
+    seen = (arguments_seen({text: text}, shown=shown) for shown in (False, True))
+    for arguments in seen:
+        line = record(called=text, server=text, caller=text, request_id=text, error_type=text, arguments=arguments).line
+        assert len(line.splitlines()) == 1
+        assert all(each.isprintable() for each in line)
+        said = json.loads(line)
+        assert said["event"] == "call"
+        assert {said["tool"], said["server"], said["caller"], said["request_id"], said["error"]} == {text}
+        assert list(said["arguments"]) == [text]
+
+
+def test_half_a_character_is_recorded_and_costs_no_other_record() -> None:
+    half = "\ud800"
+    for arguments in (arguments_seen({half: half}, shown=shown) for shown in (False, True)):
+        line = record(called=half, caller=half, request_id=half, arguments=arguments).line
+        said = json.loads(line)
+        assert (said["tool"], said["caller"], said["request_id"], *said["arguments"]) == (half, half, half, half)
+        assert line.isascii()
+
+
 def test_of_very_many_or_very_long_names_of_arguments_some_are_recorded() -> None:
     sent = {f"{number}{'x' * 100}": 1 for number in range(100)}
     said = json.loads(record(arguments=arguments_seen(sent, shown=False)).line)["arguments"]
     assert len(said) == 32
-    assert {len(name) for name in said} == {64}
+    assert {(len(name), name[-1]) for name in said} == {(64 + 1, "…")}
 
 
 def test_arguments_that_are_too_long_are_told_by_their_length() -> None:

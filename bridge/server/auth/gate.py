@@ -25,6 +25,7 @@ from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedErro
 from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.body import HEADERS
+from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -141,7 +142,7 @@ class Gate:
             told = " ".join(sorted(missing))
             name = token.subject or token.client_id
             if (addition := self._repetitions.addition(name, told)) is not None:
-                _logger.warning("%r was not granted %s%s", name, told, addition)
+                _logger.warning("%r was not granted %s%s", abridged(name), told, addition)
             return Challenge(
                 status=403,
                 error="insufficient_scope",

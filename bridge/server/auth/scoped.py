@@ -11,6 +11,7 @@ from pydantic_core import from_json
 from bridge.server.auth.challenge import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.body import read_body, replaying
+from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -53,7 +54,7 @@ class ScopedTools:
             caller = caller_of_request()
             _logger.warning(
                 "refused %r the tool %r: not granted %s",
-                None if caller is None else caller.name,
+                None if caller is None else abridged(caller.name),
                 name,
                 " ".join(sorted(missing)),
             )

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import pytest
+
+from bridge.cli.json_logs import MAX_MESSAGE_CHARS, MAX_TRACEBACK_CHARS, JsonFormatter, message_as_json
+
+
+def formatted(message: str, error: Exception | None = None) -> str:
+    info = None
+    if error is not None:
+        try:
+            raise error
+        except type(error):
+            info = sys.exc_info()
+    record = logging.LogRecord("bridge.server", logging.WARNING, "x.py", 1, "%s", (message,), info)
+    return JsonFormatter(shows_all_frames=True).format(record)
+
+
+@pytest.mark.parametrize("nasty", ["\n", "\r", "\x1b[2J", "\x85", "\u2028", "\ud800"])
+def test_whatever_a_message_quotes_it_is_one_line(nasty: str) -> None:
+    text = f'a{nasty}{{"level":"error"}}'
+    for line in (formatted(text, ValueError(text)), message_as_json(text)):
+        assert len(line.splitlines()) == 1
+        assert json.loads(line)["message"] == text
+
+
+def test_a_long_message_is_cut_with_a_mark() -> None:
+    said = json.loads(formatted("x" * (MAX_MESSAGE_CHARS + 1)))["message"]
+    assert said == "x" * MAX_MESSAGE_CHARS + "…"
+
+
+def test_of_a_long_traceback_beginning_and_end_are_written() -> None:
+    said = json.loads(formatted("failed", ValueError("x" * 100_000 + "the end")))["exception"]
+    assert said.startswith("Traceback")
+    assert said.endswith("the end")
+    assert "\n…\n" in said
+    assert len(said) <= MAX_TRACEBACK_CHARS + 3
