@@ -35,7 +35,8 @@ def mount(parent: Starlette, path: str, tools: ToolBox, **options: Any) -> Starl
         The app that was mounted.
 
     Raises:
-        DefinitionError: The parent is no Starlette app, the path is not a plain one, or an earlier route takes it.
+        DefinitionError: The parent is no Starlette app, the path is not a plain one, or an earlier route or the
+            metadata of the tools' own issuers takes it.
         ValueError: As for `http_app`.
     """
     if not isinstance(parent, Starlette):
@@ -48,6 +49,11 @@ def mount(parent: Starlette, path: str, tools: ToolBox, **options: Any) -> Starl
         raise DefinitionError(f"the path begins with a slash, has no parameters and is not the root: not {path!r}")
     _must_be_free(parent, path)
     app = http_app(tools, path="/", **options)
+    if path in {route.path for route in app.state.open_routes}:
+        raise DefinitionError(
+            f"nothing would reach tools at {path!r}: that is where everybody reads which issuers give tokens for them "
+            "(RFC 9728); mount them at the path of their resource_url"
+        )
     parent.router.routes.extend(app.state.open_routes)
     parent.router.routes.append(Route(path, endpoint=_Doorstep(app)))
     parent.mount(path, app)

@@ -14,7 +14,9 @@ from starlette.routing import Mount, Route
 
 from bridge.errors import DefinitionError
 from bridge.server import http_app, mount
+from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.tools.toolbox import ToolBox
+from tests.server.auth.guarded import ADA
 from tests.server.http_server import HEADERS, answer, call, initialize, open_session
 from tests.server.tools import ADD
 
@@ -117,3 +119,20 @@ def test_an_app_that_was_mounted_by_hand_says_how_it_is_done(
     for _ in range(2):
         assert httpx.post(f"{origin}/tools/mcp", json=initialize(), headers=HEADERS).status_code == 503
     assert len([record for record in caplog.records if "bridge.server.mount(" in record.message]) == 1
+
+
+@pytest.mark.parametrize("path", ["", "/tools"])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_tools_are_not_mounted_where_their_own_metadata_is(path: str, slash: str) -> None:
+    well_known = "/.well-known/oauth-protected-resource"
+    auth = Auth(
+        ApiKeys(ApiKey("ada", ADA)),
+        resource_url="https://tools.example.org/tools",
+        authorization_servers=["https://login.example.org"],
+    )
+    app = Starlette(routes=[Route("/", home)])
+    with pytest.raises(DefinitionError, match="everybody reads which issuers give tokens"):
+        mount(app, well_known + path + slash, ToolBox(ADD), auth=auth)
+    assert [getattr(route, "path", "") for route in app.routes] == ["/"]
+    mount(app, well_known + path, ToolBox(ADD), auth=ApiKeys(ApiKey("ada", ADA)))
+    mount(app, "/tools", ToolBox(ADD), auth=auth)
