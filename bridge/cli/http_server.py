@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.cli")
 
 _LEAVING_SECONDS = 0.2
-"""How long after the streams have ended idle connections are still open."""
+"""How long after the last connection was accepted, and the streams have ended, idle connections are still open."""
 _ANSWER_SECONDS = 1
 """How long the errors of calls that were cancelled may take to reach their clients."""
 
@@ -134,9 +134,12 @@ class HttpServer(SilentServer):
             _logger.info("draining; calls that are being run: %d", calls)
         await asyncio.sleep(self._times.delay_seconds)
         self.config.timeout_graceful_shutdown = math.ceil(self._times.timeout_seconds) + _ANSWER_SECONDS
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
         draining = asyncio.create_task(self._app.state.drain(self._times.timeout_seconds))
         try:
-            # Streams have ended: whoever opens them anew uses connections that were idle, and are closed only now.
+            # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses
+            # connections that were idle. So these are closed only now.
             await asyncio.sleep(_LEAVING_SECONDS)
             await super().shutdown(sockets)
         finally:
