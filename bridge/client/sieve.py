@@ -8,9 +8,9 @@ page of that server, tool by tool, with the SDK's own rules.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-import anyio
+from anyio.abc import ObjectReceiveStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 from mcp_types.methods import validate_server_result
@@ -21,7 +21,6 @@ from bridge.tools.json_reading import abridged
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
 
     from bridge.client.link import Link
     from bridge.tools.json_reading import Json
@@ -30,7 +29,7 @@ MALFORMED_KEY = "io.github.mcp-toolbridge/malformed"
 """Where a page that went through a sieve has what was left out of it: sentences that name the tools and the reasons."""
 
 
-class SiftedStream:
+class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
     """The stream that the SDK reads a server's messages from.
 
     Args:
@@ -57,23 +56,6 @@ class SiftedStream:
     async def aclose(self) -> None:
         """Read no more."""
         await self._messages.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 @asynccontextmanager

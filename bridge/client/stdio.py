@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
@@ -18,19 +19,16 @@ from bridge.client.attempt import current_attempt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from types import TracebackType
 
     from anyio.streams.memory import MemoryObjectSendStream
 
     from bridge.client.attempt import Attempt
     from bridge.client.process import ChildProcess
 
-    Incoming = SessionMessage | Exception
-
 _FLUSH_SECONDS = 0.5
 
 
-class LineWriter:
+class LineWriter(ObjectSendStream[SessionMessage]):
     """Messages to lines; the child's input, as the SDK's client writes to it."""
 
     def __init__(self, lines: MemoryObjectSendStream[tuple[bytes, Attempt | None]]) -> None:
@@ -45,16 +43,8 @@ class LineWriter:
         """Write no more."""
         self._lines.close()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class LineReader:
+class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
     """Lines to messages; the child's output, as the SDK's client reads from it.
 
     It is read by whoever wants the next message: a task between the two would cost each call a turn of the event loop.
@@ -66,7 +56,7 @@ class LineReader:
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []  # of a line that has not ended yet
 
-    async def receive(self) -> Incoming:
+    async def receive(self) -> SessionMessage | Exception:
         """The next message.
 
         Raises:
@@ -99,23 +89,6 @@ class LineReader:
 
     async def aclose(self) -> None:
         """Read no more; the child goes on."""
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Incoming:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 @asynccontextmanager

@@ -10,14 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, EndOfStream
+from anyio.abc import AsyncResource, ObjectReceiveStream, ObjectSendStream
+from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 if TYPE_CHECKING:
     from contextvars import Context
-    from types import TracebackType
-    from typing import Self
-
-    from mcp.shared.message import SessionMessage
 
 
 class Answering:
@@ -72,7 +70,7 @@ class Answering:
             self._waiting.cancel()
 
 
-class _Ends:
+class _Ends(AsyncResource):
     """An end of a session that is closed with the SDK's."""
 
     def __init__(self, stream: Any, answering: Answering) -> None:
@@ -82,16 +80,8 @@ class _Ends:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Reading(_Ends):
+class _Reading(_Ends, ObjectReceiveStream[Any]):
     """Messages, with the context in which each was posted."""
 
     @property
@@ -102,17 +92,8 @@ class _Reading(_Ends):
     async def receive(self) -> Any:
         return await self._answering.received(self._stream)
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
-
-
-class _Writing(_Ends):
+class _Writing(_Ends, ObjectSendStream[SessionMessage]):
     """Answers, each of which settles what is owed."""
 
     async def send(self, item: SessionMessage) -> None:

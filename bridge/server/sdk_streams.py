@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.lowlevel import checkpoint
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -27,8 +28,6 @@ from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
     from anyio.streams.memory import MemoryObjectReceiveStream
 
@@ -62,22 +61,7 @@ async def serve_with_sdk(
     await server.run(_Inbox(first, others), outbox, server.create_initialization_options())
 
 
-class _Stream:
-    """What the SDK asks of any stream."""
-
-    async def aclose(self) -> None:
-        pass
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Inbox(_Stream):
+class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
     """The SDK's ``ReadStream`` over messages that have been read."""
 
     def __init__(self, first: Json, others: MemoryObjectReceiveStream[Json]) -> None:
@@ -88,20 +72,11 @@ class _Inbox(_Stream):
         message, self._first = self._first, None
         return SessionMessage(_typed(await self._others.receive() if message is None else message))
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
         self._others.close()
 
 
-class _Outbox(_Stream):
+class _Outbox(ObjectSendStream[SessionMessage]):
     """The SDK's ``WriteStream`` over lines."""
 
     def __init__(
@@ -127,6 +102,9 @@ class _Outbox(_Stream):
             self._output.write(_line(message))
         if self._output.is_full:
             await self._output.drained()
+
+    async def aclose(self) -> None:
+        pass
 
 
 def _typed(message: Json) -> JSONRPCMessage:
