@@ -1,0 +1,105 @@
+"""Replicas that count rates through a real Redis, in a time that the tests make."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from redis.asyncio import Redis
+
+from bridge.server.limits import Limits, Rate
+from bridge.server.limits.account import Accounts
+from bridge.server.shared.link import Link
+from bridge.server.shared.rates import NOW, SharedMeter, SharedRates
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+RATE = Rate(5, 500)
+INTERVAL_SECONDS = RATE.per_seconds / RATE.calls
+ROUNDING_SECONDS = 1e-3
+EPOCH_SECONDS = 1_700_000_000
+"""What Redis says when it is nought here."""
+TIME_OF_THE_TEST = 'local now = tonumber(redis.call("GET", "time of the test"))'
+
+
+def nothing() -> None:
+    pass
+
+
+class TimedRedis(Redis):
+    """A Redis whose scripts live in the time of a test, and whose answers are under way for as long as it wants."""
+
+    meanwhile: Callable[[], object] = staticmethod(nothing)
+    """Called after a script was carried out, and before that is known."""
+
+    def register_script(self, script: Any) -> Any:
+        assert script.startswith(NOW)
+        carry_out = super().register_script(script.replace(NOW, TIME_OF_THE_TEST))
+
+        async def run(**given: Any) -> Any:
+            answer = await carry_out(**given)
+            self.meanwhile()
+            return answer
+
+        return run
+
+
+class Time:
+    """A time of a test's own, for replicas and their Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.seconds = 1_000.0
+        self._redis = redis
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    async def passes(self, seconds: float) -> None:
+        self.seconds += seconds
+        await self._redis.set("time of the test", round((self.seconds + EPOCH_SECONDS) * 1_000_000))
+
+
+class Replica:
+    """One replica, as far as rates go."""
+
+    def __init__(self, redis: Any, name: str, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.redis = redis
+        self.link = Link(redis, name)
+        self.accounts = Accounts(Limits(rate=RATE), clock)
+        self.rates = SharedRates(self.accounts, self.link)
+        self.meter = self.meter_of("ada")
+
+    def meter_of(self, *of: str, rate: Rate = RATE) -> SharedMeter:
+        return self.rates.make_meter(*of, rate=rate)
+
+    def lets_in(self) -> bool:
+        is_within = self.meter.wait_seconds(self.clock()) <= 0
+        if is_within:
+            self.meter.count(self.clock())
+        return is_within
+
+    async def ask(self) -> None:
+        """Tell and learn what Redis may not know, as when it is back."""
+        for each in self.link.on_return:
+            await each()
+        await self.rates.tell()
+
+    @property
+    def wait_seconds(self) -> float:
+        return self.meter.wait_seconds(self.clock())
+
+
+@asynccontextmanager
+async def replicas(url: str, count: int) -> AsyncIterator[tuple[Time, list[Replica]]]:
+    """Replicas of one name, in one time."""
+    name = f"rates-{uuid4().hex}"
+    async with AsyncExitStack() as stack:
+        clients = [TimedRedis.from_url(url, decode_responses=True) for _ in range(count)]
+        for client in clients:
+            stack.push_async_callback(client.aclose)
+        time = Time(clients[0])
+        await time.passes(0)
+        yield time, [Replica(client, name, time) for client in clients]
