@@ -15,7 +15,7 @@ from tests.benchmarks.messages import INITIALIZE, INITIALIZED, Era
 from tests.benchmarks.processes import LIMIT_SECONDS, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _SERVING = re.compile(rb"serving .* at http://127\.0\.0\.1:(\d+)")
 _SESSION_ID = re.compile(rb"(?im)^mcp-session-id: *(\S+)")
@@ -110,16 +110,26 @@ class HttpServer:
             era: In which era it speaks.
             session_id: Its session of the handshake era; None for the one that `open_session` opened, if it did.
         """
-        body = to_json(message)
-        headers = _HEADERS | {"mcp-protocol-version": era.value, "content-length": str(len(body))}
-        if era is Era.MODERN:
-            headers["mcp-method"] = message["method"]
-            if "name" in message["params"]:
-                headers["mcp-name"] = message["params"]["name"]
-        elif (session_id := session_id or self._session_id) is not None:
-            headers["mcp-session-id"] = session_id
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
+        return post(message, era, session_id or self._session_id)
+
+
+def post(message: dict[str, Any], era: Era, session_id: str | None = None) -> bytes:
+    """A request with a message, as it goes over a connection to any server; see `HttpServer.post`."""
+    body = to_json(message)
+    headers = _HEADERS | {"mcp-protocol-version": era.value, "content-length": str(len(body))}
+    if era is Era.MODERN:
+        headers["mcp-method"] = message["method"]
+        if "name" in message["params"]:
+            headers["mcp-name"] = message["params"]["name"]
+    elif session_id is not None:
+        headers["mcp-session-id"] = session_id
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+def bearing(key: str, raw: bytes) -> bytes:
+    """A request with a key, made of one without."""
+    return raw.replace(b"\r\n\r\n", b"\r\nauthorization: Bearer %b\r\n\r\n" % key.encode(), 1)
 
 
 def session_id_in(answer: bytes) -> str:
@@ -130,7 +140,13 @@ def session_id_in(answer: bytes) -> str:
 
 
 @contextmanager
-def serving(path: str, *options: str, tools: int = 1, limit_seconds: float = LIMIT_SECONDS) -> Iterator[HttpServer]:
+def serving(
+    path: str,
+    *options: str,
+    tools: int = 1,
+    limit_seconds: float = LIMIT_SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[HttpServer]:
     """Serve a file on a free port.
 
     Args:
@@ -138,8 +154,9 @@ def serving(path: str, *options: str, tools: int = 1, limit_seconds: float = LIM
         options: Further options of the command.
         tools: How many tools it has, if it can have many.
         limit_seconds: How long the server may run.
+        environment: What else its environment says.
     """
     command = ("-m", "bridge", "serve", path, "--transport", "http", "--port", "0", "--log-level", "error", *options)
-    environment = os.environ | {"BENCHMARK_TOOLS": str(tools)}
-    with running(*command, limit_seconds=limit_seconds, env=environment, stderr=subprocess.PIPE) as process:
+    variables = {**os.environ, "BENCHMARK_TOOLS": str(tools), **(environment or {})}
+    with running(*command, limit_seconds=limit_seconds, env=variables, stderr=subprocess.PIPE) as process:
         yield HttpServer(process)

@@ -6,7 +6,7 @@ import re
 from enum import Enum
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 _CLIENT_INFO = {"name": "benchmarks", "version": "1"}
 _MODERN_META = {
@@ -14,6 +14,7 @@ _MODERN_META = {
     "io.modelcontextprotocol/clientInfo": _CLIENT_INFO,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
+_EVENT = re.compile(rb"(?m)^data: (\{.*\})\r?$")
 _THREE = re.compile(rb'"text": ?"3"')
 
 
@@ -53,3 +54,14 @@ def line(message: dict[str, Any]) -> bytes:
 def says_three(answer: bytes) -> bool:
     """Whether an answer is that of a call that added 1 and 2."""
     return _THREE.search(answer) is not None
+
+
+def message_in(answer: bytes) -> Any:
+    """The message that an answer over HTTP carries, or the last of its events; None where it carries none."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if b"text/event-stream" in head.lower():
+        body = b"".join(_EVENT.findall(body)[-1:])
+    try:
+        return from_json(body)
+    except ValueError:
+        return None

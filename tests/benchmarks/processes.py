@@ -51,3 +51,8 @@ def cpu_clock(process: subprocess.Popen[bytes]) -> Callable[[], float | None]:
     if find_clock is None or find_clock(process.pid, ctypes.byref(clock)) != 0:
         return lambda: None
     return lambda: time.clock_gettime(clock.value)
+
+
+def children(process: subprocess.Popen[bytes]) -> set[int]:
+    """The processes that a process has started, and that have not ended; on Linux."""
+    return set(map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()))

@@ -40,11 +40,12 @@ class Balancer(Proxy):
         turn = 0 if self._is_sticky else self.connections
         while True:
             for port in self._ports[turn % len(self._ports) :] + self._ports[: turn % len(self._ports)]:
-                if await _is_ready(port):
+                if await is_ready(port):
                     return await anyio.connect_tcp("127.0.0.1", port)
 
 
-async def _is_ready(port: int) -> bool:
+async def is_ready(port: int) -> bool:
+    """Whether a replica says that calls should come."""
     try:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(_PROBE)

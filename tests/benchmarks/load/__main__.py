@@ -13,7 +13,7 @@ import resource
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.load import breakdown, clients, flood, latency, lists, sessions, soak
+from tests.benchmarks.load import breakdown, clients, flood, held, latency, lists, sessions, soak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,34 +25,40 @@ _FILES = 8192
 
 
 def main() -> None:
-    """Run the sections that are named, or all."""
+    """Run the sections that are named, or all; the exit code is 1 if something in one is not as it should be."""
     options = _options()
     sections: dict[str, Callable[[], list[Section]]] = {
         "clients": lambda: [clients.measure(options.clients)],
         "sessions": lambda: [sessions.measure(options.sessions)],
         "soak": lambda: [soak.measure(options.calls)],
-        "latency": lambda: [latency.measure(options.latency_calls)],
+        "held": lambda: held.measure(options.held_seconds),
+        "latency": lambda: latency.measure(options.latency_calls),
         "flood": lambda: [flood.measure(options.flood_seconds)],
         "lists": lambda: [lists.measure(options.tools)],
         "breakdown": lambda: breakdown.measure(options.round_calls),
     }
     _allow_files()
     sys.stdout.write(f"Python {platform.python_version()} on {os.cpu_count()} cores of {platform.machine()}\n")
+    failures: list[str] = []
     for name in options.sections or sections:
         for section in sections[name]():
             sys.stdout.write("\n".join(["", *section.lines(), ""]))
             sys.stdout.flush()
+            failures += section.failures
+    if failures:
+        sys.exit("\n".join(failures))
 
 
 def _options() -> argparse.Namespace:
-    names = ["clients", "sessions", "soak", "latency", "flood", "lists", "breakdown"]
+    names = ["clients", "sessions", "soak", "held", "latency", "flood", "lists", "breakdown"]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
     for option, default, what in (
         ("--clients", 1000, "clients at once"),
         ("--sessions", 5000, "sessions of the handshake era that are open at once"),
         ("--calls", 100_000, "calls of the soak; a million shows more, and takes longer"),
-        ("--latency-calls", 8000, "calls of each row of the latency"),
+        ("--held-seconds", 600, "seconds for which a load is held"),
+        ("--latency-calls", 8000, "calls of each row of the latency; at a pace, for each thousand a second"),
         ("--flood-seconds", 20, "seconds that each row of the flood takes"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),

@@ -39,7 +39,7 @@ class Crowd:
 
     def __init__(self, port: int, clients: int) -> None:
         self._selector = DefaultSelector()
-        self._clients = [_Client(port) for _ in range(clients)]
+        self._clients = [Client(port) for _ in range(clients)]
         for client in self._clients:
             self._selector.register(client, EVENT_READ)
 
@@ -81,25 +81,38 @@ class Crowd:
         assert next(pending, None) is None, "the server closed every connection"
 
 
-class _Client:
+class Client:
+    """One connection, with one request at a time.
+
+    Args:
+        port: Where the server listens on this machine.
+    """
+
     def __init__(self, port: int) -> None:
+        self.calls = 0
+        """How many requests it has sent."""
         self._socket = socket.create_connection(("127.0.0.1", port), LIMIT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sent_at = 0.0
         self._received = b""
 
     def fileno(self) -> int:
+        """What a selector waits for."""
         return self._socket.fileno()
 
     def close(self) -> None:
+        """Close the connection."""
         self._socket.close()
 
     def send(self, request: bytes) -> None:
+        """Send a request."""
+        self.calls += 1
         self._received = b""
         self._sent_at = perf_counter()
         self._socket.sendall(request)
 
     def receive(self) -> Answer | None:
+        """Take what has come; None until it is whole."""
         try:
             part = self._socket.recv(_READ_BYTES)
         except ConnectionResetError:

@@ -14,7 +14,7 @@ from itertools import repeat
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.http_server import HttpServer, serving
+from tests.benchmarks.http_server import HttpServer, bearing, serving
 from tests.benchmarks.load.crowd import Crowd
 from tests.benchmarks.load.section import Section, percentiles
 from tests.benchmarks.messages import Era, call, says_three
@@ -78,8 +78,7 @@ def _row(server: HttpServer, seconds: float, *, is_flooded: bool) -> Iterator[st
 
 
 def _request(server: HttpServer, key: str) -> bytes:
-    raw = server.post(call(Era.MODERN, "add"), Era.MODERN)
-    return raw.replace(b"\r\n\r\n", b"\r\nauthorization: Bearer %b\r\n\r\n" % key.encode(), 1)
+    return bearing(key, server.post(call(Era.MODERN, "add"), Era.MODERN))
 
 
 class _Flood:

@@ -1,4 +1,4 @@
-"""Latency under load: connections that are never idle, in both eras, with the fast path and without."""
+"""Latency under load: connections that are never idle, with the fast path and without, and calls that come steadily."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks.http_server import serving
 from tests.benchmarks.load.crowd import Crowd
+from tests.benchmarks.load.pace import Pace
 from tests.benchmarks.load.section import Section, percentiles
 from tests.benchmarks.messages import Era, call, says_three
 from tests.benchmarks.processes import TOOLS, cpu_clock
@@ -19,16 +20,23 @@ if TYPE_CHECKING:
     from tests.benchmarks.http_server import HttpServer
 
 CONNECTIONS = 16
+_PACES = (1000, 2000, 4000, 8000)
+"""Calls a second."""
+_KEPT_CALLS = 1000
 _IDS = 1000
 """How many ids there are before they come again: no two requests that are under way have the same."""
 
 
-def measure(calls: int) -> Section:
-    """Call as fast as a server answers.
+def measure(calls: int) -> list[Section]:
+    """Call as fast as a server answers, and at several paces.
 
     Args:
-        calls: How many calls a row is.
+        calls: How many calls a row is; at a pace, for each thousand of calls a second.
     """
+    return [_saturated(calls), _paced(calls)]
+
+
+def _saturated(calls: int) -> Section:
     section = Section(
         f"Latency of {calls:,} calls over {CONNECTIONS} connections that are never idle",
         *("p50", "p90", "p99", "worst", "server CPU", "calls a second", "errors"),
@@ -39,6 +47,38 @@ def measure(calls: int) -> Section:
             for era in Era:
                 section.add(f"{era.name.lower()}, {name}", *_figures(server, era, calls))
     return section
+
+
+def _paced(calls: int) -> Section:
+    section = Section(
+        "Latency of calls that come steadily, from when each should have begun",
+        *("calls", "p50", "p90", "p99", "worst", "processor of the server", "errors"),
+    )
+    with serving(TOOLS) as server:
+        server.open_session()
+        for era in Era:
+            list(_at_pace(server, era, _PACES[0], calls))  # warm
+            for calls_a_second in _PACES:
+                clock = cpu_clock(server.process)
+                worked, start = clock(), perf_counter()
+                outcomes = _at_pace(server, era, calls_a_second, calls)
+                worked_later, took = clock(), perf_counter() - start
+                seconds = [seconds for seconds, _ in outcomes]
+                section.add(
+                    f"{era.name.lower()}, {calls_a_second:,} a second",
+                    f"{len(outcomes):,}",
+                    *map(duration, [*percentiles(seconds), max(seconds)]),
+                    "" if worked is None or worked_later is None else f"{(worked_later - worked) / took:.0%}",
+                    f"{sum(not is_right for _, is_right in outcomes):,}",
+                )
+    return section
+
+
+def _at_pace(server: HttpServer, era: Era, calls_a_second: int, calls: int) -> list[tuple[float, bool]]:
+    """How long each call took, and whether it was answered rightly."""
+    count = calls * calls_a_second // 1000
+    with Pace(server.port, calls_a_second, _KEPT_CALLS) as pace:
+        return [(each.seconds, says_three(each.text)) for each in pace.ask(requests(server, era, count))]
 
 
 def requests(server: HttpServer, era: Era, count: int) -> Iterator[bytes]:

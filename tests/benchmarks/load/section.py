@@ -24,6 +24,8 @@ class Section:
         self._title = title
         self._rows: list[tuple[str, ...]] = [("", *columns)]
         self._load = _load()
+        self.failures: list[str] = []
+        """What is not as it should be."""
 
     def add(self, name: str, *figures: str) -> None:
         """Add a row.
@@ -33,6 +35,14 @@ class Section:
             figures: One for each column, from the left; those that are left out are blank.
         """
         self._rows.append((f"  {name}", *figures))
+
+    def fail(self, reason: str) -> None:
+        """Note what is not as it should be.
+
+        Args:
+            reason: What it is.
+        """
+        self.failures.append(reason)
 
     def lines(self) -> Iterator[str]:
         """The section as text."""
