@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.client.detached import start_detached
 from bridge.client.handlers import ClientHandlers
 from bridge.client.healing import Healing
 from bridge.client.listeners import Listeners
 from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
 from bridge.client.states import ConnectionState, ConnectionStatus, ToolListing
 from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
+from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

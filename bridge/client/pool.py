@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from bridge.client.detached import start_detached
 from bridge.client.server_config import HttpTransport
 from bridge.errors import DefinitionError
+from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from bridge.client.detached import start_detached
 from bridge.client.pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
 from bridge.client.remote_tool import remote_tool
 from bridge.client.server_config import HttpTransport
 from bridge.client.states import ConnectionState, ToolListing
 from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
 from bridge.tools.context import InvocationContext
+from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge.client.detached import start_detached
 from bridge.errors import ToolError
 from bridge.tools.context import InvocationContext
+from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -26,8 +26,8 @@ from bridge.service.chat_model import (
     PartialThinking,
     PartialToolCall,
 )
-from bridge.service.detached import start_detached
 from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted
+from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +189,8 @@ class EventIterator:
     async def __anext__(self) -> ServiceEvent:
         if self._owner is None:
             self._owner = _Owner(self._run)
-            start_detached(self._owner.own)
+            # Whoever leaves an iteration says nothing: a task group around it would be closed in another task.
+            start_detached(self._owner.own, "invocation of an AI service")
         try:
             return await self._owner.next()
         except BaseException:
