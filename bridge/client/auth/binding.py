@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, ProofKey, prove, refused_proof
-from bridge.client.auth.errors import SignInError
+from bridge.client.auth.errors import SignInError, UnboundTokenError
 
 if TYPE_CHECKING:
     from bridge.client.auth.challenge import Challenge
@@ -95,7 +95,8 @@ class Binding:
             The answer, as the SDK's clients take it.
 
         Raises:
-            SignInError: The authorization server takes no proof, or gives a token that is not bound and has to be.
+            UnboundTokenError: A token that comes is not bound, and has to be.
+            SignInError: The authorization server does not take the proof, or takes none.
             HTTPError: It cannot be reached.
         """
         if request.headers.get("Content-Type") != _FORM:
@@ -147,10 +148,7 @@ class Binding:
             self._has_bound = True
             return httpx2.Response(response.status_code, json=said | {"token_type": "Bearer"}, request=response.request)
         if self._is_required:
-            raise SignInError(
-                "its authorization server gave a token that is not bound to a key (DPoP), and it has to be: the server"
-                " asks for it, or the login was bound before (bridge logout forgets that)"
-            )
+            raise UnboundTokenError
         return response
 
 

@@ -27,6 +27,16 @@ class SignInError(Exception):
         self.is_step_up = is_step_up
 
 
+class UnboundTokenError(SignInError):
+    """An authorization server gave a token that whoever has it may use, where it has to be bound to a key."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "its authorization server gave a token that is not bound to a key (DPoP), and it has to be: the server asks"
+            " for it, or the login was bound before (bridge logout forgets that)"
+        )
+
+
 def need(challenge: Challenge, login: Login | None) -> str:
     """What is told where a server wants what nobody may be asked for.
 

@@ -19,7 +19,7 @@ from pydantic import AnyUrl
 
 from bridge.client.auth.binding import Binding
 from bridge.client.auth.draft import Draft
-from bridge.client.auth.errors import SignInError
+from bridge.client.auth.errors import SignInError, UnboundTokenError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
 from bridge.client.auth.reach import Reach
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from bridge.client.auth.loopback import Loopback
 
 _Provider: TypeAlias = "OAuthClientProvider | IdentityAssertionOAuthProvider"
+
+_logger = logging.getLogger("bridge.client")
 
 _LONG_AGO = 1.0
 """A time at which no token is good any more; 0 would mean that nobody knows."""
@@ -82,7 +84,11 @@ async def refreshed(
     async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         while outgoing is not request:
-            answer = await _sent(outgoing, http, Reach(url, grant.issuer), binding)
+            try:
+                answer = await _sent(outgoing, http, Reach(url, grant.issuer), binding)
+            except UnboundTokenError as error:
+                _logger.warning("the login to %s has ended: %s", login.server_url, error)
+                return login.renewed(None)
             outgoing = await flow.asend(answer)
     if draft.has_new_tokens:
         return login.renewed(draft.tokens)

@@ -18,12 +18,15 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from tests.client.auth.proofs import thumbprint_of
 from tests.server import http_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.requests import Request
+
+    from tests.client.auth.proofs import Judge
 
 CLIENT_SECRET = "client-secret-of-a-program"
 
@@ -45,6 +48,7 @@ class Authority:
         scopes: What was asked of the person, in order.
         registered: The clients that were registered.
         revoked: Tokens that are no good any more.
+        judge: Who judges proofs, to whose keys tokens are bound (DPoP); None to bind none.
     """
 
     def __init__(self) -> None:
@@ -62,6 +66,7 @@ class Authority:
         self.scopes: list[str | None] = []
         self.registered: dict[str, dict[str, Any]] = {}
         self.revoked: set[str] = set()
+        self.judge: Judge | None = None
         self.client_key = ec.generate_private_key(ec.SECP256R1())
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._codes: dict[str, dict[str, str]] = {}
@@ -123,6 +128,12 @@ class Authority:
 
     async def _token(self, request: Request) -> Response:
         fields = dict(parse_qsl((await request.body()).decode()))
+        proof = request.headers.get("dpop")
+        if self.judge is not None and proof is not None:
+            error = self.judge.error_in(proof, "POST", f"{self.origin}/token")
+            if error is not None:
+                return JSONResponse({"error": error}, 400, self.judge.headers)
+            fields["dpop_jkt"] = thumbprint_of(proof)
         self.grants.append(fields["grant_type"])
         await anyio.to_thread.run_sync(self.gate.wait)
         if self.refuses is not None:
@@ -135,8 +146,10 @@ class Authority:
             case "refresh_token":
                 asked = self._refresh_tokens.pop(fields["refresh_token"])  # each is good for one use
             case _:
-                return JSONResponse(self._issued(fields, has_refresh_token=False))
-        return JSONResponse(self._issued(asked, has_refresh_token=True))
+                asked = fields
+        is_of_person = asked is not fields
+        headers = self.judge.headers if self.judge is not None else None
+        return JSONResponse(self._issued(asked, has_refresh_token=is_of_person), headers=headers)
 
     def _error_in(self, fields: dict[str, str], authorization: str) -> str | None:
         match fields["grant_type"]:
@@ -145,8 +158,11 @@ class Authority:
                 digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
                 assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
                 assert asked["resource"] == fields["resource"]
+                assert self.judge is None or asked.get("dpop_jkt") == fields.get("dpop_jkt")
             case "refresh_token":
-                return None if fields["refresh_token"] in self._refresh_tokens else "invalid_grant"
+                known = self._refresh_tokens.get(fields["refresh_token"])
+                is_same = self.judge is None or (known or {}).get("dpop_jkt") == fields.get("dpop_jkt")
+                return None if known is not None and is_same else "invalid_grant"
             case "client_credentials":
                 return None if self._knows(fields, authorization) else "invalid_client"
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
@@ -172,10 +188,11 @@ class Authority:
             "exp": int(time.time()) + self.expires_in,
             "jti": secrets.token_hex(),
         }
-        token = jwt.encode(claims, self._key, "ES256")
+        thumbprint = asked.get("dpop_jkt") if self.judge is not None else None
+        token = jwt.encode(claims | ({"cnf": {"jkt": thumbprint}} if thumbprint else {}), self._key, "ES256")
         answer: dict[str, Any] = {
             "access_token": token,
-            "token_type": "Bearer",
+            "token_type": "DPoP" if thumbprint else "Bearer",
             "expires_in": self.expires_in,
             "scope": scope,
         }

@@ -10,6 +10,7 @@ import pytest
 from bridge.client.auth.store import STATE_VARIABLE, LoginStore, login_key
 from tests.client.auth import authority as authorities
 from tests.client.auth import resource as resources
+from tests.client.auth.proofs import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,21 @@ def resource(authority: Authority, state_folder: Path) -> Iterator[Resource]:
     """A server that it guards."""
     with resources.running(authority) as resource:
         yield resource
+
+
+@pytest.fixture
+def authority_judge(authority: Authority) -> Judge:
+    """Who judges proofs at the authorization server, which then offers to bind tokens to a key."""
+    authority.says = {"dpop_signing_alg_values_supported": ["ES256"]}
+    authority.judge = Judge()
+    return authority.judge
+
+
+@pytest.fixture
+def judge(authority_judge: Judge, resource: Resource) -> Judge:
+    """Who judges proofs at the server, which then takes such tokens."""
+    resource.judge = Judge()
+    return resource.judge
 
 
 async def browse(url: str) -> None:

@@ -13,14 +13,16 @@ from starlette.routing import Mount
 
 from bridge import ToolBox, tool
 from bridge.server.http import http_app
+from tests.client.auth.proofs import thumbprint_of
 from tests.server import http_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from tests.client.auth.authority import Authority
+    from tests.client.auth.proofs import Judge
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
@@ -47,6 +49,9 @@ class Resource:
         refusals: The answers that asked for another token.
         tokens: What requests were signed with.
         is_held: Set when ``hold`` has been called.
+        requests: The headers of the requests that were let in, with ``:method``.
+        judge: Who judges proofs of those whose tokens are bound (DPoP); None where such tokens are not taken.
+        says: What its metadata says beside what is usual.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -55,6 +60,9 @@ class Resource:
         self.sse_url = ""
         self.refusals: list[int] = []
         self.tokens: list[str] = []
+        self.requests: list[dict[str, str]] = []
+        self.judge: Judge | None = None
+        self.says: dict[str, Any] = {}
         self.is_held = Event()
         held = self.is_held
 
@@ -69,32 +77,55 @@ class Resource:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(METADATA_PATH):
             about = scope["path"].removeprefix(METADATA_PATH)
-            answer: Any = JSONResponse({"resource": self._own(about), "authorization_servers": [self.authority.origin]})
+            usual = {"resource": self._own(about), "authorization_servers": [self.authority.origin]}
+            answer: Any = JSONResponse(usual | self.says)
         elif scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
             answer = refusal
         else:
             answer = self.app
-        await answer(scope, receive, send)
+        await answer(scope, receive, self._with_nonce(send) if self.judge is not None else send)
+
+    def _with_nonce(self, send: Send) -> Send:
+        async def send_with_nonce(message: Message) -> None:
+            if message["type"] == "http.response.start" and self.judge is not None:
+                said = [(name.lower().encode(), value.encode()) for name, value in self.judge.headers.items()]
+                message["headers"] = [*message.get("headers", ()), *said]
+            await send(message)
+
+        return send_with_nonce
 
     def _own(self, path: str) -> str:
         return self.url.removesuffix("/mcp") + path
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        token = headers.get("authorization", "").removeprefix("Bearer ")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
         self.tokens.append(token)
         path = "/sse" if scope["path"].startswith(("/sse", "/messages")) else scope["path"]
         described = f'resource_metadata="{self._own(METADATA_PATH)}{path}"'
         claims = self.authority.claims(token, self._own(path))
-        if claims is None:
-            return self._refused(401, f'Bearer error="invalid_token", scope="read", {described}')
+        if claims is None or scheme != ("DPoP" if "cnf" in claims else "Bearer"):
+            return self._refused(401, f'error="invalid_token", scope="read", {described}')
+        if "cnf" in claims and (error := self._error_of_proof(headers, scope, claims, token)) is not None:
+            return self._refused(401, f'error="{error}", {described}')
         if headers.get("mcp-name") == "erase" and "write" not in claims["scope"].split():
-            return self._refused(403, f'Bearer error="insufficient_scope", scope="write", {described}')
+            return self._refused(403, f'error="insufficient_scope", scope="write", {described}')
+        self.requests.append(headers | {":method": scope["method"]})
         return None
+
+    def _error_of_proof(self, headers: dict[str, str], scope: Scope, claims: dict[str, Any], token: str) -> str | None:
+        if self.judge is None:
+            return "invalid_token"
+        proof = headers.get("dpop")
+        error = self.judge.error_in(proof, scope["method"], self._own(scope["path"]), token)
+        if error is None and thumbprint_of(proof or "") != claims["cnf"]["jkt"]:
+            return "invalid_token"
+        return error
 
     def _refused(self, status: int, challenge: str) -> JSONResponse:
         self.refusals.append(status)
-        return JSONResponse({"error": "refused"}, status, {"WWW-Authenticate": challenge})
+        scheme = "DPoP" if self.judge is not None else "Bearer"
+        return JSONResponse({"error": "refused"}, status, {"WWW-Authenticate": f"{scheme} {challenge}"})
 
 
 @contextmanager

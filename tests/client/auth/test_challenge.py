@@ -26,6 +26,15 @@ def answer(status: int, said: str | None = None) -> httpx2.Response:
             answer(403, 'Bearer error="insufficient_scope", scope="a"'),
             Challenge(is_step_up=True, scope="a", error="insufficient_scope"),
         ),
+        (answer(401, "DPoP"), Challenge(takes_proofs=True)),
+        (answer(401, 'dpop algs="RS256 ES256"'), Challenge(takes_proofs=True)),
+        (answer(401, 'DPoP algs="RS256"'), Challenge()),
+        (answer(401, 'Bearer error_description="no Bearer, DPoP is better"'), Challenge()),
+        (answer(401, 'Bearer scope="a", DPoP algs="ES256"'), Challenge(scope="a", takes_proofs=True)),
+        (
+            answer(401, 'Bearer error="invalid_token", DPoP error="use_dpop_nonce"'),
+            Challenge(error="invalid_token", takes_proofs=True, proof_error="use_dpop_nonce"),
+        ),
     ],
 )
 def test_what_an_answer_asks_for(response: httpx2.Response, challenge: Challenge | None) -> None:

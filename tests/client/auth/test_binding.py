@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx2
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from bridge import (
+    ClientCredentials,
+    Connection,
+    HttpTransport,
+    IdentityAssertion,
+    OAuthLogin,
+    ServerAuthError,
+    ServerConfig,
+)
+from bridge.client.auth.binding import Binding
+from bridge.client.auth.dpop import Nonces, ProofKey
+from bridge.client.auth.errors import SignInError
+from bridge.client.auth.login import Login
+from bridge.client.auth.revocation import logged_out
+from bridge.client.auth.sign_in import SignIn
+from bridge.client.auth.store import LoginStore, login_key
+from tests.client.auth.conftest import age, browse, stored_login
+
+if TYPE_CHECKING:
+    from bridge.client.auth.grants import Grant
+    from tests.client.auth.authority import Authority
+    from tests.client.auth.proofs import Judge
+    from tests.client.auth.resource import Resource
+
+pytestmark = pytest.mark.anyio
+DEADLINE_SECONDS = 60
+
+
+async def log_in(url: str) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await SignIn(url, OAuthLogin(), show_page=browse).log_in()
+
+
+async def call(url: str, grant: Grant | None = None) -> Any:
+    config = ServerConfig(name="guarded", transport=HttpTransport(url, auth=grant))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Connection(config) as connection:
+            return (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"]["result"]
+
+
+async def bound_key(authority: Authority, resource: Resource) -> ProofKey | None:
+    """The key that is kept, if the token is bound to it indeed."""
+    login = await stored_login(resource.url)
+    claims = authority.claims(login.access_token or "", resource.url) or {}
+    thumbprint = login.proof_key.thumbprint if login.proof_key is not None else None
+    assert claims.get("cnf") == (None if thumbprint is None else {"jkt": thumbprint})
+    return login.proof_key
+
+
+# --- when ------------------------------------------------------------------------------------------------------------
+
+
+async def test_tokens_are_bound_where_the_authority_offers_it_and_the_server_takes_them(
+    authority: Authority, resource: Resource, judge: Judge
+) -> None:
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) is not None
+    assert LoginStore().path(login_key(resource.url)).stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_server_that_says_nothing_of_proofs_gets_tokens_that_are_not_bound(
+    authority: Authority, resource: Resource, authority_judge: Judge
+) -> None:
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) is None
+    assert await call(resource.url) == 3
+    assert (authority_judge.proofs, authority_judge.faults) == ([], [])
+
+
+async def test_metadata_of_the_server_may_say_that_it_takes_them(
+    authority: Authority, resource: Resource, authority_judge: Judge
+) -> None:
+    resource.says = {"dpop_signing_alg_values_supported": ["RS256", "ES256"]}
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) is not None
+
+
+async def test_a_server_that_takes_no_others_has_them_bound_by_an_authority_that_does_not_say_it_can(
+    authority: Authority, resource: Resource, judge: Judge
+) -> None:
+    authority.says = {}
+    resource.says = {"dpop_bound_access_tokens_required": True}
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) is not None
+
+
+@pytest.mark.parametrize("listed", [[], ["RS256", "PS256"]])
+async def test_proofs_that_we_cannot_sign_are_not_made(
+    authority: Authority, resource: Resource, judge: Judge, listed: list[str]
+) -> None:
+    authority.says = {"dpop_signing_alg_values_supported": listed}
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) is None
+    resource.says = {"dpop_bound_access_tokens_required": True}
+    with pytest.raises(SignInError, match=r"(?s)to a key \(DPoP\).*here it signs with 'ES256' alone"):
+        await log_in(resource.url)
+    assert len(authority.scopes) == 1, "nobody is asked for what cannot be had"
+
+
+async def test_an_authority_that_offers_it_and_does_not_do_it_is_as_good_as_any(
+    authority: Authority, resource: Resource, authority_judge: Judge
+) -> None:
+    resource.says = {"dpop_signing_alg_values_supported": ["ES256"]}
+    authority.judge = None
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) is None
+    assert await call(resource.url) == 3
+
+
+async def test_a_token_that_is_not_bound_is_not_taken_for_a_server_that_takes_no_such(
+    authority: Authority, resource: Resource
+) -> None:
+    resource.says = {"dpop_bound_access_tokens_required": True}
+    with pytest.raises(SignInError, match="gave a token that is not bound to a key"):
+        await log_in(resource.url)
+    assert await LoginStore().load(login_key(resource.url)) is None
+
+
+# --- who needs no person ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["program", "workload"])
+async def test_tokens_of_programs_are_bound_too(
+    authority: Authority, resource: Resource, judge: Judge, kind: str
+) -> None:
+    async def assertion(issuer: str, resource: str) -> str:
+        return f"assertion for {issuer} and {resource}"
+
+    key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    grants: dict[str, Grant] = {
+        "program": ClientCredentials(
+            client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin
+        ),
+        "workload": IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=assertion),
+    }
+    assert authority.judge is not None
+    authority.judge.nonce = "wanted"
+    assert await call(resource.url, grants[kind]) == 3
+    assert (authority.judge.faults, judge.faults, len(authority.judge.proofs)) == (["nonce"], [], 1)
+    assert {sent["authorization"].split()[0] for sent in resource.requests} == {"DPoP"}
+
+
+# --- renewing --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_refreshed_token_is_bound_to_the_same_key(
+    authority: Authority, resource: Resource, judge: Judge
+) -> None:
+    await log_in(resource.url)
+    key = await bound_key(authority, resource)
+    for _ in range(2):
+        await age(resource.url)
+        assert await call(resource.url) == 3
+    assert await bound_key(authority, resource) == key
+    assert authority.grants == ["authorization_code", "refresh_token", "refresh_token"]
+
+
+async def test_who_logs_in_again_keeps_the_key(authority: Authority, resource: Resource, judge: Judge) -> None:
+    await log_in(resource.url)
+    key = await bound_key(authority, resource)
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) == key
+
+
+async def test_a_refresh_that_would_give_an_unbound_token_is_refused(
+    authority: Authority, resource: Resource, judge: Judge, caplog: pytest.LogCaptureFixture
+) -> None:
+    await log_in(resource.url)
+    await age(resource.url)
+    authority.judge = None
+    with pytest.raises(ServerAuthError, match="has expired, or was revoked"):
+        await call(resource.url)
+    assert "has ended: its authorization server gave a token that is not bound to a key" in caplog.text
+    assert set(resource.tokens) == {""}, "neither token is used without a proof"
+    login = await stored_login(resource.url)
+    assert (login.tokens, login.proof_key is None) == (None, False)
+
+
+async def test_a_login_that_was_bound_stays_so_until_it_is_forgotten(
+    authority: Authority, resource: Resource, judge: Judge
+) -> None:
+    await log_in(resource.url)
+    authority.judge, resource.judge, authority.says = None, None, {}
+    with pytest.raises(SignInError, match="bridge logout forgets that"):
+        await log_in(resource.url)
+    assert await logged_out(resource.url, OAuthLogin())
+    await log_in(resource.url)
+    assert await bound_key(authority, resource) is None
+    assert await call(resource.url) == 3
+
+
+async def test_a_server_that_takes_no_bound_tokens_any_more_is_told_apart(
+    authority: Authority, resource: Resource, judge: Judge
+) -> None:
+    await log_in(resource.url)
+    resource.judge = None
+    with pytest.raises(ServerAuthError, match=r"of which it says nothing.*bridge logout comes first"):
+        await call(resource.url)
+
+
+async def test_a_refused_proof_costs_no_login(authority: Authority, resource: Resource, judge: Judge) -> None:
+    await log_in(resource.url)
+    await age(resource.url)
+    assert authority.judge is not None
+    authority.judge.refuses = True
+    with pytest.raises(ServerAuthError, match=r"its authorization server refuses the proof.*invalid_dpop_proof"):
+        await call(resource.url)
+    authority.judge.refuses = False
+    assert await call(resource.url) == 3
+    assert authority.grants == ["authorization_code", "refresh_token"]
+
+
+# --- nonces ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_authority_is_asked_again_with_the_nonce_that_it_wants(
+    authority: Authority, resource: Resource, judge: Judge, authority_judge: Judge
+) -> None:
+    authority_judge.nonce, authority_judge.nonces = "first", ["second"]
+    signing = SignIn(resource.url, OAuthLogin(), show_page=browse)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await signing.log_in()
+        await signing.log_in()
+    assert authority_judge.faults == ["nonce"]
+    assert [proof["nonce"] for proof in authority_judge.proofs] == ["first", "second"]
+    assert authority.grants == ["authorization_code", "authorization_code"]
+
+
+async def test_an_authority_that_wants_one_nonce_after_another_is_given_up() -> None:
+    asked = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.headers["DPoP"])
+        return httpx2.Response(400, json={"error": "use_dpop_nonce"}, headers={"DPoP-Nonce": str(len(asked))})
+
+    binding = Binding(Login(server_url="https://mcp.example.com", proof_key=ProofKey.generated()), Nonces())
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        request = http.build_request("POST", "https://login.example.com/token", data={"grant_type": "refresh_token"})
+        with pytest.raises(SignInError, match="its authorization server wants another nonce"):
+            await binding.send(request, http)
+    assert len(asked) == 2
