@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.benchmarks.http_server import HttpServer
+    from tests.benchmarks.load.pace import Outcome
 
 CONNECTIONS = 16
 _PACES = (1000, 2000, 4000, 8000)
@@ -52,33 +53,32 @@ def _saturated(calls: int) -> Section:
 def _paced(calls: int) -> Section:
     section = Section(
         "Latency of calls that come steadily, from when each should have begun",
-        *("calls", "p50", "p90", "p99", "worst", "processor of the server", "errors"),
+        *("calls", "p50", "p90", "p99", "worst", "sent late, p99", "server CPU", "errors"),
     )
     with serving(TOOLS) as server:
         server.open_session()
         for era in Era:
-            list(_at_pace(server, era, _PACES[0], calls))  # warm
+            _at_pace(server, era, _PACES[0], calls)  # warm
             for calls_a_second in _PACES:
                 clock = cpu_clock(server.process)
                 worked, start = clock(), perf_counter()
                 outcomes = _at_pace(server, era, calls_a_second, calls)
                 worked_later, took = clock(), perf_counter() - start
-                seconds = [seconds for seconds, _ in outcomes]
+                seconds = [outcome.seconds for outcome in outcomes]
                 section.add(
                     f"{era.name.lower()}, {calls_a_second:,} a second",
                     f"{len(outcomes):,}",
                     *map(duration, [*percentiles(seconds), max(seconds)]),
+                    duration(percentiles([outcome.late_seconds for outcome in outcomes])[-1]),
                     "" if worked is None or worked_later is None else f"{(worked_later - worked) / took:.0%}",
-                    f"{sum(not is_right for _, is_right in outcomes):,}",
+                    f"{sum(not says_three(outcome.text) for outcome in outcomes):,}",
                 )
     return section
 
 
-def _at_pace(server: HttpServer, era: Era, calls_a_second: int, calls: int) -> list[tuple[float, bool]]:
-    """How long each call took, and whether it was answered rightly."""
-    count = calls * calls_a_second // 1000
+def _at_pace(server: HttpServer, era: Era, calls_a_second: int, calls: int) -> list[Outcome]:
     with Pace(server.port, calls_a_second, _KEPT_CALLS) as pace:
-        return [(each.seconds, says_three(each.text)) for each in pace.ask(requests(server, era, count))]
+        return list(pace.ask(requests(server, era, calls * calls_a_second // 1000)))
 
 
 def requests(server: HttpServer, era: Era, count: int) -> Iterator[bytes]:

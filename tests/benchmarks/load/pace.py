@@ -32,8 +32,10 @@ class Outcome:
     """Which it was, from 0."""
     due_seconds: float
     """When it should have begun, after the first."""
+    late_seconds: float
+    """How long after that it was sent: the client's own doing, for want of a processor or of a connection."""
     seconds: float
-    """How long it took from then until its answer was whole."""
+    """How long it took from when it should have begun until its answer was whole."""
     text: bytes
     """Head and body; empty where the connection was closed instead, or no answer came."""
 
@@ -53,7 +55,7 @@ class Pace:
         self._kept_calls = kept_calls
         self._selector = SelectSelector()  # the others wait for whole milliseconds
         self._idle: deque[Client] = deque()
-        self._asking: dict[Client, tuple[int, float]] = {}
+        self._asking: dict[Client, tuple[int, float, float]] = {}
         self._started_at = 0.0
 
     def __enter__(self) -> Self:
@@ -81,7 +83,7 @@ class Pace:
 
     def _sent(self, number: int, due_seconds: float, request: bytes) -> Iterator[Outcome]:
         client = self._idle.popleft() if self._idle else self._connected()
-        self._asking[client] = number, due_seconds
+        self._asking[client] = number, due_seconds, self._now()
         try:
             client.send(request)
         except ConnectionError:
@@ -104,13 +106,19 @@ class Pace:
                 self._close(client)
 
     def _ended(self, client: Client, text: bytes) -> Outcome:
-        number, due_seconds = self._asking.pop(client)
+        number, due_seconds, sent_seconds = self._asking.pop(client)
         seconds = self._now() - due_seconds
         if not text or client.calls >= self._kept_calls or _CLOSE in text.partition(b"\r\n\r\n")[0].lower() + b"\r\n":
             self._close(client)
         else:
             self._idle.append(client)
-        return Outcome(number=number, due_seconds=due_seconds, seconds=seconds, text=text)
+        return Outcome(
+            number=number,
+            due_seconds=due_seconds,
+            late_seconds=sent_seconds - due_seconds,
+            seconds=seconds,
+            text=text,
+        )
 
     def _connected(self) -> Client:
         client = Client(self._port)
