@@ -24,7 +24,7 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
 from bridge.telemetry.operations import Asking, Serving
-from bridge.telemetry.records import arguments_seen, caller_seen, id_seen, records_of, tool_seen
+from bridge.telemetry.records import KnownWords, id_seen, records_of, words_with_arguments
 from bridge.telemetry.writer import Batches
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Observer:
         self._open_sessions = 0
         self._series: dict[tuple[str, str | None, Peer], Series] = {}
         self._asked: dict[tuple[str, str | None, Peer], Series] = {}
+        self._words = KnownWords()
         self._ended: deque[Ended] = deque()
         self._is_settled = True
         self._settling = Batches("telemetry", self.settle, SETTLE_SECONDS)
@@ -132,8 +133,11 @@ class Observer:
         """
         if not self.sinks:
             return None
-        seen = arguments_seen(arguments, shown=self.shows_arguments)
-        return id_seen(request_id), tool_seen(called), server, caller_seen(caller), seen, None
+        if self.shows_arguments:
+            words = words_with_arguments(called, server, caller, arguments)
+        else:
+            words = self._words[called, server, caller, tuple(arguments)]
+        return id_seen(request_id), words, None
 
     def note(self, ended: Ended) -> None:
         """Something has ended: it is counted and recorded a little later, in a thread of its own."""
@@ -150,7 +154,7 @@ class Observer:
             for series, start, end, error_type, code, _ in ended:
                 histogram = series.succeeded if error_type is None else series.histogram(error_type, code)
                 histogram.record(end - start)
-            if self.sinks and (records := records_of(ended, time() - perf_counter())):
+            if self.sinks and (records := records_of(ended, time() - perf_counter())).lines:
                 for sink in self.sinks:
                     sink.put(records)
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping, Sequence
+    from collections.abc import Mapping, MutableMapping
     from types import TracebackType
     from typing import Self, TypeAlias
 
     from bridge.telemetry.measures import Series
     from bridge.telemetry.observer import Observer
-    from bridge.telemetry.records import CallRecord
+    from bridge.telemetry.records import Records, Words
 
-    Told: TypeAlias = tuple[object, str | None, str | None, str | None, tuple[str, ...] | bytes, str | None]
+    Told: TypeAlias = tuple[object, Words, str | None]
     Ended: TypeAlias = tuple[Series, float, float, str | None, int | None, Told | None]
 
 
@@ -54,8 +54,8 @@ class Tracer(Protocol):
 class Sink(Protocol):
     """Takes the records of calls at once, and writes them later."""
 
-    def put(self, records: Sequence[CallRecord]) -> None:
-        """Take them, in the order in which the calls ended."""
+    def put(self, records: Records) -> None:
+        """Take them; others take them too."""
 
 
 class Serving:

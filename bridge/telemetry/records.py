@@ -1,7 +1,7 @@
 """Records: what is written down of a call, as JSON.
 
-A line is put together from pieces, most of which are the same for many calls: as a whole, written by a JSON library, it
-would cost more than counting, timing and tracing the call.
+A line is put together from pieces, most of which are the same for many calls, and are written once: as a whole, written
+by a JSON library, it would cost more than counting, timing and tracing the call. Log and audit log share it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
 from time import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
 from bridge.telemetry.texts import abridged, written
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bridge.telemetry.operations import Ended
+
+Words: TypeAlias = tuple[str, str]
+"""Who calls what, as members of an object of JSON; and the arguments, as JSON."""
+Kind: TypeAlias = tuple[str | None, str | None, str | None, tuple[str, ...]]
+"""The name that is called, the server behind this one that has the tool, who calls, and the names of the arguments."""
 
 REDACTED = "[redacted]"
 """What stands for the value of an argument."""
@@ -30,30 +35,43 @@ MAX_TOOL_CHARS = 128
 """How much of the name that was called is recorded: what a tool's name may have."""
 MAX_ARGUMENTS_BYTES = 16 * 1024
 """How much of the arguments is recorded, where they are."""
+MAX_KINDS = 1024
+"""For how many kinds of calls the words are kept at once."""
+RECORD_END = "}"
+"""What the line of a record ends with."""
 
 _MAX_ID = 2**63
 _OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
 _LEVELS = {"ok": "info", "error": "error"}
-_AT_INFO = ',"level":"info","logger":"bridge.calls"}'
 
 
-class CallRecord(NamedTuple):
-    """One call of a tool, and what came of it, written down."""
+class Records(NamedTuple):
+    """Calls of tools, and what came of each, written down in the order in which they ended."""
 
-    error_type: str | None
-    """What went wrong, in a word; None where nothing did."""
-    line: str
-    """The record as one line of JSON, without its end."""
-
-    @property
-    def level(self) -> str:
-        """How severe it is."""
-        return _LEVELS.get(outcome_of(self.error_type), "warning")
+    lines: list[str]
+    """Each as one line of JSON, but for its `RECORD_END`: a log says more before that."""
+    failures: dict[int, str]
+    """What went wrong, in a word, by the index of the line; of a call that succeeded there is nothing."""
 
 
-def outcome_of(error_type: str | None) -> str:
-    """What came of a call, in a word: ``ok``, ``tool_error``, ``cancelled`` or ``error``."""
-    return _OUTCOMES.get(error_type, "error")
+class KnownWords(dict[Kind, Words]):
+    """The words for each kind of calls, found when it comes first. What callers invent is kept within bounds."""
+
+    def __missing__(self, kind: Kind) -> Words:
+        """Find the words, and keep them by what they say of the kind."""
+        called, server, caller, arguments = kind
+        seen = tool_seen(called), server, caller_seen(caller), names_seen(arguments)
+        if len(self) >= MAX_KINDS:
+            self.clear()
+        words = self[seen] = _who_and_what(called, server, caller), written(dict.fromkeys(seen[3], REDACTED))
+        return words
+
+
+def words_with_arguments(
+    called: str | None, server: str | None, caller: str | None, arguments: Mapping[str, Any]
+) -> Words:
+    """The words for one call, with the values of its arguments; as for a `Kind`."""
+    return _who_and_what(called, server, caller), arguments_seen(arguments)
 
 
 def id_seen(request_id: object) -> object:
@@ -73,81 +91,94 @@ def caller_seen(caller: str | None) -> str | None:
     return caller and abridged(caller)
 
 
-def arguments_seen(arguments: Mapping[str, Any], *, shown: bool) -> tuple[str, ...] | bytes:
-    """What a record keeps of the arguments of a call; what waits and what is cached has bounds by it.
-
-    Args:
-        arguments: The arguments.
-        shown: Whether their values are to be recorded.
-    """
-    if not shown:
-        return tuple([abridged(name, MAX_NAME_CHARS) for name in islice(arguments, MAX_NAMES)])
-    shown_as = written(arguments).encode()
-    if len(shown_as) > MAX_ARGUMENTS_BYTES:
-        return written(f"{len(shown_as)} bytes, more than are recorded").encode()
-    return shown_as
+def names_seen(arguments: Iterable[str]) -> tuple[str, ...]:
+    """What a record keeps of the names of arguments; what waits and what is kept has bounds by it."""
+    return tuple([abridged(name, MAX_NAME_CHARS) for name in islice(arguments, MAX_NAMES)])
 
 
-def records_of(ended: Iterable[Ended], now: float) -> list[CallRecord]:
+def arguments_seen(arguments: Mapping[str, Any]) -> str:
+    """What a record keeps of arguments whose values are to be recorded, as JSON; what waits has bounds by it."""
+    shown = written(arguments)
+    length = len(shown.encode())
+    return shown if length <= MAX_ARGUMENTS_BYTES else written(f"{length} bytes, more than are recorded")
+
+
+def records_of(ended: Iterable[Ended], now: float) -> Records:
     """The records of what has ended, in its order; of what is no call there is none.
 
     Args:
         ended: What has ended, by `time.perf_counter`.
         now: How many seconds since 1970 were over when that was 0.
     """
-    records = []
+    lines: list[str] = []
+    failures: dict[int, str] = {}
+    known, told_time = None, ""
     for series, start, end, error_type, _, told in ended:
         if told is None:
             continue
-        request_id, called, server, caller, arguments, trace_id = told
+        request_id, (who_and_what, arguments), trace_id = told
+        if (milliseconds := int((start + now) * 1000)) != known:  # in one of them many calls begin
+            known, told_time = milliseconds, _time(milliseconds)
+        outcome = '"ok"'
+        if error_type is not None:
+            failures[len(lines)], outcome = error_type, _failure(error_type)
         said = request_id if type(request_id) is int else written(request_id)
-        outcome = '"ok"' if error_type is None else _failure(error_type)
-        trace = "" if trace_id is None else f',"trace_id":"{trace_id}"'
-        shown = _redacted(arguments) if type(arguments) is tuple else bytes(arguments).decode()  # type: ignore[arg-type]  # not narrowed by `is`
-        line = (
-            f'{{{_time(start + now)},"event":"call","request_id":{said},'
-            f"{_who_and_what(called, server, caller, series.peer.transport)},"
-            f'"duration_ms":{(end - start) * 1000:.3f},"outcome":{outcome}{trace},"arguments":{shown}}}'
+        lines.append(
+            f'{{{told_time},"event":"call","request_id":{said},'
+            f'{who_and_what},"transport":"{series.peer.transport}",'
+            f'"duration_ms":{_milliseconds(round((end - start) * 1_000_000))},"outcome":{outcome}'
+            f'{"" if trace_id is None else _trace(trace_id)},"arguments":{arguments}'
         )
-        records.append(CallRecord(error_type, line))
-    return records
+    return Records(lines, failures)
 
 
-def log_line(record: CallRecord) -> str:
-    """A record as a line of the log, without its end."""
-    if record.error_type is None:
-        return record.line[:-1] + _AT_INFO
-    return f'{record.line[:-1]},"level":"{record.level}","logger":"bridge.calls"}}'
+def log_end(error_type: str | None) -> str:
+    """What the line of a record ends with in the log, which says how severe it is.
+
+    Args:
+        error_type: What went wrong, in a word; None where nothing did.
+    """
+    level = _LEVELS.get(_outcome_of(error_type), "warning")
+    return f',"level":"{level}","logger":"bridge.calls"{RECORD_END}'
 
 
 def audit_gap(count: int) -> str:
     """What says in the audit log how many records are missing."""
-    return f'{{{_time(time())},"event":"lost","calls":{count}}}'
+    return f'{{{_time(int(time() * 1000))},"event":"lost","calls":{count}}}'
 
 
 def log_gap(count: int) -> str:
     """What says in the log how many records are missing."""
-    return f'{{{_time(time())},"level":"error","logger":"bridge.calls","event":"lost","calls":{count}}}'
+    now = _time(int(time() * 1000))
+    return f'{{{now},"level":"error","logger":"bridge.calls","event":"lost","calls":{count}}}'
+
+
+def _outcome_of(error_type: str | None) -> str:
+    """What came of a call, in a word: ``ok``, ``tool_error``, ``cancelled`` or ``error``."""
+    return _OUTCOMES.get(error_type, "error")
+
+
+def _who_and_what(called: str | None, server: str | None, caller: str | None) -> str:
+    return written({"tool": tool_seen(called), "server": server, "caller": caller_seen(caller)})[1:-1]
+
+
+def _trace(trace_id: str) -> str:
+    return f',"trace_id":"{trace_id}"'
 
 
 @lru_cache(256)
 def _failure(error_type: str) -> str:
-    return f'"{outcome_of(error_type)}","error":{written(error_type)}'
+    return f'"{_outcome_of(error_type)}","error":{written(error_type)}'
 
 
-@lru_cache(1024)
-def _who_and_what(called: str | None, server: str | None, caller: str | None, transport: str) -> str:
-    return written({"tool": called, "server": server, "caller": caller, "transport": transport})[1:-1]
+@lru_cache(4096)
+def _milliseconds(microseconds: int) -> str:
+    return f"{microseconds / 1000:.3f}"
 
 
-@lru_cache(1024)
-def _redacted(names: tuple[str, ...]) -> str:
-    return written(dict.fromkeys(names, REDACTED))
-
-
-def _time(seconds: float) -> str:
-    whole, milliseconds = divmod(int(seconds * 1000), 1000)
-    return f'"time":"{_second(whole)}.{milliseconds:03d}Z"'
+def _time(milliseconds: int) -> str:
+    seconds, rest = divmod(milliseconds, 1000)
+    return f'"time":"{_second(seconds)}.{rest:03d}Z"'
 
 
 @lru_cache(8)

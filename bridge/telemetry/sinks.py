@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.telemetry.records import log_line
+from bridge.telemetry.records import RECORD_END, log_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bridge.telemetry.records import CallRecord
+    from bridge.telemetry.records import Records
     from bridge.telemetry.writer import Writer
+
+_END_OF_SUCCESS = log_end(None)
 
 
 class CallLog:
@@ -23,9 +23,13 @@ class CallLog:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def put(self, records: Sequence[CallRecord]) -> None:
+    def put(self, records: Records) -> None:
         """Have records written."""
-        self._writer.put(map(log_line, records))
+        lines, failures = records
+        if failures:
+            self._writer.put([line + log_end(failures.get(index)) for index, line in enumerate(lines)])
+        else:
+            self._writer.put(lines, _END_OF_SUCCESS)
 
 
 class AuditLog:
@@ -38,6 +42,6 @@ class AuditLog:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def put(self, records: Sequence[CallRecord]) -> None:
+    def put(self, records: Records) -> None:
         """Have records written."""
-        self._writer.put(record.line for record in records)
+        self._writer.put(records.lines, RECORD_END)

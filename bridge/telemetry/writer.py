@@ -10,13 +10,16 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from sys import getsizeof
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    Chunk: TypeAlias = tuple[int, bytes]
+    """Lines that wait: how many, and as they are written."""
 
 _logger = logging.getLogger("bridge.telemetry")
 
@@ -120,9 +123,11 @@ class Writer:
         self._output = output
         self._gap = gap
         self._tell_lost = lost
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[Chunk] = deque()
+        self._waiting_lines = 0
         self._waiting_bytes = 0
-        self._batch: list[str] = []
+        self._batch: list[bytes] = []
+        self._batch_lines = 0
         self._batch_bytes = 0
         self._missing = 0
         self._counting = Lock()
@@ -135,17 +140,17 @@ class Writer:
         """Whether what was put in last could not be written."""
         return self._complained_at is not None
 
-    def put(self, lines: Iterable[str]) -> None:
-        """Have lines written, each without its end. From any thread; it waits for no output."""
+    def put(self, lines: Sequence[str], end: str = "") -> None:
+        """Have lines written. From any thread; it waits for no output.
+
+        Args:
+            lines: The lines, each without its end.
+            end: What each of them ends with before that.
+        """
         dropped = 0
         with self._counting:
-            for line in lines:
-                size_bytes = getsizeof(line)
-                if len(self._waiting) < MAX_WAITING and self._waiting_bytes + size_bytes <= MAX_WAITING_BYTES:
-                    self._waiting.append(line)
-                    self._waiting_bytes += size_bytes
-                else:
-                    dropped += 1
+            for start in range(0, len(lines), MAX_BATCH):
+                dropped += self._take(lines[start : start + MAX_BATCH], end)
             self._missing += dropped
         if dropped:
             self._tell_lost(dropped)
@@ -158,15 +163,30 @@ class Writer:
         if self._batches.close():
             self._output.close()
         else:
-            _logger.error("the %s did not take its last %d lines", self._name, len(self._batch) + len(self._waiting))
+            _logger.error("the %s did not take its last %d lines", self._name, self._batch_lines + self._waiting_lines)
+
+    def _take(self, lines: Sequence[str], end: str) -> int:
+        """Let lines wait, all at once where there is room, and say for how many there is none."""
+        written = _joined(lines, end)
+        if len(lines) > 1 and (len(written) > MAX_BATCH_BYTES or not self._has_room(len(lines), written)):
+            return sum(self._take([line], end) for line in lines)
+        if not self._has_room(len(lines), written):
+            return len(lines)
+        self._waiting.append((len(lines), written))
+        self._waiting_lines += len(lines)
+        self._waiting_bytes += len(written)
+        return 0
+
+    def _has_room(self, lines: int, written: bytes) -> bool:
+        return self._waiting_lines + lines <= MAX_WAITING and self._waiting_bytes + len(written) <= MAX_WAITING_BYTES
 
     def _write_what_waits(self) -> None:
         self._is_idle = True  # whoever comes from now on wakes the thread again
         while self._batch or self._waiting:
             missing = self._gather()
-            if self._was_written([*self._batch, *([self._gap(missing)] if missing else [])]):
+            if self._was_written(b"".join([*self._batch, *([_joined([self._gap(missing)], "")] if missing else [])])):
                 self._batch.clear()
-                self._batch_bytes = 0
+                self._batch_lines = self._batch_bytes = 0
                 with self._counting:
                     self._missing -= missing
             elif self._batches.closing.wait(_RETRY_SECONDS):
@@ -175,17 +195,22 @@ class Writer:
     def _gather(self) -> int:
         """Let lines that wait join the batch, and say how many are missing."""
         with self._counting:
-            while self._waiting and len(self._batch) < MAX_BATCH and self._batch_bytes < MAX_BATCH_BYTES:
-                line = self._waiting.popleft()
-                size_bytes = getsizeof(line)
-                self._waiting_bytes -= size_bytes
-                self._batch_bytes += size_bytes
-                self._batch.append(line)
+            while (
+                self._waiting
+                and self._batch_lines + self._waiting[0][0] <= MAX_BATCH
+                and self._batch_bytes < MAX_BATCH_BYTES
+            ):
+                lines, written = self._waiting.popleft()
+                self._waiting_lines -= lines
+                self._waiting_bytes -= len(written)
+                self._batch.append(written)
+                self._batch_lines += lines
+                self._batch_bytes += len(written)
             return self._missing
 
-    def _was_written(self, lines: Sequence[str]) -> bool:
+    def _was_written(self, lines: bytes) -> bool:
         try:
-            self._output.write(("\n".join(lines) + "\n").encode(errors="backslashreplace"))
+            self._output.write(lines)
         except OSError as error:
             now = monotonic()
             if self._complained_at is None or now - self._complained_at >= COMPLAINT_SECONDS:
@@ -194,7 +219,7 @@ class Writer:
                     "the %s cannot be written: %s; calls go on, %d lines wait and at most %d will",
                     self._name,
                     error,
-                    len(self._batch) + len(self._waiting),
+                    self._batch_lines + self._waiting_lines,
                     MAX_WAITING,
                 )
             return False
@@ -202,6 +227,12 @@ class Writer:
             self._complained_at = None
             _logger.warning("the %s is written again", self._name)
         return True
+
+
+def _joined(lines: Sequence[str], end: str) -> bytes:
+    """Whole lines as they are written; what no encoding has is written escaped."""
+    ended = f"{end}\n"
+    return ended.join([*lines, ""]).encode(errors="backslashreplace")
 
 
 class StandardError:

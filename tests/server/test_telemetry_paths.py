@@ -15,14 +15,13 @@ from bridge import ToolBox, ToolError, tool
 from bridge.server.http import http_app
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION, SERVER_SESSION_DURATION
 from bridge.telemetry.observer import Observer
+from bridge.telemetry.records import RECORD_END
 from bridge.telemetry.switch import switched_on
 from bridge.telemetry.tracing import Tracing
 from tests.server.http_server import HEADERS, call, modern, modern_headers, open_session, request, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bridge.telemetry.records import CallRecord
+    from bridge.telemetry.records import Records
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACED = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
@@ -35,9 +34,9 @@ class Kept:
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
 
-    def put(self, records: Sequence[CallRecord]) -> None:
-        for record in records:
-            told = json.loads(record.line)
+    def put(self, records: Records) -> None:
+        for line in records.lines:
+            told = json.loads(line + RECORD_END)
             assert told.pop("time")
             assert told.pop("duration_ms") >= 0
             self.told.append(told)

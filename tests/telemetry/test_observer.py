@@ -15,12 +15,11 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Peer
 from bridge.telemetry.observer import Observer
+from bridge.telemetry.records import RECORD_END
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bridge.telemetry.measures import Labels
-    from bridge.telemetry.records import CallRecord
+    from bridge.telemetry.records import Records
 
 DEADLINE_SECONDS = 10
 CLIENT = Peer("http", "2026-07-28")
@@ -34,8 +33,8 @@ class Kept:
         self.lines: list[dict[str, Any]] = []
         self.took = Event()
 
-    def put(self, records: Sequence[CallRecord]) -> None:
-        self.lines += [json.loads(record.line) for record in records]
+    def put(self, records: Records) -> None:
+        self.lines += [json.loads(line + RECORD_END) for line in records.lines]
         self.took.set()
 
 
@@ -122,9 +121,9 @@ def test_of_what_callers_invent_no_more_is_kept_than_is_recorded() -> None:
     sent = {f"{number}{'x' * 10_000}": 1 for number in range(100)}
     told = observer.told_of_call(1, "y" * 10_000, None, None, sent)
     assert told is not None
-    _, called, _, _, names, _ = told
-    assert called == "y" * 128 + "…"
-    assert [len(name) for name in names] == [64 + 1] * 32  # type: ignore[arg-type]  # they are names where not shown
+    _, (who_and_what, arguments), _ = told
+    assert json.loads(f"{{{who_and_what}}}")["tool"] == "y" * 128 + "…"
+    assert [len(name) for name in json.loads(arguments)] == [64 + 1] * 32
 
 
 def test_records_keep_the_order_in_which_calls_ended() -> None:

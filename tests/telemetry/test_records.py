@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -10,40 +11,49 @@ from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
 from bridge.telemetry.measures import Metric, Peer, Series
 from bridge.telemetry.records import (
     MAX_ARGUMENTS_BYTES,
-    CallRecord,
+    MAX_KINDS,
+    RECORD_END,
+    KnownWords,
+    Words,
     arguments_seen,
     audit_gap,
     caller_seen,
     id_seen,
+    log_end,
     log_gap,
-    log_line,
     records_of,
     tool_seen,
+    words_with_arguments,
 )
 from bridge.telemetry.texts import abridged
 
+if TYPE_CHECKING:
+    from bridge.telemetry.operations import Ended
+
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
+SERIES = Series(Metric(SERVER_OPERATION_DURATION), "tools/call", "add", Peer("stdio", ""))
+ADD = KnownWords()["add", None, None, ("a",)]
 
 
-def record(
-    *,
-    called: str | None = "add",
-    server: str | None = None,
-    caller: str | None = None,
-    request_id: object = 7,
-    error_type: str | None = None,
-    arguments: tuple[str, ...] | bytes = ("a",),
-    trace_id: str | None = None,
-) -> CallRecord:
-    """The record of a call that ended a quarter of a second after it began."""
-    series = Series(Metric(SERVER_OPERATION_DURATION), "tools/call", "add", Peer("stdio", ""))
-    told = request_id, called, server, caller, arguments, trace_id
-    (made,) = records_of([(series, 0.5, 0.75, error_type, None, told)], now=1_790_000_000.0)
-    return made
+def line_of(
+    words: Words = ADD, *, request_id: object = 7, error_type: str | None = None, trace_id: str | None = None
+) -> str:
+    """The line of a call that ended a quarter of a second after it began, but for its end."""
+    records = records_of([(SERIES, 0.5, 0.75, error_type, None, (request_id, words, trace_id))], now=1_790_000_000.0)
+    assert records.failures == ({} if error_type is None else {0: error_type})
+    (line,) = records.lines
+    return line
+
+
+def said(words: Words = ADD, **told: Any) -> dict[str, Any]:
+    """What such a line says."""
+    read: dict[str, Any] = json.loads(line_of(words, **told) + RECORD_END)
+    return read
 
 
 def test_a_record_says_when_the_call_began_who_called_what_and_what_came_of_it() -> None:
-    assert json.loads(record(caller="alice", trace_id="4b", error_type="tool_error").line) == {
+    words = KnownWords()["add", None, "alice", ("a",)]
+    assert said(words, trace_id="4b", error_type="tool_error") == {
         "time": "2026-09-21T14:13:20.500Z",
         "event": "call",
         "request_id": 7,
@@ -59,14 +69,36 @@ def test_a_record_says_when_the_call_began_who_called_what_and_what_came_of_it()
     }
 
 
+def test_each_record_says_its_own_time_and_duration() -> None:
+    began = (0.0, 0.0004, 0.001, 59.9999)
+    ended = [(SERIES, start, start + 0.000_017 * (start + 1), None, None, (1, ADD, None)) for start in began]
+    told = [json.loads(line + RECORD_END) for line in records_of(ended, now=1_790_000_000.0).lines]
+    assert [(each["time"], each["duration_ms"]) for each in told] == [
+        ("2026-09-21T14:13:20.000Z", 0.017),
+        ("2026-09-21T14:13:20.000Z", 0.017),
+        ("2026-09-21T14:13:20.001Z", 0.017),
+        ("2026-09-21T14:14:19.999Z", 1.037),
+    ]
+
+
 def test_of_what_is_no_call_there_is_no_record() -> None:
     series = Series(Metric(SERVER_OPERATION_DURATION), "tools/list", None, Peer("stdio", ""))
-    assert records_of([(series, 0.0, 1.0, None, None, None)], now=0.0) == []
+    assert records_of([(series, 0.0, 1.0, None, None, None)], now=0.0) == ([], {})
+
+
+def test_failures_are_known_by_the_index_of_their_line() -> None:
+    outcomes = ("no call", None, "cancelled", None, "-32602")
+    ended: list[Ended] = [
+        (SERIES, 0.0, 1.0, None if each == "no call" else each, None, None if each == "no call" else (1, ADD, None))
+        for each in outcomes
+    ]
+    records = records_of(ended, now=0.0)
+    assert (len(records.lines), records.failures) == (4, {1: "cancelled", 3: "-32602"})
 
 
 def test_the_log_says_how_severe_it_is_as_well() -> None:
     kinds = (None, "tool_error", "cancelled", "-32602", "ValueError")
-    levels = {kind: json.loads(log_line(record(error_type=kind)))["level"] for kind in kinds}
+    levels = {kind: json.loads(line_of(error_type=kind) + log_end(kind))["level"] for kind in kinds}
     assert levels == {
         None: "info",
         "tool_error": "warning",
@@ -80,17 +112,11 @@ def test_the_log_says_how_severe_it_is_as_well() -> None:
 def test_whatever_a_client_sends_a_record_is_one_line_of_json(
     called: str, server: str, caller: str | None, request_id: int | str, names: list[str]
 ) -> None:
-    each = record(
-        called=tool_seen(called),
-        server=server,
-        caller=caller,
-        request_id=request_id,
-        arguments=arguments_seen(dict.fromkeys(names), shown=False),
-    )
-    for line in (each.line, log_line(each)):
-        assert "\n" not in line
-        said = json.loads(line)
-        assert (said["tool"], said["server"], said["caller"], said["request_id"]) == (
+    line = line_of(KnownWords()[called, server, caller, tuple(names)], request_id=request_id)
+    for whole in (line + RECORD_END, line + log_end(None)):
+        assert "\n" not in whole
+        told = json.loads(whole)
+        assert (told["tool"], told["server"], told["caller"], told["request_id"]) == (
             abridged(called, 128),
             server,
             caller,
@@ -113,36 +139,51 @@ def test_what_a_client_or_an_issuer_chose_is_cut_with_a_mark() -> None:
 )
 def test_nothing_in_a_record_ends_its_line_or_is_obeyed_by_a_terminal(nasty: str) -> None:
     text = f'a{nasty}{{"event":"call"}}'
-    seen = (arguments_seen({text: text}, shown=shown) for shown in (False, True))
-    for arguments in seen:
-        line = record(called=text, server=text, caller=text, request_id=text, error_type=text, arguments=arguments).line
+    for words in (KnownWords()[text, text, text, (text,)], words_with_arguments(text, text, text, {text: text})):
+        line = line_of(words, request_id=text, error_type=text) + RECORD_END
         assert len(line.splitlines()) == 1
         assert all(each.isprintable() for each in line)
-        said = json.loads(line)
-        assert said["event"] == "call"
-        assert {said["tool"], said["server"], said["caller"], said["request_id"], said["error"]} == {text}
-        assert list(said["arguments"]) == [text]
+        told = json.loads(line)
+        assert told["event"] == "call"
+        assert {told["tool"], told["server"], told["caller"], told["request_id"], told["error"]} == {text}
+        assert list(told["arguments"]) == [text]
 
 
 def test_half_a_character_is_recorded_and_costs_no_other_record() -> None:
     half = "\ud800"
-    for arguments in (arguments_seen({half: half}, shown=shown) for shown in (False, True)):
-        line = record(called=half, caller=half, request_id=half, arguments=arguments).line
-        said = json.loads(line)
-        assert (said["tool"], said["caller"], said["request_id"], *said["arguments"]) == (half, half, half, half)
-        assert line.isascii()
+    for words in (KnownWords()[half, None, half, (half,)], words_with_arguments(half, None, half, {half: half})):
+        told = said(words, request_id=half)
+        assert (told["tool"], told["caller"], told["request_id"], *told["arguments"]) == (half, half, half, half)
+        assert line_of(words, request_id=half).isascii()
 
 
 def test_of_very_many_or_very_long_names_of_arguments_some_are_recorded() -> None:
-    sent = {f"{number}{'x' * 100}": 1 for number in range(100)}
-    said = json.loads(record(arguments=arguments_seen(sent, shown=False)).line)["arguments"]
-    assert len(said) == 32
-    assert {(len(name), name[-1]) for name in said} == {(64 + 1, "…")}
+    sent = tuple(f"{number}{'x' * 100}" for number in range(100))
+    told = said(KnownWords()["add", None, None, sent])["arguments"]
+    assert len(told) == 32
+    assert {(len(name), name[-1]) for name in told} == {(64 + 1, "…")}
+
+
+def test_the_words_for_a_kind_of_call_are_found_once() -> None:
+    known = KnownWords()
+    kind = ("add", "files", "alice", ("a", "b"))
+    assert known[kind] is known[kind]
+    assert known[kind] != known["add", "files", "bob", ("a", "b")] != known["add", "files", "bob", ("b", "a")]
+
+
+def test_of_the_kinds_that_callers_invent_some_are_kept_and_nothing_long() -> None:
+    known = KnownWords()
+    for number in range(2 * MAX_KINDS):
+        long = f"{number}{'x' * 10_000}"
+        assert known[long, None, long, (long,) * 100] == known[long, None, long, (long,) * 100]
+        assert 0 < len(known) <= MAX_KINDS
+    for called, _, caller, names in known:
+        assert (len(called or ""), len(caller or ""), len(names), len(names[0])) == (129, 257, 32, 65)
 
 
 def test_arguments_that_are_too_long_are_told_by_their_length() -> None:
-    seen = arguments_seen({"text": "x" * MAX_ARGUMENTS_BYTES}, shown=True)
-    assert json.loads(seen) == "16395 bytes, more than are recorded"  # type: ignore[arg-type]  # they are bytes where shown
+    seen = arguments_seen({"text": "x" * MAX_ARGUMENTS_BYTES})
+    assert json.loads(seen) == "16395 bytes, more than are recorded"
 
 
 def test_a_gap_says_how_many_calls_are_missing() -> None:

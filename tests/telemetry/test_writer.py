@@ -50,6 +50,23 @@ def test_lines_are_written_in_their_order_and_the_last_before_the_output_is_clos
     assert output.is_closed
 
 
+def test_lines_that_come_together_are_ended_alike_and_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_BATCH", 3)
+    batches: list[bytes] = []
+
+    class Told(Output):
+        """Keeps the batches as they came."""
+
+        def write(self, lines: bytes) -> None:
+            batches.append(lines)
+
+    writer = Writer("log", Told(), gap)
+    writer.put(["1", "2", "3", "4"], "}")
+    writer.put(["5"])
+    writer.close()
+    assert batches == [b"1}\n2}\n3}\n", b"4}\n5\n"]
+
+
 def test_whoever_puts_a_line_in_does_not_wait_for_an_output_that_is_stuck() -> None:
     output = Output()
     writer = Writer("log", output, gap)
