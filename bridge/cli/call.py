@@ -12,12 +12,12 @@ import click
 
 from bridge.cli.assignments import read_assignments, unknown_names
 from bridge.cli.failures import FAILED, end_now, say
-from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS, only_target
+from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.pins import pins_options
-from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target
+from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
 

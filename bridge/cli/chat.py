@@ -13,8 +13,9 @@ from pydantic_core import to_json
 
 from bridge.cli.failures import FAILED, INTERRUPTED, end_now, one_line, say
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.options import option
 from bridge.cli.person import Person, interruptible
-from bridge.cli.targets import TargetCommand, command_target, parse_target, split_targets
+from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.errors import ChatModelError, InvocationError, ServerError
 from bridge.redis import RedisUnreachableError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
@@ -40,20 +41,11 @@ class _Conversation(Protocol):
 
 @click.command(cls=TargetCommand, short_help="Talk to a chat model that uses the tools of TARGETs.")
 @click.argument("targets", nargs=-1, metavar="[TARGET...]")
-@click.option(
-    "--model",
-    required=True,
-    envvar="BRIDGE_MODEL",
-    show_envvar=True,
-    metavar="PROVIDER:NAME",
-    help="openai:NAME, anthropic:NAME or bedrock:NAME.",
-)
-@click.option("--base-url", envvar="BRIDGE_BASE_URL", show_envvar=True, help="Another server that speaks the API.")
+@option("--model", required=True, metavar="PROVIDER:NAME", help="openai:NAME, anthropic:NAME or bedrock:NAME.")
+@option("--base-url", help="Another server that speaks the API.")
 @click.option("--system", help="How the model is to behave.")
-@click.option(
+@option(
     "--memory",
-    envvar="BRIDGE_MEMORY",
-    show_envvar=True,
     type=click.Path(dir_okay=False),
     help="What keeps the conversation for the next time: a SQLite file, or the database of a Redis, such as "
     "redis://localhost:6379/1.",
@@ -86,8 +78,7 @@ def command(
     """
     configure_logging(log_level)
     chat_model = _model(ctx, model, base_url)
-    after_dashes = command_target(ctx)
-    meant: list[Target] = [*map(parse_target, targets), *([after_dashes] if after_dashes else [])]
+    meant = given_targets(ctx, targets)
     # What tools print must not come between the words of the answer.
     output = os.dup(1)
     os.dup2(2, 1)

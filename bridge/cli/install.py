@@ -13,11 +13,10 @@ from bridge.cli.clients import CLIENTS
 from bridge.cli.entries import entry_of
 from bridge.cli.failures import CommandError, say
 from bridge.cli.json_edit import member_of, with_member
-from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_json
 from bridge.cli.safe_write import replace_file
-from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand
+from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.pins import pins_options
-from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, parse_target
+from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,21 +58,6 @@ def command(
         write_json([_as_json(specification) for specification in specifications])
     else:
         write_data("\n\n".join(map(_as_text, specifications)))
-
-
-def only_target(ctx: click.Context, text: str | None) -> Target:
-    """The one target of a command: an argument, or a command line after ``--``.
-
-    Raises:
-        click.UsageError: There is none, or both.
-        TargetError: It has no tools.
-    """
-    after_dashes = command_target(ctx)
-    if text is not None and after_dashes is not None:
-        raise click.UsageError(f"there are two targets: {text!r}, and the command after --", ctx)
-    if text is None and after_dashes is None:
-        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
-    return after_dashes or parse_target(str(text))
 
 
 def _specifications(

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.failures import CommandError, say
-from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted
-from bridge.cli.targets import FileTarget, ModuleTarget
+from bridge.cli.targets import FileTarget, ModuleTarget, only_target
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target

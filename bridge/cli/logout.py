@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from bridge.cli.failures import say
-from bridge.cli.list import only_target
 from bridge.cli.login import grant_of, server_to_log_in_to
 from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.targets import only_target
 from bridge.client.server_config import HttpTransport
 
 

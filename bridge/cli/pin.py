@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.failures import FAILED, CommandError, say
-from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data
-from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand
+from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 
 if TYPE_CHECKING:
     from bridge.cli.targets import RemoteTarget, Target

@@ -11,7 +11,7 @@ from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox
 from bridge.cli.options import typed_options
 from bridge.cli.serving import Serving
-from bridge.cli.targets import command_target, existing_targets, parse_target, split_targets
+from bridge.cli.targets import existing_targets, given_targets, split_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,9 +60,7 @@ def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     Raises:
         click.UsageError: There is none.
     """
-    after_dashes = command_target(ctx)
-    targets: list[Target] = [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
-    if targets:
+    if targets := given_targets(ctx, texts):
         return targets
     if defaults := existing_targets(options.default_targets):
         return defaults

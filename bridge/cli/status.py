@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.failures import FAILED
-from bridge.cli.list import only_target
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.status_json import status_as_json
-from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand
+from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -189,3 +189,28 @@ def command_target(ctx: click.Context) -> CommandTarget | None:
     found = ctx.meta.get(_COMMAND_KEY)
     assert found is None or isinstance(found, CommandTarget)
     return found
+
+
+def given_targets(ctx: click.Context, texts: Sequence[str]) -> list[Target]:
+    """All targets of a command: its arguments, and a command line after ``--``.
+
+    Raises:
+        TargetError: One has no tools.
+    """
+    after_dashes = command_target(ctx)
+    return [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
+
+
+def only_target(ctx: click.Context, text: str | None) -> Target:
+    """The one target of a command: an argument, or a command line after ``--``.
+
+    Raises:
+        click.UsageError: There is none, or both.
+        TargetError: It has no tools.
+    """
+    after_dashes = command_target(ctx)
+    if text is not None and after_dashes is not None:
+        raise click.UsageError(f"there are two targets: {text!r}, and the command after --", ctx)
+    if text is None and after_dashes is None:
+        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
+    return after_dashes or parse_target(str(text))
