@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.failures import say_as
+from bridge.cli.options import option
 from bridge.cli.tracebacks import UsersTracebackFormatter
 
 if TYPE_CHECKING:
@@ -26,12 +27,10 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
     Args:
         default: The level where nothing is said.
     """
-    return click.option(
+    return option(
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
         default=default,
-        envvar="BRIDGE_LOG_LEVEL",
-        show_envvar=True,
         show_default=True,
         help="What to log to standard error.",
     )

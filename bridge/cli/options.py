@@ -1,4 +1,4 @@
-"""Options of ``bridge serve``: each has a twin in the environment, and those that belong together are one dataclass."""
+"""Options with a twin in the environment; those of ``bridge serve`` that belong together are one dataclass."""
 
 from __future__ import annotations
 
