@@ -10,6 +10,7 @@ import click
 from bridge.cli.connection_bounds import DEFAULT_MAX_HEADER_BYTES
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.options import grouped, option, texts_option
+from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +54,7 @@ class LimitsOptions:
             or self.max_result_bytes
         ):
             return None
-        from bridge.errors import DefinitionError  # noqa: PLC0415 - only for those who limit something
-        from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - as above
+        from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - only for those who limit something
 
         try:
             return Limits(
@@ -78,8 +78,6 @@ class LimitsOptions:
 
 
 def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Value]) -> dict[str, _Value]:
-    from bridge.errors import DefinitionError  # noqa: PLC0415 - as above
-
     found: dict[str, _Value] = {}
     for text in texts:
         tool, is_written, value = text.rpartition("=")
@@ -92,8 +90,6 @@ def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Va
 
 
 def _count(text: str) -> int:
-    from bridge.errors import DefinitionError  # noqa: PLC0415 - as above
-
     if not text.strip().isdecimal():
         raise DefinitionError(f"--tool-concurrency takes a whole number, not {text!r}")
     return int(text)
