@@ -68,7 +68,7 @@ class SharedMeter(Meter):
     Args:
         key: The same for all replicas.
         rate: The rate.
-        note: Told when something was counted.
+        note: Told when there is something to tell, or to ask.
     """
 
     __slots__ = ("__weakref__", "_known_due", "_note", "_untold_seconds", "key")
@@ -85,6 +85,13 @@ class SharedMeter(Meter):
         super().count(now)
         self._untold_seconds += self._interval
         self._note(self)
+
+    def wait_seconds(self, now: float) -> float:
+        """How long until one more is within the rate; whoever has to wait has the others asked again."""
+        seconds = super().wait_seconds(now)
+        if seconds > 0:
+            self._note(self)
+        return seconds
 
     def known_seconds(self, now: float) -> float:
         """How much there is of what Redis said last."""
@@ -164,12 +171,12 @@ class SharedRates:
 
     async def _tell_of(self, meters: Sequence[SharedMeter]) -> None:
         self._untold.difference_update(meters)
-        now = self._clock()
-        if self._was_lost:
+        now, may_have_forgotten = self._clock(), self._was_lost or not self._link.is_up
+        if may_have_forgotten:
             for meter in meters:
                 meter.regain(now)
         taken = [meter.take_untold() for meter in meters]
-        known = [meter.known_seconds(now) if self._was_lost else 0.0 for meter in meters]
+        known = [meter.known_seconds(now) if may_have_forgotten else 0.0 for meter in meters]
         counts = [math.ceil(seconds * _MICROSECONDS) for pair in zip(known, taken, strict=True) for seconds in pair]
         try:
             answer = await self._count(keys=[meter.key for meter in meters], args=counts)

@@ -58,6 +58,17 @@ async def test_what_is_counted_while_it_asks_stays_counted(redis: RedisServer) -
         assert replica.wait_seconds == pytest.approx((2 - 4) * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
 
 
+async def test_who_is_refused_hears_what_the_others_let_in_meanwhile(redis: RedisServer) -> None:
+    async with replicas(redis.url, 2) as (_, (one, other)):
+        for replica in (one, other):
+            while replica.lets_in():
+                pass
+            await replica.rates.tell()
+        assert one.wait_seconds == pytest.approx(INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
+        await one.rates.tell()
+        assert one.wait_seconds == pytest.approx(6 * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
+
+
 async def test_microseconds_are_counted(redis: RedisServer) -> None:
     async with replicas(redis.url, 2) as (time, (one, other)):
         meters = [each.meter_of("busy", rate=Rate(100_000, 1)) for each in (one, other)]

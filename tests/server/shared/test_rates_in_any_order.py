@@ -37,28 +37,36 @@ class History:
         self._counted = [0] * REPLICAS
         self._told = 0
         self._heard = [0] * REPLICAS
+        self._asking: set[int] = set()
 
     def let_in(self, replica: int, now: float) -> None:
         self._meter.count(now)
         self._counted[replica] += 1
         self._untold[replica].append(now)
+        self._asking.add(replica)
+
+    def refuse(self, replica: int) -> None:
+        self._asking.add(replica)
 
     def unknown_to(self, replica: int) -> int:
         """How many a replica neither counted nor has heard of."""
         return sum(self._counted) - self._heard[replica] - len(self._untold[replica])
 
     async def tell(self, replica: int, rates: SharedRates, now: float) -> None:
-        before = self._untold[replica].copy()
+        before, is_asking = self._untold[replica].copy(), replica in self._asking
+        self._asking.discard(replica)
         try:
             await rates.tell()
         except ConnectionError:
             self.lost += len(before)
+            self._asking.add(replica)
             return
         if before:
             del self._untold[replica][: len(before)]
             self._told += len(before)
-            self._heard[replica] = self._told
             self.longest_lag_seconds = max(self.longest_lag_seconds, now - before[0])
+        if is_asking:
+            self._heard[replica] = self._told
 
     def left_seconds(self, now: float) -> float:
         """How long it takes until nothing of all this matters."""
@@ -109,6 +117,8 @@ class Course:
             self.history.let_in(number, self._time())
             over = self.history.left_seconds(self._time()) - RATE.per_seconds
             assert over <= self.history.unknown_to(number) * INTERVAL_SECONDS + ROUNDING_SECONDS
+        else:
+            self.history.refuse(number)
 
 
 def lose() -> None:

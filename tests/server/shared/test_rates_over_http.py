@@ -1,0 +1,127 @@
+"""Rates of several servers that are one."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from bridge.server import http_app
+from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server.limits import Limits, Rate
+from tests.redis_server import redis_server
+from tests.server import http_server as http
+from tests.server.auth.guarded import ADA, BOB, talking
+from tests.server.shared.tools import TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.redis_server import RedisServer
+    from tests.server.auth.guarded import Modern
+
+KEYS = ApiKeys(ApiKey("ada", ADA), ApiKey("bob", BOB))
+RATE = Rate(40, 4000)
+INTERVAL_SECONDS = 100
+"""How long it takes to regain one; nothing of this happens while a test runs."""
+CALL = http.call("add", {"a": 1, "b": 2})
+META = "io.github.mcp-toolbridge/retryAfterSeconds"
+
+
+class Callers:
+    """Who calls, and where."""
+
+    def __init__(self, serving: Callable[..., str], redis_url: str) -> None:
+        self._serving = serving
+        self._redis_url = redis_url
+        self.opened = ExitStack()
+
+    def origin(self, name: str, limits: Limits, http_kind: str = "direct") -> str:
+        app = http_app(TOOLS, name=name, auth=KEYS, limits=limits, redis_url=self._redis_url)
+        return self._serving(app, http=http_kind)
+
+    def at(self, origin: str, key: str, kind: str = "modern") -> Modern:
+        return self.opened.enter_context(talking(kind, origin, key))
+
+
+@pytest.fixture
+def callers(redis: RedisServer, serving: Callable[..., str]) -> Any:
+    made = Callers(serving, redis.url)
+    with made.opened:
+        yield made
+
+
+def waits_for(caller: Modern) -> int:
+    """Call until that is refused; gives how long the caller is to wait, in seconds."""
+    for _ in range(RATE.calls + 1):
+        answer = caller.send(CALL)
+        if answer.status_code == 429:
+            return int(answer.headers["retry-after"])
+        assert answer.status_code == 200
+    raise AssertionError("it is not limited")
+
+
+def waits_for_the_tool(caller: Modern) -> int:
+    """The same where the tool is limited."""
+    for _ in range(RATE.calls + 1):
+        result = caller.ask(CALL)["result"]
+        if result["isError"]:
+            seconds: int = result["_meta"][META]
+            return seconds
+    raise AssertionError("it is not limited")
+
+
+@pytest.mark.parametrize("http_kind", ["direct", "httptools"])
+def test_what_one_lets_in_is_counted_by_the_other_too(callers: Callers, http_kind: str) -> None:
+    name = f"rates-{uuid4().hex}"
+    one, other = (callers.origin(name, Limits(rate=RATE), http_kind) for _ in range(2))
+    assert waits_for(callers.at(one, ADA)) <= INTERVAL_SECONDS
+    at_the_other = callers.at(other, ADA)
+    assert waits_for(at_the_other) > INTERVAL_SECONDS  # what it let in was over the rate
+    assert at_the_other.send(CALL).status_code == 429
+    assert callers.at(other, BOB).send(CALL).status_code == 200
+    elsewhere = callers.origin(f"rates-{uuid4().hex}", Limits(rate=RATE), http_kind)
+    assert waits_for(callers.at(elsewhere, ADA)) <= INTERVAL_SECONDS
+
+
+@pytest.mark.parametrize("kind", ["modern", "handshake"])
+def test_what_one_runs_of_a_tool_is_counted_by_the_other_too(callers: Callers, kind: str) -> None:
+    name, limits = f"rates-{uuid4().hex}", Limits(tool_rates={"a*": RATE})
+    one, other = (callers.origin(name, limits) for _ in range(2))
+    assert waits_for_the_tool(callers.at(one, ADA, kind)) <= INTERVAL_SECONDS
+    assert waits_for_the_tool(callers.at(other, ADA, kind)) > INTERVAL_SECONDS
+    assert not callers.at(other, BOB, kind).ask(CALL)["result"]["isError"]
+
+
+def test_what_was_used_up_comes_back_for_all(callers: Callers) -> None:
+    name, limits = f"rates-{uuid4().hex}", Limits(rate=Rate(4, 2))
+    one, other = (callers.at(callers.origin(name, limits), ADA) for _ in range(2))
+    for caller in (one, other, one, other):
+        while caller.send(CALL).status_code != 429:
+            pass
+        while caller.send(CALL).status_code != 200:
+            pass
+
+
+def test_without_redis_each_counts_by_itself_and_tells_when_it_is_back(
+    tmp_path: Path, serving: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with redis_server(tmp_path) as redis:
+        callers = Callers(serving, redis.url)
+        with callers.opened:
+            one, other = (callers.at(callers.origin("outage", Limits(rate=RATE)), ADA) for _ in range(2))
+            redis.end()
+            assert waits_for(one) <= INTERVAL_SECONDS
+            assert waits_for(other) <= INTERVAL_SECONDS
+            redis.start()  # which has forgotten all
+            for caller in (one, other):
+                while waits_for(caller) <= (RATE.calls - 1) * INTERVAL_SECONDS:
+                    pass  # it is told, and tells, as soon as it notices
+            gone = [record.getMessage() for record in caplog.records if "Redis cannot be used" in record.getMessage()]
+    assert len(gone) == 2
+    assert all(said.endswith("and each replica counts rates by itself") for said in gone)
