@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, ProofKey, prove, refused_proof
-from bridge.client.auth.errors import SignInError, UnboundTokenError
+from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
 
 if TYPE_CHECKING:
     from bridge.client.auth.challenge import Challenge
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _FORM = "application/x-www-form-urlencoded"
 """The content of requests for tokens, and of no others."""
+_ASSERTION = b"assertion="
+"""In the content of a request with an assertion, of the client (RFC 7523, 2.2) or of somebody (2.1)."""
 
 
 class _Metadata(BaseModel):
@@ -95,6 +97,7 @@ class Binding:
             The answer, as the SDK's clients take it.
 
         Raises:
+            SpentAssertionError: The same has to be asked with a new assertion.
             UnboundTokenError: A token that comes is not bound, and has to be.
             SignInError: The authorization server does not take the proof, or takes none.
             HTTPError: It cannot be reached.
@@ -108,6 +111,8 @@ class Binding:
             return await http.send(request, auth=None, follow_redirects=False)
         response, error = await self._proved(request, key, http)
         if error == USE_NONCE and self._nonces.at(request.url) is not None:
+            if _ASSERTION in request.content:
+                raise SpentAssertionError
             response, error = await self._proved(request, key, http)
         if error in {USE_NONCE, BAD_PROOF}:
             raise refused_proof("its authorization server", error)

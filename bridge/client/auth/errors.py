@@ -27,6 +27,13 @@ class SignInError(Exception):
         self.is_step_up = is_step_up
 
 
+class SpentAssertionError(SignInError):
+    """An assertion, which may be good for one use, went with a proof that lacked a nonce; the nonce is known now."""
+
+    def __init__(self) -> None:
+        super().__init__("its authorization server wants another nonce in each proof (DPoP)", is_permanent=False)
+
+
 class UnboundTokenError(SignInError):
     """An authorization server gave a token that whoever has it may use, where it has to be bound to a key."""
 

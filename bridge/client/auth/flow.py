@@ -19,7 +19,7 @@ from pydantic import AnyUrl
 
 from bridge.client.auth.binding import Binding
 from bridge.client.auth.draft import Draft
-from bridge.client.auth.errors import SignInError, UnboundTokenError
+from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
 from bridge.client.auth.reach import Reach
@@ -171,6 +171,21 @@ async def granted(
     nonces: Nonces,
 ) -> Login:
     """A login that needs no person; see `authorized`."""
+    try:
+        return await _granted(url, login, grant, challenge, request, http, nonces)
+    except SpentAssertionError:
+        return await _granted(url, login, grant, challenge, request, http, nonces)
+
+
+async def _granted(
+    url: str,
+    login: Login,
+    grant: ClientCredentials | IdentityAssertion,
+    challenge: Challenge,
+    request: httpx2.Request,
+    http: httpx2.AsyncClient,
+    nonces: Nonces,
+) -> Login:
     binding = Binding(login, nonces, challenge)
     if isinstance(grant, IdentityAssertion) and grant.client_secret is None:
         tokens = await tokens_for_assertion(url, grant, challenge, http, binding)

@@ -69,6 +69,7 @@ class Authority:
         self.judge: Judge | None = None
         self.client_key = ec.generate_private_key(ec.SECP256R1())
         self._key = ec.generate_private_key(ec.SECP256R1())
+        self._spent: set[str] = set()
         self._codes: dict[str, dict[str, str]] = {}
         self._refresh_tokens: dict[str, dict[str, str]] = {}
         self.app = Starlette(
@@ -129,6 +130,10 @@ class Authority:
     async def _token(self, request: Request) -> Response:
         fields = dict(parse_qsl((await request.body()).decode()))
         proof = request.headers.get("dpop")
+        assertion = fields.get("client_assertion")
+        if assertion is not None and assertion in self._spent:
+            return JSONResponse({"error": "invalid_client"}, 401)
+        self._spent |= {assertion} if assertion is not None else set()
         if self.judge is not None and proof is not None:
             error = self.judge.error_in(proof, "POST", f"{self.origin}/token")
             if error is not None:

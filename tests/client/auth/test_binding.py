@@ -128,6 +128,11 @@ async def test_a_token_that_is_not_bound_is_not_taken_for_a_server_that_takes_no
 # --- who needs no person ---------------------------------------------------------------------------------------------
 
 
+def program_with_key(authority: Authority) -> ClientCredentials:
+    key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return ClientCredentials(client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin)
+
+
 @pytest.mark.parametrize("kind", ["program", "workload"])
 async def test_tokens_of_programs_are_bound_too(
     authority: Authority, resource: Resource, judge: Judge, kind: str
@@ -135,11 +140,8 @@ async def test_tokens_of_programs_are_bound_too(
     async def assertion(issuer: str, resource: str) -> str:
         return f"assertion for {issuer} and {resource}"
 
-    key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     grants: dict[str, Grant] = {
-        "program": ClientCredentials(
-            client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin
-        ),
+        "program": program_with_key(authority),
         "workload": IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=assertion),
     }
     assert authority.judge is not None
@@ -147,6 +149,16 @@ async def test_tokens_of_programs_are_bound_too(
     assert await call(resource.url, grants[kind]) == 3
     assert (authority.judge.faults, judge.faults, len(authority.judge.proofs)) == (["nonce"], [], 1)
     assert {sent["authorization"].split()[0] for sent in resource.requests} == {"DPoP"}
+
+
+async def test_an_assertion_that_went_without_the_nonce_is_made_anew(
+    authority: Authority, resource: Resource, judge: Judge, authority_judge: Judge
+) -> None:
+    """Each is good for one use."""
+    authority_judge.nonce = "wanted"
+    async with httpx2.AsyncClient(auth=SignIn(resource.url, program_with_key(authority))) as http:
+        assert (await http.post(resource.url)).status_code != 401
+    assert (authority_judge.faults, authority.grants) == (["nonce"], ["client_credentials"])
 
 
 # --- renewing --------------------------------------------------------------------------------------------------------
