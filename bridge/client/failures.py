@@ -6,7 +6,7 @@ Foreign errors are translated here and nowhere else; an ExceptionGroup is replac
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -61,10 +61,7 @@ class Failures:
 
     def unavailable(self, error: BaseException, link: Link) -> ServerUnavailableError:
         """The error for a server that could not be started, reached or greeted."""
-        cause = self._cause_of_start(_leaf(error), link)
-        phase = "starting" if isinstance(self._config.transport, StdioTransport) else "connecting"
-        failure = self._failure(phase, cause, link)
-        return ServerAuthError(failure) if cause.is_auth else ServerUnavailableError(failure)
+        return self._unavailable(self._first_phase, self._cause_of_start(_leaf(error), link), link)
 
     def too_slow(self, link: Link) -> ServerUnavailableError:
         """The error for a server that did not start and greet in time."""
@@ -72,35 +69,22 @@ class Failures:
             f"did not start and greet within {self._config.connect_timeout_seconds:g} seconds",
             "look at what it waits for, or raise 'connectTimeoutSeconds'",
         )
-        phase = "starting" if isinstance(self._config.transport, StdioTransport) else "connecting"
-        return ServerUnavailableError(self._failure(phase, cause, link))
+        return self._unavailable(self._first_phase, cause, link)
 
     def lost(self, link: Link, error: BaseException | None = None) -> ServerUnavailableError:
         """The error for a server that was ready, and is no more."""
-        cause = self._cause_of_loss(link, error)
-        failure = self._failure("connected", cause, link)
-        return ServerAuthError(failure) if cause.is_auth else ServerUnavailableError(failure)
+        return self._unavailable("connected", self._cause_of_loss(link, error), link)
 
     def closed(self, phase: str) -> ServerUnavailableError:
         """The error for a connection that this side has closed, or not opened."""
-        return ServerUnavailableError(self._failure(phase, _Cause("the connection is not open", "open it first")))
+        return self._unavailable(phase, _Cause("the connection is not open", "open it first"))
 
     def not_in_time(self, phase: str, last: ServerError | None) -> ServerUnavailableError:
         """The error for a call that found no ready server, and waited as long as it may."""
         if last is None:
             wait = f"did not become ready within {self._config.connect_wait_seconds:g} seconds"
-            return ServerUnavailableError(self._failure(phase, _Cause(wait, "it is still being started")))
-        failure = last.failure
-        again = ServerFailure(
-            server=failure.server,
-            phase=phase,
-            reason=f"it is not available: {failure.reason}",
-            address=failure.address,
-            hint=failure.hint,
-            last_words=failure.last_words,
-            exit_code=failure.exit_code,
-            is_permanent=failure.is_permanent,
-        )
+            return self._unavailable(phase, _Cause(wait, "it is still being started"))
+        again = replace(last.failure, phase=phase, reason=f"it is not available: {last.failure.reason}")
         return ServerAuthError(again) if isinstance(last, ServerAuthError) else ServerUnavailableError(again)
 
     def outcome_unknown(self, phase: str, link: Link, error: BaseException) -> OutcomeUnknownError:
@@ -117,7 +101,7 @@ class Failures:
         is_ours = is_idle or seconds >= self._config.max_call_seconds
         hint = f"raise {key!r} if it is a slow tool" if is_ours else "its caller waits no longer"
         if not sent:
-            return ServerUnavailableError(self._failure(phase, _Cause(reason), link))
+            return self._unavailable(phase, _Cause(reason), link)
         reason += "; it was told to stop: the outcome is unknown"
         return ServerTimeoutError(self._failure(phase, _Cause(reason, hint), link))
 
@@ -143,6 +127,14 @@ class Failures:
         return ServerAnswerError(self._failure(phase, _Cause(f"its answer is not what MCP says{where}")))
 
     # --- causes ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _first_phase(self) -> str:
+        return "starting" if isinstance(self._config.transport, StdioTransport) else "connecting"
+
+    def _unavailable(self, phase: str, cause: _Cause, link: Link | None = None) -> ServerUnavailableError:
+        failure = self._failure(phase, cause, link)
+        return ServerAuthError(failure) if cause.is_auth else ServerUnavailableError(failure)
 
     def _failure(self, phase: str, cause: _Cause, link: Link | None = None) -> ServerFailure:
         child = link.child if link is not None else None
