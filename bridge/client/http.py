@@ -34,7 +34,7 @@ _WRITE_SECONDS = 30.0
 
 
 @cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """Whom to trust: reading that takes ten times as long as all the rest of a connection, so it is read once."""
     return httpx2.create_ssl_context()
 
@@ -88,7 +88,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         super().__init__(
             headers=headers,
             auth=auth,
-            verify=_certificates(),
+            verify=certificates(),
             timeout=httpx2.Timeout(None, connect=connect_seconds, write=_WRITE_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
         )

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 import anyio
@@ -32,11 +31,11 @@ from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listening
 from bridge.client.auth.signature import Signature
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
+from bridge.client.http import certificates
 from bridge.client.redaction import redact_url, scrub
 from bridge.errors import WireError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
     from bridge.client.auth.grants import Grant
@@ -319,12 +318,7 @@ def _same(request: httpx2.Request) -> httpx2.Request:
 
 
 def _http() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(timeout=_TOKEN_SECONDS, verify=_certificates())
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
+    return httpx2.AsyncClient(timeout=_TOKEN_SECONDS, verify=certificates())
 
 
 async def _nobody(url: str) -> None:
