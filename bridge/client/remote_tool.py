@@ -94,8 +94,6 @@ class RemoteExecutor:
             ServerError: As for `bridge.client.connection.Connection.call_tool`.
             ArgumentsError: The arguments are no JSON data.
         """
-        if not hands_on_questions and request_state is None and input_responses is None:
-            return await self.server.call_tool(self.tool, arguments, context=context, repeatable=self.repeatable)
         return await self.server.call_tool(
             self.tool,
             arguments,
