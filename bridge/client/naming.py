@@ -15,11 +15,10 @@ from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridge.tools.toolbox import MAX_NAME_CHARS
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-
-MAX_NAME_CHARS = 128
-"""How long a name may be (MCP, Tool Names)."""
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
 _HASH_CHARS = 8
@@ -39,7 +38,6 @@ def local_names(
     *,
     taken: Collection[str] = (),
     always_prefix: Collection[str] = (),
-    max_chars: int = MAX_NAME_CHARS,
 ) -> dict[RemoteName, str]:
     """Names for tools that are safe, bounded, and all different.
 
@@ -47,7 +45,6 @@ def local_names(
         wishes: What each tool would be called if it were alone.
         taken: Names that none of them may have.
         always_prefix: The servers whose names stand before those of their tools whether there is a need or not.
-        max_chars: How long a name may be.
 
     Returns:
         For each tool its name, in the order of the wishes.
@@ -67,13 +64,13 @@ def local_names(
     named = {
         origin: name
         for origin, name in wanted.items()
-        if 0 < len(name) <= max_chars
+        if 0 < len(name) <= MAX_NAME_CHARS
         and name not in taken
         and (rivals[name] == 1 or (exact[name] == 1 and name == wishes[origin]))
     }
     used = {*named.values(), *taken}
     for origin in sorted(wanted.keys() - named.keys()):
-        named[origin] = next(name for name in _hashed(wanted[origin], origin, max_chars) if name not in used)
+        named[origin] = next(name for name in _hashed(wanted[origin], origin) if name not in used)
         used.add(named[origin])
     return {origin: named[origin] for origin in wishes}
 
@@ -82,8 +79,8 @@ def _clean(name: str) -> str:
     return _FORBIDDEN.sub("_", name)
 
 
-def _hashed(name: str, origin: RemoteName, max_chars: int) -> Iterator[str]:
+def _hashed(name: str, origin: RemoteName) -> Iterator[str]:
     """Names with a hash; more than one, since somebody may have named a tool so that it looks like the first."""
     for attempt in count():
         seed = "\0".join((*origin, str(attempt))).encode(errors="surrogatepass")
-        yield f"{name[: max_chars - _HASH_CHARS - 1]}_{sha256(seed).hexdigest()[:_HASH_CHARS]}"
+        yield f"{name[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{sha256(seed).hexdigest()[:_HASH_CHARS]}"
