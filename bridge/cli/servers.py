@@ -62,9 +62,7 @@ def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> li
     if target.server is None:
         return list(config.servers.values())
     if target.server not in config.servers:
-        known = ", ".join(map(repr, config.servers)) or "none"
-        state = "is disabled" if target.server in config.disabled else f"is not one of its servers ({known})"
-        raise TargetError(f"{target.path}: {target.server!r} {state}")
+        raise TargetError(f"{target.path}: {config.why_missing(target.server)}")
     server = config.servers[target.server]
     return [replace(server, required=True)] if is_alone else [server]
 

@@ -129,14 +129,13 @@ class ServerPins:
         return admitted, tuple(each.brief for each in drift if each.name in refused and each.kind != "removed")
 
 
-def pins_of(tools: Iterable[Mapping[str, Any]], *, mode: PinMode = "refuse") -> ServerPins:
+def pins_of(tools: Iterable[Mapping[str, Any]]) -> ServerPins:
     """The pins for the tools of a server as they are now.
 
     Args:
         tools: Each as MCP's ``Tool``.
-        mode: What becomes of others.
     """
-    return ServerPins(tools={str(tool["name"]): ToolPin.of(tool) for tool in tools}, mode=mode)
+    return ServerPins(tools={str(tool["name"]): ToolPin.of(tool) for tool in tools})
 
 
 def load_pins(path: str | os.PathLike[str], *, mode: PinMode = "refuse") -> dict[str, ServerPins]:

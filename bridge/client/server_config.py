@@ -184,3 +184,9 @@ class ServersConfig:
     """What is doubtful, each a sentence that names the server and the key."""
     source: str = "configuration"
     """The file, or what else the configuration was read from."""
+
+    def why_missing(self, name: str) -> str:
+        """Why there is no server of a name, in words."""
+        if name in self.disabled:
+            return f"{name!r} is disabled"
+        return f"{name!r} is not one of its servers ({', '.join(map(repr, self.servers)) or 'none'})"

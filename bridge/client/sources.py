@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from bridge.client.connection import Connection
 from bridge.client.server_config import HttpTransport, ServerConfig, ServersConfig
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
-
-if TYPE_CHECKING:
-    from bridge.client.config import InputSource
 
 Servers: TypeAlias = (
     "ServersConfig | ServerConfig | Connection | str | os.PathLike[str] | Mapping[str, Any]"
@@ -23,12 +20,11 @@ Servers: TypeAlias = (
 configuration as JSON data, or several servers and connections."""
 
 
-def servers_from(servers: Servers, *, inputs: InputSource | None = None) -> list[ServerConfig | Connection]:
+def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
     """The servers that are meant.
 
     Args:
         servers: What says it.
-        inputs: What ``${input:id}`` in a file stands for; see `bridge.client.config.load_config`.
 
     Raises:
         ConfigError: A configuration cannot be used, or has no server of that name.
@@ -42,11 +38,11 @@ def servers_from(servers: Servers, *, inputs: InputSource | None = None) -> list
         case str() if servers.startswith(("http://", "https://")):
             return [ServerConfig(name=urlsplit(servers).hostname or "server", transport=HttpTransport(servers))]
         case str() | os.PathLike():
-            return _in_file(os.fspath(servers), inputs)
+            return _in_file(os.fspath(servers))
         case Mapping():
             from bridge.client.config import parse_config  # noqa: PLC0415 - only for those who have data
 
-            return list(parse_config(servers, inputs=inputs).servers.values())
+            return list(parse_config(servers).servers.values())
         case Iterable():
             given = list(servers)
             for server in given:
@@ -56,15 +52,13 @@ def servers_from(servers: Servers, *, inputs: InputSource | None = None) -> list
     raise DefinitionError(f"{servers!r} says no servers: give a configuration, its path, or a URL")
 
 
-def _in_file(source: str, inputs: InputSource | None) -> list[ServerConfig | Connection]:
+def _in_file(source: str) -> list[ServerConfig | Connection]:
     from bridge.client.config import load_config  # noqa: PLC0415 - only for those who have a file
 
     path, mark, name = source.rpartition("#")
     if not mark or Path(source).exists():
-        return list(load_config(source, inputs=inputs).servers.values())
-    config = load_config(path, inputs=inputs)
+        return list(load_config(source).servers.values())
+    config = load_config(path)
     if name in config.servers:
         return [config.servers[name]]
-    known = ", ".join(map(repr, config.servers)) or "none"
-    state = "is disabled" if name in config.disabled else f"is not one of its servers ({known})"
-    raise ConfigError(path, [ConfigProblem(f"{name!r} {state}")])
+    raise ConfigError(path, [ConfigProblem(config.why_missing(name))])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,7 +96,7 @@ def test_a_tool_that_was_never_pinned_is_refused_and_one_that_is_gone_is_told(ca
 
 def test_where_changes_are_only_flagged_every_tool_is_taken(caplog: pytest.LogCaptureFixture) -> None:
     changed = ADD | {"description": "Another."}
-    assert pins_of([ADD], mode="flag").admitted("calc", [changed, SHOUT]) == ([changed, SHOUT], ())
+    assert replace(pins_of([ADD]), mode="flag").admitted("calc", [changed, SHOUT]) == ([changed, SHOUT], ())
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.WARNING]
 
 
