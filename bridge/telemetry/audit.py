@@ -12,6 +12,8 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from bridge.telemetry.writer import write_all
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -59,7 +61,7 @@ class AuditFile:
                 self._rotate()
                 file, size = self._file, 0
             try:
-                _write_all(file, lines)
+                write_all(file, lines)
                 os.fsync(file)
             except OSError:
                 with suppress(OSError):  # no half line before the one that is written when there is room again
@@ -117,12 +119,6 @@ def _refuse_irregular(found: os.stat_result, path: Path) -> None:
     """See that something is a file, which can be made durable, renamed, and kept from others."""
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-
-
-def _write_all(file: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]
 
 
 def _is_at(file: int, path: Path) -> bool:

@@ -24,7 +24,6 @@ BUCKETS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 6
 METHOD = "mcp.method.name"
 TOOL = "gen_ai.tool.name"
 OPERATION = "gen_ai.operation.name"
-PROMPT = "gen_ai.prompt.name"
 ERROR_TYPE = "error.type"
 STATUS_CODE = "rpc.response.status_code"
 PROTOCOL_VERSION = "mcp.protocol.version"

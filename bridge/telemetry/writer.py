@@ -135,11 +135,6 @@ class Writer:
         self._complained_at: float | None = None
         self._batches = Batches(name, self._write_what_waits, BATCH_SECONDS)
 
-    @property
-    def is_failing(self) -> bool:
-        """Whether what was put in last could not be written."""
-        return self._complained_at is not None
-
     def put(self, lines: Sequence[str], end: str = "") -> None:
         """Have lines written. From any thread; it waits for no output.
 
@@ -235,14 +230,19 @@ def _joined(lines: Sequence[str], end: str) -> bytes:
     return ended.join([*lines, ""]).encode(errors="backslashreplace")
 
 
+def write_all(file: int, data: bytes) -> None:
+    """Write to an open file all that there is: the system may take less at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
 class StandardError:
     """Standard error, whoever has put something else in its place in this process."""
 
     def write(self, lines: bytes) -> None:
         """Write whole lines."""
-        rest = memoryview(lines)
-        while rest:
-            rest = rest[os.write(2, rest) :]
+        write_all(2, lines)
 
     def close(self) -> None:
         """It stays open for others."""
