@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import DefinitionError, MissingExtraError, WireError
+from bridge.redis import RedisUnreachableError
 from bridge.service.memory import ChatMemory, ChatMemoryStore, InMemoryStore, StoredMessages, key_of
 from bridge.service.memory_redis import RedisStore
 from bridge.service.memory_sqlite import SqliteStore
@@ -188,6 +189,45 @@ async def test_a_path_is_a_store_in_sqlite(database: Path) -> None:
     memory.store.close()
     assert await memory.messages() == tuple(said(2))  # it opens again
     memory.store.close()
+
+
+async def test_a_url_is_a_store_in_redis(redis_url: str) -> None:
+    memory = ChatMemory(redis_url, memory_id="opened by its URL")
+    await memory.add(*said(2))
+    assert isinstance(memory.store, RedisStore)
+    other = ChatMemory(redis_url).of("opened by its URL")
+    assert await other.messages() == tuple(said(2))
+    await other.clear()
+    assert isinstance(other.store, RedisStore)
+    for each in (memory.store, other.store):
+        each.close()
+
+
+@pytest.mark.parametrize("url", ["rediss://localhost", "unix:///run/redis.sock"])
+async def test_a_url_of_any_kind_of_redis_is_a_store_in_redis(url: str) -> None:
+    assert isinstance(ChatMemory(url).store, RedisStore)
+
+
+async def test_a_redis_that_does_not_answer_is_said_without_its_password() -> None:
+    memory = ChatMemory("redis://:secret@127.0.0.1:1/0")
+    with pytest.raises(RedisUnreachableError, match=r"Redis at 127\.0\.0\.1:1 cannot be used") as told:
+        await memory.messages()
+    assert "secret" not in str(told.value)
+    with pytest.raises(RedisUnreachableError):
+        await memory.add(*said(1))
+
+
+async def test_of_a_conversation_forgotten_while_it_is_read_the_next_is_not_read_as_its_beginning(
+    redis_url: str,
+) -> None:
+    store = RedisStore(redis_url, prefix="forgotten")
+    await store.append("c", said(9))
+    newest = await store.read("c", limit=4)
+    await store.delete("c")
+    await store.append("c", said(2, start=20))
+    assert await store.read("c", limit=4, before=newest.before) == StoredMessages(messages=[])
+    await store.delete("c")
+    store.close()
 
 
 async def test_a_file_of_a_newer_version_is_refused(database: Path) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
+from bridge.service.memory import ChatMemory
 from bridge.service.memory_redis import RedisStore
-from bridge.service.memory_sqlite import SqliteStore
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from tests.processes import ROOT
 from tests.service.writer import FATAL_TURN, STEPS
@@ -57,7 +57,7 @@ def go(process: subprocess.Popen[str]) -> None:
 
 
 def read(kept_at: str) -> Sequence[ChatMessage]:
-    store: Any = RedisStore(kept_at) if kept_at.startswith("redis:") else SqliteStore(kept_at)
+    store: Any = ChatMemory(kept_at).store
 
     async def everything() -> StoredMessages:
         page: StoredMessages = await store.read("default", limit=100_000)
@@ -118,3 +118,21 @@ def test_processes_that_write_one_conversation_lose_nothing(kept_at: str) -> Non
         own = [text for text in said if text.startswith(f"{process.pid}-")]
         assert own == [f"{process.pid}-{turn}" for turn in range(30)]
     assert len(said) == 90
+
+
+def test_turns_that_run_at_the_same_time_in_two_processes_stand_one_after_the_other(kept_at: str) -> None:
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(start(kept_at, "--turns", "1", "--hold")) for _ in range(2))
+        for process in (first, second):
+            go(process)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "working\n"  # by now it has read the conversation
+        for process in (second, first):
+            go(process)
+            assert process.wait(timeout=60) == 0
+    said = [f"{second.pid}-0", f"{first.pid}-0"]
+    assert assert_whole_turns(read(kept_at)) == said
+    with start(kept_at, "--turns", "1") as third:  # which is shown both
+        go(third)
+        assert third.wait(timeout=60) == 0
+    assert assert_whole_turns(read(kept_at)) == [*said, f"{third.pid}-0"]

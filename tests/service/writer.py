@@ -1,7 +1,8 @@
 """A process that writes one conversation, turn after turn, until it is killed or done.
 
 It says on standard output when it begins, and after every turn; ``--die-at STEP`` ends it as SIGKILL would, at that
-step of its third turn.
+step of its third turn. With ``--hold`` it says when the tool of a turn runs, and goes on when it reads a line. Its
+model fails where it is shown a conversation that no provider would take.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -19,9 +21,7 @@ from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatResponse
 from bridge.service.listener import InvocationListener
 from bridge.service.memory import ChatMemory
-from bridge.service.memory_redis import RedisStore
-from bridge.service.memory_sqlite import SqliteStore
-from bridge.service.messages import AiMessage, ToolExecutionResultMessage
+from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.service.window import message_window
 from bridge.tools.model import ToolExecutionRequest
 
@@ -45,10 +45,25 @@ class Model:
     """Wants two tools, then answers."""
 
     async def chat(self, request: ChatRequest) -> ChatResponse:
+        assert_valid(request.messages)
         if isinstance(request.messages[-1], ToolExecutionResultMessage):
             return ChatResponse(message=AiMessage("done"))
         calls = tuple(ToolExecutionRequest("work", "{}", f"{os.getpid()}-{i}") for i in range(2))
         return ChatResponse(message=AiMessage(None, calls))
+
+
+def assert_valid(messages: Sequence[ChatMessage]) -> None:
+    """A user begins, and every tool call is followed by its result."""
+    assert isinstance(messages[0], UserMessage)
+    called: list[str | None] = []
+    for message in messages:
+        if isinstance(message, ToolExecutionResultMessage):
+            assert called.pop(0) == message.id
+            continue
+        assert not called
+        if isinstance(message, AiMessage):
+            called = [request.id for request in message.tool_execution_requests]
+    assert not called
 
 
 class Fate(InvocationListener):
@@ -117,12 +132,18 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-async def write(store: ChatMemoryStore, turns: int, step: str | None) -> None:
+async def write(store: ChatMemoryStore, turns: int, step: str | None, *, holds: bool) -> None:
+    fate = Fate(step)
+    held = set[int]()
+
     @tool
     async def work() -> str:
+        if holds and fate.turn not in held:
+            held.add(fate.turn)
+            say("working")
+            await anyio.to_thread.run_sync(sys.stdin.readline)
         return "worked"
 
-    fate = Fate(step)
     memory = ChatMemory(FatalStore(store, fate.at), window=message_window(10))
     service = ai_service(Chat, chat_model=Model(), tools=[work], memory=memory, listeners=[fate])
     say("ready")
@@ -138,6 +159,6 @@ if __name__ == "__main__":
     parser.add_argument("store")
     parser.add_argument("--turns", type=int, default=1_000_000)
     parser.add_argument("--die-at")
+    parser.add_argument("--hold", action="store_true")
     given = parser.parse_args()
-    kept: Any = RedisStore(given.store) if given.store.startswith("redis:") else SqliteStore(given.store)
-    anyio.run(write, kept, given.turns, given.die_at)
+    anyio.run(partial(write, holds=given.hold), ChatMemory(given.store).store, given.turns, given.die_at)
