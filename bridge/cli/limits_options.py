@@ -104,12 +104,13 @@ limits_options = grouped(
     option(
         "--concurrency",
         type=WholeNumber(1),
-        help="How many calls of one caller at once; more are answered 429, or in a session by a failed result.",
+        help="How many calls of one caller at once in each process; more are answered 429, or in a session by a failed "
+        "result.",
     ),
     option(
         "--max-streams",
         type=WholeNumber(1),
-        help="Over HTTP: how many streams of one caller at once; more are answered 429.",
+        help="Over HTTP: how many streams of one caller at once in each process; more are answered 429.",
     ),
     texts_option(
         "--tool-rate",
@@ -119,7 +120,8 @@ limits_options = grouped(
     texts_option(
         "--tool-concurrency",
         metavar="TOOL=N",
-        help="How many calls of a tool, or of each of a pattern, by one caller at once; more fail. Repeatable.",
+        help="How many calls of a tool, or of each of a pattern, by one caller at once in each process; more fail. "
+        "Repeatable.",
     ),
     option(
         "--max-output-chars",

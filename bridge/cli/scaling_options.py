@@ -90,7 +90,8 @@ scaling_options = grouped(
         "--redis-url",
         metavar="URL",
         help="A Redis by which servers of one --name are one server, such as redis://localhost:6379/0: the sessions of "
-        "earlier protocol revisions go on with any of them. Better set in the environment.",
+        "earlier protocol revisions go on with any of them, and rates are counted for all together. Better set in the "
+        "environment.",
     ),
     option(
         "--workers",
