@@ -17,8 +17,10 @@ import anyio
 from bridge.client.catalogue import EMPTY, Cataloguing, ServerStatus, ToolsChange
 from bridge.client.connection import Connection
 from bridge.client.healing import Healing
+from bridge.client.listeners import Listeners
 from bridge.client.resources import Resources
 from bridge.client.sources import servers_from
+from bridge.client.states import ConnectionState
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
 from bridge.tools.context import InvocationContext
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from bridge.client.naming import RemoteName
     from bridge.client.server_config import ServerConfig
     from bridge.client.sources import Servers
-    from bridge.client.states import ConnectionState
     from bridge.client.upstream import Supplier
     from bridge.tools.context import ToolProviderRequest
     from bridge.tools.model import Tool, ToolExecutionResult
@@ -96,8 +97,8 @@ class McpToolProvider:
         self._upstreams: dict[str, Upstream] = {}
         self._is_open = False
         self._is_holding = False
-        self._change_listeners: list[Callable[[ToolsChange], None]] = []
-        self._state_listeners: list[Callable[[str, ConnectionState], None]] = []
+        self._change_listeners = Listeners[[ToolsChange]]()
+        self._state_listeners = Listeners[[str, ConnectionState]]()
         for server in servers_from(servers):
             self._adopt(server)
 
@@ -254,13 +255,11 @@ class McpToolProvider:
 
     def on_change(self, listener: Callable[[ToolsChange], None]) -> Callable[[], None]:
         """Have each change of the tools told; returns what ends that. What the listener raises is logged."""
-        self._change_listeners.append(listener)
-        return lambda: self._change_listeners.remove(listener)
+        return self._change_listeners.add(listener)
 
     def on_state(self, listener: Callable[[str, ConnectionState], None]) -> Callable[[], None]:
         """Have each new state of a server told, by its name; returns what ends that. What it raises is logged."""
-        self._state_listeners.append(listener)
-        return lambda: self._state_listeners.remove(listener)
+        return self._state_listeners.add(listener)
 
     # --- underneath --------------------------------------------------------------------------------------------------
 
@@ -276,7 +275,7 @@ class McpToolProvider:
             meta_supplier=self._meta_supplier,
             validates_results=self._validates_results,
             changed=self._tools_changed,
-            state_changed=partial(self._tell, self._state_listeners, connection.name),
+            state_changed=partial(self._state_listeners.tell, connection.name),
         )
         self._upstreams[upstream.name] = upstream
         return upstream
@@ -317,14 +316,7 @@ class McpToolProvider:
         self._catalogue = self._cataloguing.catalogue(listed, beside)
         self.tools.replace(self._catalogue.tools)
         if self._change_listeners and (change := self._catalogue.change_from(before)):
-            self._tell(self._change_listeners, change)
-
-    def _tell(self, listeners: list[Callable[..., None]], *news: Any) -> None:
-        for listener in tuple(listeners):
-            try:
-                listener(*news)
-            except Exception:
-                _logger.exception("a listener failed")
+            self._change_listeners.tell(change)
 
 
 async def _all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
