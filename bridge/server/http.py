@@ -232,7 +232,7 @@ class _Service:
         self._guarding = guarding
         self._shared = None if shared is None else shared(publisher, sessions)
         self._publisher = publisher
-        self._streams = Streams()
+        self._streams = Streams(end_with_credentials=True)
         self._sse_streams = Streams()
         farewells = [publisher.server.end_subscriptions, self._streams.end]
         self.drain = Drain(publisher.running, farewells)

@@ -10,7 +10,6 @@ from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.caching import CacheHint
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import ListenHandler
 from mcp_types import (
     CallToolRequestParams,
     EmptyResult,
@@ -34,6 +33,7 @@ from bridge.server.protocol import (
     ProtocolError,
 )
 from bridge.server.publisher import DISCOVERY_TTL_MS
+from bridge.server.subscriptions import Subscriptions
 from bridge.server.telemetry_middleware import ObservingMiddleware
 from bridge.telemetry import switch
 from bridge.tools.context import LOG_LEVELS, InvocationContext
@@ -74,7 +74,7 @@ def build_server(publisher: Publisher) -> PublishedServer:
     server.add_request_handler("tools/list", PaginatedRequestParams, handlers.list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, handlers.call_tool)
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, handlers.set_log_level)
-    listen = ListenHandler(ChangesBus(publisher.changes))
+    listen = Subscriptions(ChangesBus(publisher.changes))
     server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
     security = (
         RequestStateSecurity.ephemeral(ttl=STATE_TTL_SECONDS)
@@ -99,7 +99,7 @@ class PublishedServer(Server[Any]):
         """End every subscription of the modern era as the protocol wants it, by its result."""
         entry = self.get_request_handler("subscriptions/listen")
         assert entry is not None
-        assert isinstance(entry.handler, ListenHandler)
+        assert isinstance(entry.handler, Subscriptions)
         entry.handler.close()
 
     def create_initialization_options(

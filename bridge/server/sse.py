@@ -13,6 +13,7 @@ import anyio
 from mcp.server.runner import serve_loop
 
 from bridge.server.answering import Answering
+from bridge.server.auth.identity import ending_with_credential
 from bridge.server.body import read_body, replaying
 from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
 from bridge.server.telemetry_sessions import observed_session
@@ -63,7 +64,8 @@ class SseStream:
             answering = Answering(reading, writing)
             self._answering.add(answering)
             try:
-                await serve_loop(self._server, answering.reading, answering.writing, lifespan_state=state)
+                with ending_with_credential(answering.end):
+                    await serve_loop(self._server, answering.reading, answering.writing, lifespan_state=state)
             finally:
                 self._answering.discard(answering)
 

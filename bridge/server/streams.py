@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from anyio import Event, create_task_group
+
+from bridge.server.auth.identity import ending_with_credential
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Streams:
-    """The streams of one app that no request of the client will end."""
+    """The streams of one app that no request of the client will end.
 
-    def __init__(self) -> None:
+    Args:
+        end_with_credentials: Whether each is also ended when the credential that opened it holds no more.
+    """
+
+    def __init__(self, *, end_with_credentials: bool = False) -> None:
+        self._end_with_credentials = end_with_credentials
         self._open: set[Event] = set()
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,7 +39,8 @@ class Streams:
 
         self._open.add(ended)
         try:
-            await app(scope, lambda: _received(receive, ended), watch)
+            with ending_with_credential(ended.set) if self._end_with_credentials else nullcontext():
+                await app(scope, lambda: _received(receive, ended), watch)
         finally:
             self._open.discard(ended)
         if is_unfinished:  # sse-starlette ends its streams itself, in the middle, when it sees uvicorn take a signal

@@ -23,6 +23,7 @@ from bridge.server.auth.patience import Patience
 from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.repetitions import Repetitions
+from bridge.server.auth.tenures import Tenure
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.body import HEADERS
 from bridge.telemetry.texts import abridged
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.recognition import Recognition, Remembering
+    from bridge.server.auth.tenures import Tenures
 
 _logger = logging.getLogger("bridge.server.auth")
 
@@ -51,6 +53,7 @@ class Gate:
         recognition: Who came in a moment ago.
         metadata_url: Where a client learns which issuers give tokens for this server.
         open_paths: Where everybody gets through who only reads.
+        tenures: How long credentials hold for streams; None where there are no streams.
         patience: With whom bad credentials come from; None for the usual.
     """
 
@@ -62,6 +65,7 @@ class Gate:
         recognition: Recognition,
         metadata_url: str | None,
         open_paths: Collection[str],
+        tenures: Tenures | None = None,
         patience: Patience | None = None,
     ) -> None:
         self._app = app
@@ -72,6 +76,7 @@ class Gate:
         self._open_paths = frozenset(open_paths)
         self._repetitions = Repetitions()
         self._patience = patience or Patience()
+        self._tenures = tenures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -149,9 +154,10 @@ class Gate:
                 description=f"this server needs the scope {told}",
                 scopes=self._auth.required_scopes,
             )
+        tenure = None if self._tenures is None else Tenure(self._tenures, _token_in(value), token)
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
         admitted = Known(
-            KnownUser(token, self._auth.access_of(token)),
+            KnownUser(token, self._auth.access_of(token), tenure),
             AuthCredentials(token.scopes),
             monotonic() + keep_seconds,
         )
@@ -182,8 +188,11 @@ def _malformed(description: str) -> Challenge:
 
 def _with_one_space(scope: Scope, value: bytes) -> Scope:
     """A request with its credential as the SDK reads it."""
-    token = value[len(b"bearer") :].strip(b" \t")
-    return {**scope, "headers": [(HEADER, b"Bearer " + token)]}
+    return {**scope, "headers": [(HEADER, b"Bearer " + _token_in(value).encode("latin-1"))]}
+
+
+def _token_in(value: bytes) -> str:
+    return value[len(b"bearer") :].strip(b" \t").decode("latin-1")
 
 
 def _path_of(scope: Scope) -> str:

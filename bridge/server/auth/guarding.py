@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from anyio import create_task_group
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from starlette.middleware import Middleware
 
@@ -16,6 +17,7 @@ from bridge.server.auth.gate import Gate
 from bridge.server.auth.metadata import metadata_routes, metadata_url_of
 from bridge.server.auth.recognition import KnownWork, Recognition, entered
 from bridge.server.auth.scoped import ScopedTools
+from bridge.server.auth.tenures import Tenures
 from bridge.server.auth.unmatched import Unmatched
 from bridge.server.fast_http import Answer
 
@@ -48,6 +50,7 @@ class Guarding:
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """What everybody may read."""
         self.recognition = Recognition(self._auth)
+        self._tenures = Tenures(self._auth)
         self.middleware: frozenset[object] = frozenset({Gate, ScopedTools})
         """What knows of requests that are begun without ASGI."""
         self.unmatched = Unmatched(self._auth, publisher.tools)
@@ -60,8 +63,12 @@ class Guarding:
         self.unmatched.look()
         end = self._publisher.changes.listen(self.unmatched.look)
         try:
-            async with self._auth.running():
-                yield
+            async with self._auth.running(), create_task_group() as tasks:
+                tasks.start_soon(self._tenures.keep)
+                try:
+                    yield
+                finally:
+                    tasks.cancel_scope.cancel()
         finally:
             end()
 
@@ -74,6 +81,7 @@ class Guarding:
                 Gate,
                 auth=self._auth,
                 recognition=self.recognition,
+                tenures=self._tenures,
                 metadata_url=self._metadata_url,
                 open_paths=open_paths,
             )

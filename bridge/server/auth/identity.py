@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
@@ -11,9 +12,13 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.tools.context import Caller
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from mcp.server.auth.provider import AccessToken
 
     from bridge.server.auth.access import Access
+    from bridge.server.auth.tenures import Tenure
 
 
 class KnownUser(AuthenticatedUser):
@@ -22,10 +27,12 @@ class KnownUser(AuthenticatedUser):
     Args:
         token: The credential, verified.
         access: What it lets its bearer do.
+        tenure: How long it holds for streams; None where there are none.
     """
 
-    def __init__(self, token: AccessToken, access: Access) -> None:
+    def __init__(self, token: AccessToken, access: Access, tenure: Tenure | None = None) -> None:
         super().__init__(token)
+        self.tenure = tenure
         self.caller = _caller_of(token)
         self.access = access
 
@@ -42,6 +49,17 @@ def access_of_request() -> Access:
     """What the caller may do: everything, where nobody was asked for a credential."""
     user = auth_context_var.get()
     return user.access if isinstance(user, KnownUser) else EVERYTHING
+
+
+def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[None]:
+    """The time during which the stream is open that the request asked for.
+
+    Args:
+        end: Called when the credential of the request holds no more.
+    """
+    user = auth_context_var.get()
+    tenure = user.tenure if isinstance(user, KnownUser) else None
+    return nullcontext() if tenure is None else tenure.ending(end)
 
 
 def _caller_of(token: AccessToken) -> Caller:

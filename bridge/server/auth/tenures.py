@@ -1,0 +1,172 @@
+"""Tenures: how long the credentials hold by which streams were opened, so that no stream outlives its own.
+
+A request is answered soon, and its credential was good when it came. A stream goes on: its credential is looked at
+again when the verdict on it is as old as verdicts become, when it expires, and when others count from now on. One task
+does that for all streams; nothing is asked while none is open.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from anyio import Event, create_task_group, move_on_after
+
+from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.token import VerifiedToken
+from bridge.telemetry.texts import abridged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mcp.server.auth.provider import AccessToken
+
+    from bridge.server.auth.auth import Auth
+
+_logger = logging.getLogger("bridge.server.auth")
+
+LOOK_SECONDS = 60.0
+"""How often a credential is looked at whose verifier does not say how long its verdicts may be kept."""
+
+_LOOK_AT_MOST_EVERY_SECONDS = 1.0
+
+
+class Tenure:
+    """One credential, as it was found good.
+
+    Args:
+        tenures: All of them.
+        credential: What the caller sent.
+        token: What it was found to be.
+    """
+
+    __slots__ = ("_tenures", "credential", "due", "ends", "token")
+
+    def __init__(self, tenures: Tenures, credential: str, token: AccessToken) -> None:
+        self._tenures = tenures
+        self.credential = credential
+        self.token = token
+        self.due = math.inf
+        """When it is looked at again; never, while it is."""
+        self.ends: dict[object, Callable[[], object]] = {}
+        """What ends each of the streams that are open by it."""
+
+    @contextmanager
+    def ending(self, end: Callable[[], object]) -> Iterator[None]:
+        """The time during which a stream is open.
+
+        Args:
+            end: Called once when the credential holds no more; what then still has to be answered may be.
+        """
+        stream = object()
+        self.ends[stream] = end
+        self._tenures.opened(self)
+        try:
+            yield
+        finally:
+            self.ends.pop(stream, None)
+            self._tenures.closed(self)
+
+
+class Tenures:
+    """The credentials by which streams are open.
+
+    Args:
+        auth: What finds them good; when it changes, all are looked at.
+    """
+
+    def __init__(self, auth: Auth) -> None:
+        self._auth = auth
+        self._open: set[Tenure] = set()
+        self._queue: list[tuple[float, int, Tenure]] = []
+        self._order = count()
+        self._next = -math.inf
+        self._woken = Event()
+        auth.on_change(self._look_at_all)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def keep(self) -> None:
+        """End streams as their credentials come to hold no more; runs until it is cancelled."""
+        async with create_task_group() as tasks:
+            while True:
+                self._woken = Event()
+                now = monotonic()
+                while self._queue and self._queue[0][0] <= now:
+                    due, _, tenure = heappop(self._queue)
+                    if tenure in self._open and tenure.due == due:
+                        tenure.due = math.inf
+                        tasks.start_soon(self._look, tenure)
+                self._next = self._queue[0][0] if self._queue else math.inf
+                with move_on_after(self._next - now):
+                    await self._woken.wait()
+
+    def opened(self, tenure: Tenure) -> None:
+        """A stream was opened. What changed since its credential was found good is seen at once."""
+        if tenure not in self._open:
+            self._open.add(tenure)
+            self._schedule(tenure, monotonic())
+
+    def closed(self, tenure: Tenure) -> None:
+        """A stream has ended."""
+        if not tenure.ends:
+            self._open.discard(tenure)
+
+    def _schedule(self, tenure: Tenure, due: float) -> None:
+        tenure.due = due
+        if due < math.inf:
+            heappush(self._queue, (due, next(self._order), tenure))
+            if due < self._next:
+                self._woken.set()
+
+    def _look_at_all(self) -> None:
+        now = monotonic()
+        for tenure in self._open:
+            self._schedule(tenure, now)
+
+    async def _look(self, tenure: Tenure) -> None:
+        seconds = await self._seconds_left(tenure)
+        if seconds is None:
+            self._end(tenure)
+        elif tenure in self._open and tenure.due == math.inf:  # else something changed meanwhile
+            self._schedule(tenure, monotonic() + seconds)
+
+    async def _seconds_left(self, tenure: Tenure) -> float | None:
+        """How long a credential holds without being looked at again; None where it does not."""
+        try:
+            found = await self._auth.verify_token(tenure.credential)
+        except TokenRefusedError:
+            return None
+        except IssuerUnavailableError as error:
+            return error.retry_after_seconds  # what was good before is not taken back by silence
+        except Exception:
+            _logger.exception("a credential could not be looked at again, and its streams end")
+            return None
+        if found is None or _bearer(found) != _bearer(tenure.token):
+            return None
+        if self._auth.required_scopes.difference(found.scopes):
+            return None  # other scopes, and other tools, are seen with each request
+        left = math.inf if found.expires_at is None else found.expires_at - time.time()
+        kept = found.keep_seconds if isinstance(found, VerifiedToken) and found.keep_seconds > 0 else LOOK_SECONDS
+        return None if left <= 0 else min(left, max(kept, _LOOK_AT_MOST_EVERY_SECONDS))
+
+    def _end(self, tenure: Tenure) -> None:
+        self._open.discard(tenure)
+        ends, tenure.ends = tenure.ends, {}
+        if ends:
+            name = tenure.token.subject or tenure.token.client_id
+            told = "ended the open streams of %r, %d: the credential that opened them holds no more"
+            _logger.info(told, abridged(name), len(ends))
+        for end in ends.values():
+            end()
+
+
+def _bearer(token: AccessToken) -> tuple[object, ...]:
+    return token.client_id, token.subject

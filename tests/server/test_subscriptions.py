@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import httpx
+
+from bridge.server import http_app, subscriptions
+from bridge.tools.toolbox import ToolBox
+from tests.server import http_server as http
+from tests.server.tools import ADD
+
+if TYPE_CHECKING:
+    import pytest
+
+LISTEN = http.modern(http.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+
+
+def test_subscriptions_are_ended_by_their_results_each_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_SUBSCRIPTIONS", 2)
+    headers = http.modern_headers(LISTEN)
+    with ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(timeout=20))
+        with http.serving(http_app(ToolBox(ADD))) as origin:
+            url = f"{origin}/mcp"
+            one = stack.enter_context(client.stream("POST", url, json=LISTEN, headers=headers))
+            said = http.events(one.iter_lines())
+            assert next(said)["method"] == "notifications/subscriptions/acknowledged"
+            with client.stream("POST", url, json=LISTEN | {"id": 2}, headers=headers) as two:
+                others = http.events(two.iter_lines())
+                assert next(others)["method"] == "notifications/subscriptions/acknowledged"
+                refused = http.answer(client.post(url, json=LISTEN | {"id": 3}, headers=headers))
+                assert refused["error"]["message"] == "Subscription limit reached"
+        (result,) = said
+        assert result["id"] == 1
+        assert result["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
