@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
+from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,8 +81,16 @@ def test_a_tool_that_may_change_something_needs_approval(tools: Path, approve: s
     assert provider.requests[1]["messages"][-1]["content"] == result
 
 
-def test_a_conversation_goes_on_and_is_kept_for_the_next_time(tools: Path, tmp_path: Path) -> None:
-    memory = str(tmp_path / "memory.db")
+@pytest.mark.parametrize("where", ["a file", "a Redis"])
+def test_a_conversation_goes_on_and_is_kept_for_the_next_time(tools: Path, tmp_path: Path, where: str) -> None:
+    with ExitStack() as stack:
+        memory = str(tmp_path / "memory.db")
+        if where == "a Redis":
+            memory = stack.enter_context(redis_server(tmp_path)).url
+        assert_kept(tools, memory)
+
+
+def assert_kept(tools: Path, memory: str) -> None:
     provider = Provider(text("Hello, Ada."), text("Ada."), text("Still Ada."))
     done = chat(provider, str(tools), "--memory", memory, said="I am Ada.\n\nWho am I?\n")
     assert (done.returncode, done.stdout) == (0, "Hello, Ada.\nAda.\n"), done.stderr
@@ -89,6 +99,20 @@ def test_a_conversation_goes_on_and_is_kept_for_the_next_time(tools: Path, tmp_p
     assert again.stdout == "Still Ada.\n"
     said = [message["content"] for message in provider.requests[-1]["messages"]]
     assert said == ["I am Ada.", "Hello, Ada.", "Who am I?", "Ada.", "And now?"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "code", "said"),
+    [
+        ("redis://:secret@127.0.0.1:1/0", 1, "bridge chat: Redis at 127.0.0.1:1 cannot be used: "),
+        ("redis://127.0.0.1:none", 2, "bridge chat: --memory: "),
+    ],
+)
+def test_a_memory_that_cannot_be_used_is_one_line(tools: Path, memory: str, code: int, said: str) -> None:
+    done = chat(Provider(), str(tools), "--memory", memory, "--once", "hi")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.splitlines()[-1].startswith(said)
+    assert "secret" not in done.stderr
 
 
 def test_a_person_at_the_terminal_is_asked_for_approval(tools: Path) -> None:
