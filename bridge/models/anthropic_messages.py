@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.conversation import arguments_as_object
 from bridge.models.media import base64_of, file_name_of, image_in, is_pdf, words_for
 from bridge.models.sendable import sendable
-from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import File
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bridge.models.conversation import Conversation
+    from bridge.models.conversation import Conversation, Said
     from bridge.tools.content import Content
     from bridge.tools.json_reading import Json
 
@@ -28,25 +29,12 @@ _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 def system_text(conversation: Conversation) -> str | None:
     """All that the program says, as the one system prompt that there is."""
-    texts = [sendable(each.text) for each in conversation.messages if isinstance(each, SystemMessage)]
-    return "\n\n".join(text for text in texts if text.strip()) or None
+    return "\n\n".join(conversation.system_texts) or None
 
 
 def written_messages(conversation: Conversation) -> list[Json]:
     """The messages, of which the user and the model each say one after the other: tool results are the user's."""
-    written: list[Json] = []
-    for message in conversation.messages:
-        if isinstance(message, SystemMessage):
-            continue
-        role = "assistant" if isinstance(message, AiMessage) else "user"
-        blocks = list(_blocks(message, conversation))
-        if not blocks:  # an empty message is refused
-            continue
-        if written and written[-1]["role"] == role:
-            written[-1]["content"] += blocks
-        else:
-            written.append({"role": role, "content": blocks})
-    return written
+    return conversation.turns(partial(_blocks, conversation))
 
 
 def kept_layout(blocks: Iterable[Json]) -> list[Json] | None:
@@ -58,9 +46,7 @@ def kept_layout(blocks: Iterable[Json]) -> list[Json] | None:
     return layout if any(block["type"] not in {"text", "tool_use"} for block in layout) else None
 
 
-def _blocks(
-    message: UserMessage | AiMessage | ToolExecutionResultMessage, conversation: Conversation
-) -> Iterator[Json]:
+def _blocks(conversation: Conversation, message: Said) -> Iterator[Json]:
     match message:
         case UserMessage():
             yield from _content(message.content)

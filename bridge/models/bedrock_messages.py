@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from bridge.models.conversation import arguments_as_object, arguments_as_text
 from bridge.models.media import file_name_of, image_in, media_type_of, words_for
 from bridge.models.sendable import json_object, sendable
-from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bridge.models.conversation import Conversation
+    from bridge.models.conversation import Conversation, Said
     from bridge.tools.content import Content
     from bridge.tools.json_reading import Json
 
@@ -67,26 +67,13 @@ class MessageWriter:
 
     def system(self) -> list[Json]:
         """All that the program says."""
-        texts = [sendable(each.text) for each in self._conversation.messages if isinstance(each, SystemMessage)]
-        return [{"text": text} for text in texts if text.strip()]
+        return [{"text": text} for text in self._conversation.system_texts]
 
     def written(self) -> list[Json]:
         """The messages, of which the user and the model each say one after the other: tool results are the user's."""
-        written: list[Json] = []
-        for message in self._conversation.messages:
-            if isinstance(message, SystemMessage):
-                continue
-            role = "assistant" if isinstance(message, AiMessage) else "user"
-            blocks = list(self._blocks(message))
-            if not blocks:  # an empty message is refused
-                continue
-            if written and written[-1]["role"] == role:
-                written[-1]["content"] += blocks
-            else:
-                written.append({"role": role, "content": blocks})
-        return written
+        return self._conversation.turns(self._blocks)
 
-    def _blocks(self, message: UserMessage | AiMessage | ToolExecutionResultMessage) -> Iterator[Json]:
+    def _blocks(self, message: Said) -> Iterator[Json]:
         match message:
             case UserMessage():
                 yield from self._user(message)

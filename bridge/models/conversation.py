@@ -7,16 +7,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from bridge.models.sendable import json_object, json_text, sendable, sendable_json
-from bridge.service.messages import AiMessage, ToolExecutionResultMessage
+from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage
 from bridge.tools.transform import safe_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from bridge.service.chat_model import ChatRequest
-    from bridge.service.messages import ChatMessage
+    from bridge.service.messages import ChatMessage, UserMessage
     from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest
+
+    Said = UserMessage | AiMessage | ToolExecutionResultMessage
 
 _MADE_ID_CHARS = 24
 
@@ -36,6 +38,32 @@ class Conversation:
     def mentions_tools(self) -> bool:
         """Some message calls a tool, or answers a call."""
         return bool(self.ids)
+
+    @property
+    def system_texts(self) -> list[str]:
+        """All that the program says; what is blank is left out."""
+        texts = [sendable(each.text) for each in self.messages if isinstance(each, SystemMessage)]
+        return [text for text in texts if text.strip()]
+
+    def turns(self, blocks_of: Callable[[Said], Iterable[Json]]) -> list[Json]:
+        """The messages for a provider to which the user and the model each say one after the other.
+
+        Args:
+            blocks_of: Writes what a message says. Tool results are the user's.
+        """
+        written: list[Json] = []
+        for message in self.messages:
+            if isinstance(message, SystemMessage):
+                continue
+            role = "assistant" if isinstance(message, AiMessage) else "user"
+            blocks = list(blocks_of(message))
+            if not blocks:  # an empty message is refused
+                continue
+            if written and written[-1]["role"] == role:
+                written[-1]["content"] += blocks
+            else:
+                written.append({"role": role, "content": blocks})
+        return written
 
 
 def conversation_of(request: ChatRequest, *, max_id_chars: int = 64, forbidden_in_id: str = "") -> Conversation:
