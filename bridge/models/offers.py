@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.sendable import json_object, sendable, sendable_json
+from bridge.models.sendable import json_object, sendable
 from bridge.tools.model import ToolExecutionRequest
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatRequest
     from bridge.tools.model import ToolSpecification
 
-_logger = logging.getLogger("bridge.models")
 _MAX_REMEMBERED = 4_096
 
 
@@ -78,12 +76,4 @@ class OfferWriter:
 
     def _rewrite(self, specification: ToolSpecification) -> Rewriting:
         strict = self._strict if specification.strict is None else specification.strict
-        rewriting = self._profile.rewrite(sendable_json(specification.parameters), strict=strict)
-        if rewriting.losses:
-            _logger.warning(
-                "the schema of the tool %r cannot be said in full to %s; lost: %s",
-                specification.name,
-                self._profile.name,
-                "; ".join(rewriting.losses),
-            )
-        return rewriting
+        return self._profile.told(specification.parameters, strict=strict, owner=f"the tool {specification.name!r}")

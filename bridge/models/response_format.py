@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ResponseFormat
 
-_logger = logging.getLogger("bridge.models")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME_CHARS = 64
 _MAX_REMEMBERED = 64
@@ -39,15 +37,7 @@ class ResponseFormatWriter:
         return self._remembered(response_format.name, json.dumps(response_format.schema), response_format.strict)
 
     def _rewrite(self, name: str, schema: str, strict: bool) -> Rewriting:
-        rewriting = self._profile.rewrite(sendable_json(json.loads(schema)), strict=strict)
-        if rewriting.losses:
-            _logger.warning(
-                "the schema of the reply %r cannot be said in full to %s; lost: %s",
-                name,
-                self._profile.name,
-                "; ".join(rewriting.losses),
-            )
-        return rewriting
+        return self._profile.told(json.loads(schema), strict=strict, owner=f"the reply {name!r}")
 
 
 def format_name(response_format: ResponseFormat) -> str:

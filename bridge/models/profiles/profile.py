@@ -9,6 +9,7 @@ be left out is more than a bound, the copy is lenient and tells what it lost.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,15 @@ from bridge.models.profiles.rewriting import NotProvableError, Rewriting
 from bridge.models.profiles.strict import ANTHROPIC as ANTHROPIC_RULES
 from bridge.models.profiles.strict import OPENAI as OPENAI_RULES
 from bridge.models.profiles.strict import StrictRules, strict
+from bridge.models.sendable import sendable_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridge.models.profiles.normal import NormalSchema
+
+
+_logger = logging.getLogger("bridge.models")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,20 @@ class Profile:
         except NotProvableError as error:
             rewriting = self.lenient(normal)
             return replace(rewriting, losses=(*rewriting.losses, f"strictness: {error}"))
+
+    def told(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> Rewriting:
+        """A copy of a schema as it can be sent to the provider; what it lost is logged.
+
+        Args:
+            schema: As for `rewrite`.
+            strict: As for `rewrite`.
+            owner: Whose schema it is, for the log.
+        """
+        rewriting = self.rewrite(sendable_json(schema), strict=strict)
+        if rewriting.losses:
+            words = "the schema of %s cannot be said in full to %s; lost: %s"
+            _logger.warning(words, owner, self.name, "; ".join(rewriting.losses))
+        return rewriting
 
 
 def _strict_by(rules: StrictRules) -> Callable[[NormalSchema], Rewriting]:
