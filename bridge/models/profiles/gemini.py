@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.profiles.keywords import fits, kinds_of
+from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
 from bridge.models.profiles.lenient import object_root, with_safe_properties
 from bridge.models.profiles.normal import reference_in
 from bridge.models.profiles.rewriting import Rewriting, noted
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _MAX_NODES = 5_000
 _MAX_LEVELS = 64
-_ANNOTATIONS = ("title", "description")
 _FORMATS: Mapping[str, frozenset[str]] = {
     "string": frozenset({"date-time"}),
     "number": frozenset({"float", "double"}),
@@ -74,7 +73,7 @@ class _Writer:
     def _cut(self, node: Json, what: str) -> Json:
         """What stands for a schema that is not written out: one that takes as much or more."""
         self.losses.append(what)
-        return {**_anything(), **_annotations(node)}
+        return {**_anything(), **annotations_of(node)}
 
     def _combined(self, node: Json) -> Json:
         """A schema whose parts are written into it: as near as one type a schema can come."""
@@ -92,7 +91,7 @@ class _Writer:
         flat = [inner for each in variants for inner in (each["anyOf"] if each.keys() == {"anyOf"} else [each])]
         is_nullable = len(variants) < len(node[keyword])
         written: Json = {"anyOf": flat} if len(flat) > 1 else dict(*flat)
-        written = (written or _anything()) | _annotations(node)
+        written = (written or _anything()) | annotations_of(node)
         written |= {"nullable": True} if is_nullable else {}
         return noted(written, {"default": node["default"]} if node.get("default") is not None else {})
 
@@ -100,16 +99,16 @@ class _Writer:
         kinds = kinds_of(node)
         solid = [kind for kind in kinds if kind != "null"]
         if not solid:
-            return {**_anything(), **_annotations(node)} | ({"nullable": True} if kinds else {})
+            return {**_anything(), **annotations_of(node)} | ({"nullable": True} if kinds else {})
         nullable = {"nullable": True} if "null" in kinds else {}
         if len(solid) == 1:
             return self._of_kind(solid[0], node, trail, level) | nullable
-        bare = {key: value for key, value in node.items() if key not in {*_ANNOTATIONS, "default"}}
+        bare = {key: value for key, value in node.items() if key not in {*ANNOTATIONS, "default"}}
         variants = [self._of_kind(kind, bare, trail, level) for kind in solid]
-        return {"anyOf": variants, **_annotations(node), **nullable}
+        return {"anyOf": variants, **annotations_of(node), **nullable}
 
     def _of_kind(self, kind: str, node: Json, trail: frozenset[str], level: int) -> Json:
-        written: Json = {"type": kind, **_annotations(node)}
+        written: Json = {"type": kind, **annotations_of(node)}
         written |= {key: node[key] for key in _KEPT[kind] if key in node}
         if node.get("format") in _FORMATS.get(kind, ()):
             written["format"] = node["format"]
@@ -143,10 +142,6 @@ class _Writer:
 def _choices(node: Json) -> list[Any]:
     choices: list[Any] = [node["const"]] if "const" in node else node.get("enum", [])
     return choices
-
-
-def _annotations(node: Json) -> Json:
-    return {keyword: node[keyword] for keyword in _ANNOTATIONS if keyword in node}
 
 
 def _anything() -> Json:

@@ -19,6 +19,9 @@ SCHEMA_MAP = frozenset({"properties", "patternProperties", "dependentSchemas"})
 SCHEMA_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords whose value is a list of schemas."""
 
+ANNOTATIONS = ("title", "description")
+"""Keywords that a copy keeps wherever they stand."""
+
 DROPPED = frozenset(
     {
         "$anchor",
@@ -52,6 +55,11 @@ def is_well_formed(keyword: str, value: Any) -> bool:
     """Whether a keyword may have a value; an unknown keyword may have any."""
     check = _CHECKS.get(keyword)
     return check is None or check(value)
+
+
+def annotations_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schema says for people."""
+    return {keyword: node[keyword] for keyword in ANNOTATIONS if keyword in node}
 
 
 def kinds_of(node: Mapping[str, Any]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.profiles.keywords import fits, kinds_of
+from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
 from bridge.models.profiles.normal import reference_in
 from bridge.models.profiles.null_removal import NullRemoval
 from bridge.models.profiles.rewriting import NotProvableError, Rewriting, noted
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MAX_NODES = 5_000
 _MAX_OBJECT_LEVELS = 10
 _MAX_CHOICES = 1_000
-_ANNOTATIONS = ("title", "description")
 _UNFIT = frozenset(
     {
         "contains",
@@ -165,20 +164,20 @@ class _Writer:
         siblings = {key: value for key, value in node.items() if key != "$ref"}
         if not self._rules.recursive:
             return self._written(self._normal.resolved(node), level)
-        if siblings.keys() - {*_ANNOTATIONS, "default", "examples", "deprecated", "readOnly", "writeOnly"}:
+        if siblings.keys() - {*ANNOTATIONS, "default", "examples", "deprecated", "readOnly", "writeOnly"}:
             raise NotProvableError("it has a reference with more beside it")
         reference: Json = {"$ref": node["$ref"]}
-        described = noted(_annotations(siblings), _said(siblings, "default"))
+        described = noted(annotations_of(siblings), _said(siblings, "default"))
         return {"anyOf": [reference], **described} if described else reference
 
     def _union(self, node: Json, keyword: str, level: int) -> Json:
-        if node.keys() - {*_ANNOTATIONS, keyword, "default", "examples", "deprecated", "discriminator"}:
+        if node.keys() - {*ANNOTATIONS, keyword, "default", "examples", "deprecated", "discriminator"}:
             raise NotProvableError(f"it has {keyword!r} with more beside it")
         self._count_union()
         if self._rules.all_required:
             self._nulls.check_union(node[keyword])
         variants = [self._written(variant, level) for variant in node[keyword]]
-        return noted({"anyOf": variants, **_annotations(node)}, _said(node, "default"))
+        return noted({"anyOf": variants, **annotations_of(node)}, _said(node, "default"))
 
     def _plain(self, node: Json, level: int) -> Json:
         kinds = kinds_of(node)
@@ -186,9 +185,9 @@ class _Writer:
             raise NotProvableError("it has a place for any value")
         if not self._rules.recursive and len(kinds) > 1 and "enum" not in node:
             alternatives = [{**node, "type": kind} for kind in kinds]
-            bare = [{key: value for key, value in each.items() if key not in _ANNOTATIONS} for each in alternatives]
-            return self._union({"anyOf": bare, **_annotations(node)}, "anyOf", level)
-        written: Json = {"type": kinds[0] if len(kinds) == 1 else list(kinds), **_annotations(node)}
+            bare = [{key: value for key, value in each.items() if key not in ANNOTATIONS} for each in alternatives]
+            return self._union({"anyOf": bare, **annotations_of(node)}, "anyOf", level)
+        written: Json = {"type": kinds[0] if len(kinds) == 1 else list(kinds), **annotations_of(node)}
         written |= self._choices_of(node, kinds)
         kept, left_out = self._bounds(node, kinds)
         written |= kept
@@ -269,13 +268,9 @@ class _Writer:
 def _single(node: Json) -> Json:
     """A schema whose ``allOf`` has one part, without it."""
     (part, *others), rest = node["allOf"], {key: value for key, value in node.items() if key != "allOf"}
-    if others or (part.keys() & rest.keys()) - {*_ANNOTATIONS, "default"}:
+    if others or (part.keys() & rest.keys()) - {*ANNOTATIONS, "default"}:
         raise NotProvableError("it has 'allOf'")
     return {**part, **rest}
-
-
-def _annotations(node: Json) -> Json:
-    return {keyword: node[keyword] for keyword in _ANNOTATIONS if keyword in node}
 
 
 def _said(node: Json, keyword: str) -> Json:
@@ -284,7 +279,7 @@ def _said(node: Json, keyword: str) -> Json:
 
 def _nullable(schema: Json) -> Json:
     """A schema that takes null as well."""
-    annotations = _annotations(schema)
+    annotations = annotations_of(schema)
     bare = {key: value for key, value in schema.items() if key not in annotations}
     variants = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]
     return {"anyOf": [*variants, {"type": "null"}], **annotations}
