@@ -14,7 +14,7 @@ from anyio import to_thread
 from bridge.redis import blocking_redis_at, failures, unreachable
 from bridge.service.memory import StoredMessages, key_of
 from bridge.service.messages import SystemMessage
-from bridge.service.stored_message import message_from_text, message_to_text
+from bridge.service.stored_message import message_from_text, message_to_text, system_message_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,7 +93,7 @@ class RedisStore:
         return StoredMessages(
             messages=[message_from_text(text) for text in texts],
             before=start or None,
-            system=None if system is None else _system_message(system),
+            system=None if system is None else system_message_from_text(system),
         )
 
     def _append(self, key: str, messages: Sequence[ChatMessage]) -> None:
@@ -109,9 +109,3 @@ class RedisStore:
                 pipeline.expire(said_key, self._expire_seconds)
                 pipeline.expire(system_key, self._expire_seconds)
             pipeline.execute()
-
-
-def _system_message(text: bytes) -> SystemMessage:
-    message = message_from_text(text)
-    assert isinstance(message, SystemMessage)
-    return message

@@ -18,7 +18,7 @@ from anyio import to_thread
 from bridge.errors import WireError
 from bridge.service.memory import StoredMessages, key_of
 from bridge.service.messages import SystemMessage
-from bridge.service.stored_message import message_from_text, message_to_text
+from bridge.service.stored_message import message_from_text, message_to_text, system_message_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ class SqliteStore:
         return StoredMessages(
             messages=[message_from_text(text) for _, text in rows],
             before=rows[0][0] if len(rows) == limit else None,
-            system=None if system is None else _system_message(system[1]),
+            system=None if system is None else system_message_from_text(system[1]),
         )
 
     def _append(self, rows: list[tuple[str, bool, str]]) -> None:
@@ -122,12 +122,6 @@ class SqliteStore:
             raise WireError(f"{str(self._path)!r} was written by a newer version, {version}; upgrade to read it")
         if version == 0:
             connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-
-
-def _system_message(text: str) -> SystemMessage:
-    message = message_from_text(text)
-    assert isinstance(message, SystemMessage)
-    return message
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from bridge.errors import WireError
-from bridge.service.messages import message_from_json, message_to_json
+from bridge.service.messages import SystemMessage, message_from_json, message_to_json
 from bridge.tools.json_reading import abridged, fields
 
 if TYPE_CHECKING:
@@ -29,3 +29,10 @@ def message_from_text(text: str | bytes) -> ChatMessage:
     except ValueError as error:
         raise WireError(f"a stored message that is no JSON: {abridged(text)}") from error
     return message_from_json(fields(data, "a stored message"))
+
+
+def system_message_from_text(text: str | bytes) -> SystemMessage:
+    """The system message that `message_to_text` wrote."""
+    message = message_from_text(text)
+    assert isinstance(message, SystemMessage)
+    return message
