@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 class Span(Protocol):
     """A span that is open."""
 
-    trace_id: str | None
+    @property
+    def trace_id(self) -> str | None:
+        """Its trace, in hexadecimal digits; None where nobody will see it."""
+        ...
 
     def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
         """Close it."""
@@ -89,9 +92,9 @@ class Serving:
         if series.is_call:
             observer.in_flight -= 1
         if span is not None:
-            span.end(error_type, code, message)
-            if told is not None and span.trace_id is not None:
+            if told is not None:
                 told = (*told[:-1], span.trace_id)
+            span.end(error_type, code, message)
         observer.note((series, self._start, end, error_type, code, told))
 
     def end_with_result(self, result: object) -> None:

@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler, SamplingResult, TraceIdRatioBased
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResult, TraceIdRatioBased
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
+
+    from opentelemetry.trace import Link, SpanKind, TraceState
+    from opentelemetry.util.types import Attributes
 
 
-class ShareSampler(Sampler):
-    """Samples a share of the traces that begin here, by lot.
+class ShareSampler(ParentBased):
+    """Samples a share of the traces that begin here, by lot; of those that go on here, what their parents sampled.
 
     Args:
         share: The share, from 0 to 1.
+
+    Attributes:
+        drawn: The context in which a trace begins that was drawn: this very one, and there is nothing in it.
     """
 
     def __init__(self, share: float) -> None:
+        super().__init__(TraceIdRatioBased(share))
         self._share = share
-        self._by_id = TraceIdRatioBased(share)
-        self._is_drawn = False
+        self.drawn = Context()
 
     def draw(self) -> bool:
-        """Whether a trace that begins now is sampled."""
+        """Whether a trace that begins now is sampled; then its first span is to begin in `drawn`."""
         return random() < self._share  # noqa: S311 - a lot, and no secret
 
-    @contextmanager
-    def drawn(self) -> Iterator[None]:
-        """In this block, which waits for nothing, a trace begins that was drawn already."""
-        self._is_drawn = True
-        try:
-            yield
-        finally:
-            self._is_drawn = False
-
-    def should_sample(self, *arguments: Any, **named: Any) -> SamplingResult:
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
         """What the SDK asks."""
-        return (ALWAYS_ON if self._is_drawn else self._by_id).should_sample(*arguments, **named)
+        if parent_context is self.drawn:
+            return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes)
+        return super().should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
 
     def get_description(self) -> str:
         """What the SDK calls it."""

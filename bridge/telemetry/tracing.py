@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import TracerProvider
 
-    from bridge.telemetry.measures import Series
+    from bridge.telemetry.measures import Labels, Series
     from bridge.telemetry.operations import Span
     from bridge.telemetry.sampling import ShareSampler
 
@@ -78,26 +78,23 @@ class Tracing:
             is_drawn: `begins` said so.
         """
         parent, links = _parent(meta)
-        span: trace.Span | None = None
         if self._sampler is not None and parent is None and not context.get_current():
             if not (is_drawn or self._sampler.draw()):
                 return self._left_out.enter()
-            with self._sampler.drawn():
-                span = self._begin(series, SpanKind.SERVER, None, links)
-        if span is None:
-            span = self._begin(series, SpanKind.SERVER, parent, links)
-        if span.is_recording():
-            if request_id is not None:
-                span.set_attribute(REQUEST_ID, abridged(str(request_id)))
-            if session_id is not None:
-                span.set_attribute(SESSION_ID, abridged(session_id))
-        return OpenSpan(span, parent)
+            parent = self._sampler.drawn
+        # All at once: each that comes later costs as much as the rest of them.
+        attributes = dict(series.labels)
+        if request_id is not None:
+            attributes[REQUEST_ID] = abridged(str(request_id))
+        if session_id is not None:
+            attributes[SESSION_ID] = abridged(session_id)
+        return OpenSpan(self._begin(series, attributes, SpanKind.SERVER, parent, links), parent)
 
     def ask(self, series: Series) -> Span:
         """Open a span for what a server is asked; it is the current one until it ends."""
         if is_left_out():
             return self._left_out.enter()
-        return OpenSpan(self._begin(series, SpanKind.CLIENT, None, []), None)
+        return OpenSpan(self._begin(series, series.labels, SpanKind.CLIENT, None, []), None)
 
     def carry(self, meta: MutableMapping[str, Any]) -> None:
         """Write the current trace into ``_meta``."""
@@ -106,23 +103,25 @@ class Tracing:
         else:
             propagate.inject(meta)
 
-    def _begin(self, series: Series, kind: SpanKind, parent: Context | None, links: list[Link]) -> trace.Span:
-        return self._tracer.start_span(series.span_name, parent, kind, series.labels, links, record_exception=False)
+    def _begin(
+        self, series: Series, attributes: Labels, kind: SpanKind, parent: Context | None, links: list[Link]
+    ) -> trace.Span:
+        return self._tracer.start_span(series.span_name, parent, kind, attributes, links, record_exception=False)
 
 
 class OpenSpan:
-    """A span that is the current one.
+    """A span that is the current one."""
 
-    Attributes:
-        trace_id: Its trace, in hexadecimal digits; None where nobody will see it.
-    """
-
-    __slots__ = ("_span", "_token", "trace_id")
+    __slots__ = ("_span", "_token")
 
     def __init__(self, span: trace.Span, parent: Context | None) -> None:
         self._span = span
         self._token = context.attach(trace.set_span_in_context(span, parent))
-        self.trace_id = trace.format_trace_id(span.get_span_context().trace_id) if span.is_recording() else None
+
+    @property
+    def trace_id(self) -> str | None:
+        """Its trace, in hexadecimal digits; None where nobody will see it, and when it has ended."""
+        return trace.format_trace_id(self._span.get_span_context().trace_id) if self._span.is_recording() else None
 
     def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
         """Close it; another is the current one again.
@@ -176,7 +175,6 @@ def tracing_by_environment(service: str) -> tuple[Tracing, Callable[[], None]]:
     try:
         from opentelemetry.sdk.trace import TracerProvider as SdkProvider  # noqa: PLC0415 - an extra
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
-        from opentelemetry.sdk.trace.sampling import ParentBased  # noqa: PLC0415 - as above
 
         from bridge.telemetry.sampling import ShareSampler  # noqa: PLC0415 - it stands on the SDK
     except ImportError as error:
@@ -192,7 +190,7 @@ def tracing_by_environment(service: str) -> tuple[Tracing, Callable[[], None]]:
 
     share = _share()
     sampler = None if share is None else ShareSampler(share)
-    provider = Provider(sampler=sampler and ParentBased(sampler), resource=resource_named(service))
+    provider = Provider(sampler=sampler, resource=resource_named(service))
     for name in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(_LIST_SEPARATOR):
         exporter = _exporter(name.strip().lower())
         if exporter is not None:

@@ -7,7 +7,6 @@ from opentelemetry import baggage, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ParentBased
 
 from bridge.telemetry.measures import Peer
 from bridge.telemetry.observer import Observer
@@ -27,7 +26,7 @@ class Traced:
 
     def __init__(self, share: float | None = None) -> None:
         sampler = None if share is None else ShareSampler(share)
-        provider = TracerProvider(sampler=sampler and ParentBased(sampler))
+        provider = TracerProvider(sampler=sampler)
         self._exporter = InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.observer = Observer(tracer=Tracing(provider, sampler))
