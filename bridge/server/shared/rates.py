@@ -2,9 +2,10 @@
 
 Whether a call is within a rate is asked here, of a meter that is a number: nothing waits for Redis. What was counted is
 told to Redis as soon as it is, in one round trip for all meters, and again after a pause; the answer is what all
-replicas have counted. So everything that is counted anywhere is counted for all, and in the long run all replicas
-together let in what the rate says. At a time they may let in more: each replica what comes to it before it has asked
-again. That is one call where it comes alone, and of calls that come together those of one round trip and one pause.
+replicas have counted; whoever has to wait has it asked again. So everything that is counted anywhere is counted for
+all, and in the long run all replicas together let in what the rate says. At a time they may let in more: each replica
+what comes to it before it has asked again. That is one call where it comes alone, and of calls that come together those
+of one round trip and one pause.
 
 While Redis is gone, each replica counts by itself. When it is back it is told what is not made up for by then, and
 what was known before, as it may have forgotten all. A command whose answer was lost is told again: that may count
@@ -132,6 +133,7 @@ class SharedRates:
         self._untold: set[SharedMeter] = set()
         self._counted = anyio.Event()
         self._was_lost = False
+        """Whether Redis may have forgotten what it was told."""
         self._is_refused = False
         accounts.make_meter = self.make_meter
         link.on_return.append(self._returned)
@@ -165,18 +167,19 @@ class SharedRates:
             RedisError: Redis does not answer. What was not told is told the next time.
         """
         waiting = tuple(self._untold)
+        was_lost, self._was_lost = self._was_lost or not self._link.is_up, False
         for start in range(0, len(waiting), _MOST_AT_ONCE):
-            await self._tell_of(waiting[start : start + _MOST_AT_ONCE])
-        self._was_lost = self._is_refused = False
+            await self._tell_of(waiting[start : start + _MOST_AT_ONCE], was_lost=was_lost)
+        self._is_refused = False
 
-    async def _tell_of(self, meters: Sequence[SharedMeter]) -> None:
+    async def _tell_of(self, meters: Sequence[SharedMeter], *, was_lost: bool) -> None:
         self._untold.difference_update(meters)
-        now, may_have_forgotten = self._clock(), self._was_lost or not self._link.is_up
-        if may_have_forgotten:
+        now = self._clock()
+        if was_lost:
             for meter in meters:
                 meter.regain(now)
         taken = [meter.take_untold() for meter in meters]
-        known = [meter.known_seconds(now) if may_have_forgotten else 0.0 for meter in meters]
+        known = [meter.known_seconds(now) if was_lost else 0.0 for meter in meters]
         counts = [math.ceil(seconds * _MICROSECONDS) for pair in zip(known, taken, strict=True) for seconds in pair]
         try:
             answer = await self._count(keys=[meter.key for meter in meters], args=counts)

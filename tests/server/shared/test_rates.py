@@ -140,6 +140,22 @@ async def test_what_is_counted_is_told_at_once_and_the_rest_at_the_end(redis: Re
         await running.redis.aclose()
 
 
+async def test_a_busy_caller_costs_a_round_trip_for_each_pause_at_most(redis: RedisServer) -> None:
+    running = Running(redis.url)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await running.redis.config_resetstat()
+        began_at = anyio.current_time()
+        async with running.telling() as meter:
+            for _ in range(5_000):
+                meter.count(anyio.current_time())
+                await anyio.lowlevel.checkpoint()
+        pauses = (anyio.current_time() - began_at) / rates_module.PAUSE_SECONDS
+        told = (await running.redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
+        assert 0 < told <= pauses + 3  # the first, that of the end, and one that finds the script unknown
+        assert await running.left_seconds() > 4_990 * INTERVAL_SECONDS
+        await running.redis.aclose()
+
+
 async def test_a_redis_that_comes_back_empty_is_told_all_that_still_matters(tmp_path: Path) -> None:
     with redis_server(tmp_path) as redis, anyio.fail_after(DEADLINE_SECONDS):
         async with replicas(redis.url, 2) as (time, (one, other)):
