@@ -17,8 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from bridge.errors import DefinitionError
 from bridge.service.messages import UserMessage
@@ -32,6 +31,7 @@ from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.function import settings_of
 from bridge.tools.parameter import P, ToolMemoryId, injection_of
 from bridge.tools.return_type import is_content_type
+from bridge.tools.scope import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,19 +238,7 @@ def _resolver(function: Any, source: str, frame: FrameType | None) -> Callable[[
     known = {**_OURS, **function.__globals__}
     nearby = _scope_around(function, frame)
 
-    def resolve(annotation: Any) -> Any:
-        if annotation is inspect.Signature.empty:
-            return Any
-        holder = SimpleNamespace(__annotations__={"it": annotation})
-        try:
-            return get_type_hints(holder, known, nearby, include_extras=True)["it"]
-        except Exception as error:
-            raise DefinitionError(
-                f"an annotation of {source} cannot be resolved: {annotation!r} ({error}); "
-                "what it names must be importable at run time, not only under TYPE_CHECKING"
-            ) from error
-
-    return resolve
+    return lambda annotation: resolved(annotation, known, nearby, f"an annotation of {source}")
 
 
 def _scope_around(function: Any, frame: FrameType | None) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""Scope: what the string annotations of a function name that its module does not have."""
+"""Scope: the names that the annotations of a function use, and the types that they mean."""
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -42,3 +45,27 @@ def _names_in_annotations(function: Any) -> set[str]:
             except SyntaxError:
                 continue  # said when the tool is made, with the parameter's name
     return names - getattr(function, "__globals__", {}).keys()
+
+
+def resolved(annotation: Any, known: dict[str, Any], nearby: dict[str, Any], what: str) -> Any:
+    """The type that an annotation is; Any where there is none.
+
+    Args:
+        annotation: The annotation, or its text.
+        known: The names of its module.
+        nearby: The names of the scopes around it, which come before.
+        what: What to call it in an error.
+
+    Raises:
+        DefinitionError: It names what is not there.
+    """
+    if annotation is inspect.Parameter.empty:
+        return Any
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return get_type_hints(holder, known, nearby, include_extras=True)["it"]
+    except Exception as error:
+        raise DefinitionError(
+            f"{what} cannot be resolved: {annotation!r} ({error}); "
+            "what it names must be importable at run time, not only under TYPE_CHECKING"
+        ) from error

@@ -9,8 +9,7 @@ import functools
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -20,6 +19,7 @@ from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.docstring import parameter_descriptions, summary_of
 from bridge.tools.parameter import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
 from bridge.tools.schema_generator import MADE_HERE, SCHEMA_ERRORS, TOP_LEVEL, internal_schema, published, reason
+from bridge.tools.scope import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -72,7 +72,7 @@ def signature_of(function: Callable[..., Any], namespace: Mapping[str, Any] | No
         plain = inspect.signature(function)
     except (ValueError, TypeError) as error:
         raise DefinitionError(f"{source} does not tell its parameters; wrap it in a function that does") from error
-    resolve = _Resolver(function, namespace or {}, source)
+    resolve = _resolver(function, namespace or {}, source)
     docstring = docstring_of(function)
     documented: Mapping[str, str] | None = None
     fixed = function.keywords if isinstance(function, functools.partial) else {}
@@ -142,27 +142,13 @@ def docstring_of(function: Any) -> str | None:
     return inspect.getdoc(type(function).__call__) or inspect.getdoc(type(function))
 
 
-class _Resolver:
-    """Turns the annotations of one function into types."""
-
-    def __init__(self, function: Any, namespace: Mapping[str, Any], source: str) -> None:
-        bottom = underlying(function)
-        self._globals = {**_OURS, **getattr(bottom, "__globals__", {})}
-        closure = inspect.getclosurevars(bottom).nonlocals if inspect.isfunction(bottom) else {}
-        self._locals = {**closure, **namespace}
-        self._source = source
-
-    def __call__(self, what: str, annotation: Any) -> Any:
-        if annotation is inspect.Parameter.empty:
-            return Any
-        holder = SimpleNamespace(__annotations__={"it": annotation})
-        try:
-            return get_type_hints(holder, self._globals, self._locals, include_extras=True)["it"]
-        except Exception as error:
-            raise DefinitionError(
-                f"{what} of {self._source} cannot be resolved: {annotation!r} ({error}); "
-                "what it names must be importable at run time, not only under TYPE_CHECKING"
-            ) from error
+def _resolver(function: Any, namespace: Mapping[str, Any], source: str) -> Callable[[str, Any], Any]:
+    """What turns the annotations of one function into types."""
+    bottom = underlying(function)
+    known = {**_OURS, **getattr(bottom, "__globals__", {})}
+    closure = inspect.getclosurevars(bottom).nonlocals if inspect.isfunction(bottom) else {}
+    nearby = {**closure, **namespace}
+    return lambda what, annotation: resolved(annotation, known, nearby, f"{what} of {source}")
 
 
 def _refuse_clashes(parameters: Iterable[Parameter], source: str) -> None:
