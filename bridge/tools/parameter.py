@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema_generator import SCHEMA_ERRORS, reason
+from bridge.tools.schema_generator import SCHEMA_ERRORS, alias_of, reason
 
 _EXACT = (bool, int, str)
 """Types whose own instances need no validation as defaults."""
@@ -104,7 +104,7 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
     described = [mark.description, *(field.description for field in fields), *(m for m in marks if isinstance(m, str))]
     return Parameter(
         name=name,
-        published_name=mark.name or next(filter(None, map(_alias, fields)), name),
+        published_name=mark.name or next(filter(None, map(alias_of, fields)), name),
         annotation=annotation,
         description=next((text for text in described if text is not None), documented),
         required=required,
@@ -131,10 +131,6 @@ def injection_of(annotation: Any) -> str | None:
     if annotation is InvocationContext:
         return "itself"
     return "parameters" if annotation is InvocationParameters else None
-
-
-def _alias(field: FieldInfo) -> str | None:
-    return field.validation_alias if isinstance(field.validation_alias, str) else field.alias
 
 
 def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -> tuple[Any, bool]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import TypeAdapter
+    from pydantic.fields import FieldInfo
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import core_schema
 
@@ -109,10 +110,7 @@ class _Generator(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """Describe fields by the docstrings that follow them."""
-        keys = {
-            name: field.validation_alias if isinstance(field.validation_alias, str) else field.alias or name
-            for name, field in schema["cls"].model_fields.items()
-        }
+        keys = {name: alias_of(field) or name for name, field in schema["cls"].model_fields.items()}
         return _described(super().model_schema(schema), schema["cls"], keys)
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
@@ -158,6 +156,11 @@ def _tidied(schema: Any, definitions: Mapping[str, Any]) -> Any:
         if not all(isinstance(value, str) for value in names.get("enum", ())):
             tidy["propertyNames"] = {"enum": [v if isinstance(v, str) else to_json(v).decode() for v in names["enum"]]}
     return tidy
+
+
+def alias_of(field: FieldInfo) -> str | None:
+    """The name in JSON of a field; None where it is the field's own."""
+    return field.validation_alias if isinstance(field.validation_alias, str) else field.alias
 
 
 def internal_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
