@@ -19,6 +19,7 @@ from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.errors import ChatModelError, InvocationError, ServerError
 from bridge.redis import RedisUnreachableError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
+from bridge.tools.json_reading import cut
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
@@ -238,14 +239,13 @@ def _approval(approve: str, person: Person | None, terminal: _Terminal) -> Appro
 
 def _called(request: ToolExecutionRequest) -> str:
     given = request.arguments
-    return f"{request.name} {_cut(given if isinstance(given, str) else to_json(given, fallback=repr).decode())}"
+    return f"{request.name} {_shortened(given if isinstance(given, str) else to_json(given, fallback=repr).decode())}"
 
 
 def _outcome(execution: ToolExecution) -> str:
     failed = "failed: " if execution.result.is_error else ""
-    return f"{failed}{_cut(execution.result.model_text)} ({execution.duration_seconds * 1000:.0f} ms)"
+    return f"{failed}{_shortened(execution.result.model_text)} ({execution.duration_seconds * 1000:.0f} ms)"
 
 
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 1] + "…"
+def _shortened(text: str) -> str:
+    return cut(" ".join(text.split()), _SHOWN_CHARS)

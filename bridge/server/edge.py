@@ -11,6 +11,7 @@ from bridge.server.body import HEADERS
 from bridge.server.names import host_name
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
+from bridge.tools.json_reading import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -114,5 +115,4 @@ def _client(scope: Scope) -> str:
 
 def _abridged(value: str) -> str:
     # A client wrote it: no line break of its own in the log.
-    safe = value.encode("unicode_escape").decode()
-    return safe if len(safe) <= _MAX_LOGGED_CHARS else safe[: _MAX_LOGGED_CHARS - 1] + "…"
+    return cut(value.encode("unicode_escape").decode(), _MAX_LOGGED_CHARS)

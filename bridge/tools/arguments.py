@@ -14,6 +14,7 @@ from pydantic_core import ValidationError, from_json, to_json
 
 from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.tools.coercion import FINITE, Coercion, Refusal, non_finite
+from bridge.tools.json_reading import cut
 from bridge.tools.leniency import Leniency
 
 if TYPE_CHECKING:
@@ -256,8 +257,7 @@ def _written(path: Path) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = to_json(_printable(value) if isinstance(value, str) else value).decode()
-    return text if len(text) <= _RECEIVED_CHARS else text[: _RECEIVED_CHARS - 1] + "…"
+    return cut(to_json(_printable(value) if isinstance(value, str) else value).decode(), _RECEIVED_CHARS)
 
 
 def _printable(text: str) -> str:

@@ -72,5 +72,9 @@ def binary(value: object) -> bytes:
 
 def abridged(value: object) -> str:
     """A value as a person can take it in: at most 200 characters."""
-    shown = repr(value)
-    return shown if len(shown) <= _MAX_SHOWN_CHARS else shown[: _MAX_SHOWN_CHARS - 1] + "…"
+    return cut(repr(value), _MAX_SHOWN_CHARS)
+
+
+def cut(text: str, max_chars: int) -> str:
+    """A text of so many characters at most; the last of one that was longer is ``…``."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.tools.json_reading import cut
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -36,11 +38,7 @@ def noted(schema: Json, left_out: Mapping[str, Any]) -> Json:
     """A schema with the keywords that it could not keep told in its description, so that the model may follow them."""
     if not left_out:
         return schema
-    notes = ", ".join(f"{keyword}: {_abridged(value)}" for keyword, value in left_out.items())
+    told = {keyword: cut(json.dumps(value, ensure_ascii=False), _NOTE_CHARS) for keyword, value in left_out.items()}
+    notes = ", ".join(f"{keyword}: {value}" for keyword, value in told.items())
     description = schema.get("description")
     return {**schema, "description": f"{description} ({notes})" if description else f"({notes})"}
-
-
-def _abridged(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _NOTE_CHARS else text[: _NOTE_CHARS - 1] + "…"
