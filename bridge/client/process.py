@@ -47,6 +47,8 @@ class ChildProcess:
 
     Attributes:
         pid: Its process id, which is its group's and its session's too.
+        stdin: What it reads.
+        stdout: What it writes.
     """
 
     def __init__(self, process: Process, transport: StdioTransport, name: str) -> None:
@@ -56,20 +58,10 @@ class ChildProcess:
         self._process = process
         self._transport = transport
         self._name = name
-        self._stdin: ByteSendStream = process.stdin
-        self._stdout: ByteReceiveStream = process.stdout
+        self.stdin: ByteSendStream = process.stdin
+        self.stdout: ByteReceiveStream = process.stdout
         self._last_words: deque[str] = deque(maxlen=_MAX_WORDS)
         self._fell_silent = anyio.Event()
-
-    @property
-    def stdin(self) -> ByteSendStream:
-        """What the child reads."""
-        return self._stdin
-
-    @property
-    def stdout(self) -> ByteReceiveStream:
-        """What the child writes."""
-        return self._stdout
 
     @property
     def exit_code(self) -> int | None:
@@ -115,14 +107,14 @@ class ChildProcess:
         Its input ends first, as the protocol has it; a signal asks whatever is left; a second one does not ask.
         """
         try:
-            await _close(self._stdin)
+            await _close(self.stdin)
             await self._ended(EXIT_GRACE_SECONDS)
-            if self._signal(_TERMINATE):
+            if _signal_group(self.pid, _TERMINATE):
                 await self._group_gone(TERMINATE_GRACE_SECONDS)
         finally:
             self.kill()
         await self._ended(_REAP_SECONDS)
-        for stream in (self._stdout, self._process.stderr):
+        for stream in (self.stdout, self._process.stderr):
             if stream is not None:
                 await _close(stream)
 
@@ -130,11 +122,7 @@ class ChildProcess:
         """End the child and all that it started, at once."""
         if self.pid in _alive:
             _alive.discard(self.pid)
-            self._signal(_KILL)
-
-    def _signal(self, number: int) -> bool:
-        """Send a signal to the whole group; returns whether there was anything left of it."""
-        return _signal_group(self.pid, number)
+            _signal_group(self.pid, _KILL)
 
     async def _ended(self, seconds: float) -> None:
         """Wait until the child itself has ended. `Process.wait` waits for its pipes too, which others may hold."""
@@ -144,7 +132,7 @@ class ChildProcess:
 
     async def _group_gone(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):
-            while self._signal(0):
+            while _signal_group(self.pid, 0):
                 _ = self._process.returncode  # reaps the leader on trio
                 await anyio.sleep(_POLL_SECONDS)
 
