@@ -47,7 +47,7 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 )
 @texts_option(
     "--allowed-origins",
-    help="Further Origin headers to accept; repeatable.",
+    help="Further origins whose pages may use the server: their browsers are told so (CORS). Repeatable.",
 )
 @option("--no-sse", is_flag=True, help="With --transport http: streamable HTTP alone.")
 @option(

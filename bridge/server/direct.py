@@ -56,7 +56,7 @@ class Direct:
         if (
             len(headers) < len(scope["headers"])
             or b"transfer-encoding" in headers
-            or not self._names.admit(headers)
+            or not self._names.admit_plainly(headers)
             or len(body) > self._max_request_bytes
             or not self._is_open()
         ):

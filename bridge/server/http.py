@@ -1,6 +1,7 @@
 """Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one edge.
 
 Edge ── Host, Origin, started?
+CrossOrigin ── what browsers are to be told, where pages of other origins are let in
 Gate ── a key or token, where one is asked for
 Turnstile ── how much each caller may take, where that is limited
 BoundedBody ── body limit, fast path
@@ -21,6 +22,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bridge.server.body import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
+from bridge.server.cross_origin import CrossOrigin
 from bridge.server.direct import Direct
 from bridge.server.drain import Drain
 from bridge.server.edge import Edge
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
 
-_ASKED_DIRECTLY: frozenset[object] = frozenset({Edge, BoundedBody})
+_ASKED_DIRECTLY: frozenset[object] = frozenset({Edge, CrossOrigin, BoundedBody})
 """The middleware whose questions `Direct` asks itself."""
 
 
@@ -85,7 +87,8 @@ def http_app(
         streamable: Whether to serve streamable HTTP.
         host: The host that the app will be bound to; it is let in as a Host and an Origin.
         allowed_hosts: Further hosts under which the server may be reached; see `Names` for how they are written.
-        allowed_origins: Further origins whose pages may use the server; see `Names`.
+        allowed_origins: Further origins whose pages may use the server, and whose browsers are told so (CORS); see
+            `Names`.
         max_request_bytes: How long a request's body may be.
         page_size: As for `Publisher`.
         policy: As for `Publisher`.
@@ -98,7 +101,7 @@ def http_app(
         stateless: Whether clients of the handshake era are served without sessions, as they have to be where each
             request may come to another process: tools cannot ask them, and changes are not announced to them.
         redis_url: The Redis by which servers of one name are one server, so that a session of streamable HTTP can go on
-            with each of them. Needs the extra ``redis``.
+            with each of them, and rates are counted for all. Needs the extra ``redis``.
         limits: How much each caller may take; a publisher that is given brings its own.
         max_sessions: How many sessions of the handshake era may be open. Where all are, one that is unused is ended
             for a caller with fewer of them than another has.
@@ -143,6 +146,7 @@ def http_app(
     names, any_name = Names(host, allowed_hosts, allowed_origins), set[str]()
     middleware = [
         Middleware(Edge, names=names, is_running=lambda: service.is_running, any_name=any_name),
+        *([Middleware(CrossOrigin, names=names)] if names.allows_some_origins else []),
         *([] if guarding is None else guarding.before_body),
         *([] if publisher.accounts is None else [_turnstile(publisher.accounts)]),
         Middleware(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,19 +40,31 @@ class Names:
     def __init__(self, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
         own = [_Pattern(host=name) for name in (*_ALWAYS, _bracketed(bound.lower()))]
         self._hosts = [*own, *map(_host_pattern, hosts)]
-        self._origins = [*own, *map(_origin_pattern, origins)]
+        allowed = list(map(_origin_pattern, origins))
+        self._origins = [*own, *allowed]
+        self.allows_some_origins = bool(allowed)
+        """Whether pages of further origins may use the server."""
         # A server sees few names, and each of them often.
         self.admits_host = lru_cache(_KEPT)(self._admits_host)
         """Whether a ``Host`` header is let in."""
         self.admits_origin = lru_cache(_KEPT)(self._admits_origin)
         """Whether an ``Origin`` header is let in, given the ``Host`` header beside it."""
+        self.allows_origin = lru_cache(_KEPT)(partial(_matches, allowed))
+        """Whether an ``Origin`` header is one of the further ones."""
 
-    def admit(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request with these headers, none of which stood twice, is let in."""
+    def admit_plainly(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request with these headers, none of which stood twice, is let in and no browser is to be told so.
+
+        Args:
+            headers: The headers by name.
+        """
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if host is None or not self.admits_host(name := host.decode("latin-1")):
             return False
-        return not origin or self.admits_origin(origin.decode("latin-1"), name)
+        if not origin:
+            return True
+        page = origin.decode("latin-1")
+        return self.admits_origin(page, name) and not self.allows_origin(page)
 
     def _admits_host(self, host: str) -> bool:
         found = _AUTHORITY.fullmatch(host.lower())
@@ -60,14 +72,8 @@ class Names:
 
     def _admits_origin(self, origin: str, host: str) -> bool:
         found = _ORIGIN.fullmatch(origin.lower())
-        if found is None:
-            return any(one.host == "*" for one in self._origins)
-        authority = _AUTHORITY.fullmatch(found["authority"])
-        if authority is None:
-            return False
-        if found["authority"] == host.lower():
-            return True
-        return any(one.matches(found["scheme"], authority["host"], authority["port"]) for one in self._origins)
+        is_host = found is not None and found["authority"] == host.lower()
+        return (is_host and _AUTHORITY.fullmatch(host.lower()) is not None) or _matches(self._origins, origin)
 
 
 def host_name(host: str) -> str:
@@ -92,6 +98,16 @@ class _Pattern:
         if self.host.startswith("*."):
             return name.endswith(self.host[1:])
         return self.host in {"*", name}
+
+
+def _matches(patterns: Iterable[_Pattern], origin: str) -> bool:
+    found = _ORIGIN.fullmatch(origin.lower())
+    if found is None:
+        return any(one.host == "*" for one in patterns)
+    authority = _AUTHORITY.fullmatch(found["authority"])
+    if authority is None:
+        return False
+    return any(one.matches(found["scheme"], authority["host"], authority["port"]) for one in patterns)
 
 
 def _host_pattern(entry: str) -> _Pattern:
