@@ -102,6 +102,9 @@ class Held:
             acts = ", ".join(act for at_seconds, act in self.record.acts if self._part(at_seconds) == part)
             name = f"{part * self.part_seconds:g} to {(part + 1) * self.part_seconds:g} s"
             section.add(name, *counts, *_times(seconds), *_cells(sample.total), acts)
+        seconds = [each for tally in self.tallies for each in tally.all_seconds]
+        lost = sum(len(tally.lost) for tally in self.tallies)
+        section.add("all", f"{len(seconds):,}", f"{lost:,}", f"{len(self.run_twice):,}", *_times(seconds))
 
     def tools(self) -> Section:
         """The calls of each tool, over the whole time."""
