@@ -124,7 +124,7 @@ class Cataloguing:
                     wishes[origin] = self._wish(config, tool)
         names = local_names(wishes, taken={tool.name for tool in beside}, always_prefix=always)
         return Catalogue(
-            tools=(*(_named(tool, names[origin]) for origin, tool in tools.items()), *beside),
+            tools=(*(renamed(tool, names[origin]) for origin, tool in tools.items()), *beside),
             origins={names[origin]: origin for origin in tools},
         )
 
@@ -140,7 +140,3 @@ class Cataloguing:
                 f"the name mapper gave {name!r} for {tool.name!r} of the server {config.name!r}: it must give a name"
             )
         return str(name)
-
-
-def _named(tool: Tool, name: str) -> Tool:
-    return tool if tool.name == name else renamed(tool, name)

@@ -22,7 +22,7 @@ from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import renamed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     import httpx2
@@ -152,7 +152,7 @@ class Gateway:
         names = local_names(
             {origin: tool.name for origin, tool in remote.items()}, taken=[tool.name for tool in self._local]
         )
-        self.tools.replace([*self._local, *(_named(tool, names, origin) for origin, tool in remote.items())])
+        self.tools.replace([*self._local, *(renamed(tool, names[origin]) for origin, tool in remote.items())])
 
 
 def _check(status: ServerStatus) -> None:
@@ -167,7 +167,3 @@ def _check(status: ServerStatus) -> None:
         raise status.problem
     reason = status.problem or "it is still starting"
     _logger.warning("going on without the server %r until it is there: %s", status.name, reason)
-
-
-def _named(tool: Tool, names: Mapping[RemoteName, str], origin: RemoteName) -> Tool:
-    return tool if tool.name == names[origin] else renamed(tool, names[origin])

@@ -21,8 +21,8 @@ _HASH_CHARS = 8
 
 
 def renamed(tool: Tool, name: str) -> Tool:
-    """The same tool under another name."""
-    return replace(tool, specification=replace(tool.specification, name=name))
+    """The same tool under another name; the very tool where it has that name already."""
+    return tool if tool.name == name else replace(tool, specification=replace(tool.specification, name=name))
 
 
 def prefixed(tools: Iterable[Tool], prefix: str) -> Iterator[Tool]:
