@@ -108,10 +108,7 @@ def run(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
         RuntimeError: It is called in the portal's own thread, which would wait for itself.
         BaseException: What the function raised.
     """
-    value, error = _run_anywhere(function, arguments)
-    if error is not None:
-        raise error
-    return value  # type: ignore[return-value]  # there is a value where there is no error
+    return _value_of(*_run_anywhere(function, arguments))
 
 
 def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
@@ -130,7 +127,10 @@ def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T
         RuntimeError: It is called in the portal's own thread, which would wait for itself.
         BaseException: What the function raised.
     """
-    value, error = _run_in_portal(function, arguments)
+    return _value_of(*_run_in_portal(function, arguments))
+
+
+def _value_of(value: _T | None, error: BaseException | None) -> _T:
     if error is not None:
         raise error
     return value  # type: ignore[return-value]  # there is a value where there is no error
