@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_types import (
     INVALID_PARAMS,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.tools.json_reading import Json
 
 _logger = logging.getLogger("bridge.client")
+_Answer = TypeVar("_Answer", bound="BaseModel")
 
 
 class Callbacks:
@@ -79,21 +80,19 @@ class Callbacks:
     async def _on_elicitation(
         self, _context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult | ErrorData:
-        answer = await self._answered("elicitation/create", params)
-        return answer if isinstance(answer, ErrorData) else ElicitResult.model_validate(answer)
+        return await self._answered("elicitation/create", params, ElicitResult)
 
     async def _on_sampling(
         self, _context: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResultWithTools | ErrorData:
-        answer = await self._answered("sampling/createMessage", params)
-        return answer if isinstance(answer, ErrorData) else CreateMessageResultWithTools.model_validate(answer)
+        return await self._answered("sampling/createMessage", params, CreateMessageResultWithTools)
 
     async def _on_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
         meta = dict(context.meta or {})  # the SDK shows no more of the request
-        answer = await self._answered("roots/list", RequestParams.model_validate({"_meta": meta}) if meta else None)
-        return answer if isinstance(answer, ErrorData) else ListRootsResult.model_validate(answer)
+        params = RequestParams.model_validate({"_meta": meta}) if meta else None
+        return await self._answered("roots/list", params, ListRootsResult)
 
-    async def _answered(self, method: str, params: BaseModel | None) -> Json | ErrorData:
+    async def _answered(self, method: str, params: BaseModel | None, kind: type[_Answer]) -> _Answer | ErrorData:
         wire: Json = {"method": method}
         if params is not None:
             wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -102,6 +101,8 @@ class Callbacks:
             with ExitStack() as stack:
                 for waiting in self._link.current_calls():
                     stack.enter_context(waiting.asking())
-                return await answer_wire(self._handlers, wire, InvocationContext() if call is None else call.context)
+                context = InvocationContext() if call is None else call.context
+                answer = await answer_wire(self._handlers, wire, context)
         except QuestionRefusedError as error:
             return ErrorData(code=INVALID_PARAMS, message=str(error))
+        return kind.model_validate(answer)
