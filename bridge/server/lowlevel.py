@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
-from weakref import finalize
 
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
@@ -24,6 +23,7 @@ from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.catalog import CACHE_SCOPE, CursorError
 from bridge.server.channel import HandshakeChannel, ModernChannel
+from bridge.server.log_levels import LogLevels
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from bridge.server.catalog import Catalog
     from bridge.server.publisher import Publisher
-    from bridge.tools.context import LogLevel
     from bridge.tools.json_reading import Json
 
     Request = ServerRequestContext[Any, Any]
@@ -71,6 +70,7 @@ def build_server(publisher: Publisher) -> PublishedServer:
         cache_hints={"server/discover": CacheHint(ttl_ms=DISCOVERY_TTL_MS, scope=CACHE_SCOPE)},
         get_tool_input_schema=handlers.header_schema,
     )
+    server.log_levels = handlers.log_levels
     server.add_request_handler("tools/list", PaginatedRequestParams, handlers.list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, handlers.call_tool)
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, handlers.set_log_level)
@@ -92,6 +92,8 @@ def build_server(publisher: Publisher) -> PublishedServer:
 class PublishedServer(Server[Any]):
     """The SDK's server, which says in both eras that it tells of changes."""
 
+    log_levels: LogLevels
+    """What its clients have said by ``logging/setLevel``."""
     is_stateless = False
     """Whether the handshake era goes without sessions, over which it would be told."""
 
@@ -121,7 +123,7 @@ class _Handlers:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._log_levels: dict[int, LogLevel] = {}
+        self.log_levels = LogLevels()
 
     def header_schema(self, name: str) -> Mapping[str, Any] | None:
         return self._catalog().header_schema(name)
@@ -153,13 +155,11 @@ class _Handlers:
             channel.close()
 
     async def set_log_level(self, request: Request, params: SetLevelRequestParams) -> EmptyResult:
-        client = request.session.client_params
+        client, session = request.session.client_params, session_id(request)
         if client is not None:
-            # The SDK tells no end of a session; its record of the client lives as long.
-            key = id(client)
-            if key not in self._log_levels:
-                finalize(client, self._log_levels.pop, key, None).atexit = False
-            self._log_levels[key] = params.level
+            self.log_levels.keep(client, params.level)
+        if session is not None and self.log_levels.on_change is not None:
+            await self.log_levels.on_change(session, params.level)
         return EmptyResult()
 
     def _catalog(self) -> Catalog:
@@ -172,7 +172,7 @@ class _Handlers:
             return ModernChannel(request, meta.get(CAPABILITIES_KEY) or {}, level if level in LOG_LEVELS else None)
         declared = request.session.client_capabilities
         capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
-        level = self._log_levels.get(id(request.session.client_params), LOG_LEVELS[0])
+        level = self.log_levels.of(request.session.client_params)
         return HandshakeChannel(request, capabilities, level)
 
     def _context(self, request: Request, channel: HandshakeChannel | ModernChannel) -> InvocationContext:

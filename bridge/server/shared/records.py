@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bridge.server.shared.link import Link
+    from bridge.tools.context import LogLevel
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60
 """How long a session is kept that never goes unused."""
@@ -30,6 +31,8 @@ class Record:
     """The revision of the protocol that was agreed on."""
     params: Mapping[str, Any]
     """The parameters of ``initialize``."""
+    log_level: LogLevel | None = None
+    """From which severity on the client wants log messages, once it has said so."""
 
 
 class Records:
@@ -57,7 +60,9 @@ class Records:
         """
         if await self._link.redis.exists(self._ended(record.id)):
             return
-        content = {"owner": record.owner, "version": record.version, "params": dict(record.params)}
+        content: dict[str, Any] = {"owner": record.owner, "version": record.version, "params": dict(record.params)}
+        if record.log_level is not None:
+            content["log_level"] = record.log_level
         await self._link.redis.set(self._key(record.id), json.dumps(content), ex=self._seconds)
 
     async def find(self, session_id: str) -> Record | None:

@@ -12,7 +12,6 @@ import math
 import re
 import sys
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -33,8 +32,10 @@ from bridge.server.limits.account import caller_key
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
 from bridge.server.sessions import Session
+from bridge.server.shared.alive import Alive
 from bridge.server.shared.dispatcher import ReplicaDispatcher
 from bridge.server.shared.events import SessionEvents
+from bridge.server.shared.levels import SharedLevels
 from bridge.server.shared.records import Record, Records, owner_of
 from bridge.server.shared.ways import addressee, from_the_start, place_in, streamed
 from bridge.server.streamable import OpeningReply
@@ -60,16 +61,6 @@ _UNKNOWN = "what is known of this session cannot be looked up now; try again"
 _INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-@dataclass(eq=False, slots=True)
-class _Alive:
-    """A session that is alive here."""
-
-    transport: StreamableHTTPServerTransport
-    events: SessionEvents
-    record: Record | None = None
-    """None until ``initialize`` was answered."""
-
-
 class SharedSessions:
     """The sessions that are alive in this replica.
 
@@ -85,9 +76,10 @@ class SharedSessions:
         self._sessions = sessions
         self._link = link
         self._records = Records(link, idle_seconds)
-        self._alive: dict[str, _Alive] = {}
+        self._alive: dict[str, Alive] = {}
         self._reviving: dict[str, anyio.Event] = {}
         self._tasks: TaskGroup | None = None
+        self._levels = SharedLevels(server.log_levels, self._records, link, self._found)
         link.hear("post", self._heard_post)
         link.hear("ended", self._heard_end)
         link.on_return.append(self._renew_all)
@@ -211,7 +203,7 @@ class SharedSessions:
     async def _heard_end(self, message: Mapping[str, Any]) -> None:
         await self.end_here(message["session"])
 
-    async def _post(self, alive: _Alive, session_id: str, body: bytes) -> None:
+    async def _post(self, alive: Alive, session_id: str, body: bytes) -> None:
         """Give a session's transport a message as if its client had sent it here."""
         headers = [
             (b"content-type", b"application/json"),
@@ -230,9 +222,7 @@ class SharedSessions:
 
     async def _revived(self, session_id: str, scope: Scope) -> str | None:
         """Have a session alive here that was opened elsewhere, if it is this caller's; gives what prevents that."""
-        while (other := self._reviving.get(session_id)) is not None:
-            await other.wait()
-        if session_id in self._alive or _ID.fullmatch(session_id) is None:
+        if await self._found(session_id) is not None or _ID.fullmatch(session_id) is None:
             return None
         user = scope.get("user")
         done = self._reviving[session_id] = anyio.Event()
@@ -254,16 +244,22 @@ class SharedSessions:
             del self._reviving[session_id]
             done.set()
 
-    async def _started(self, session_id: str, record: Record | None) -> _Alive:
+    async def _found(self, session_id: str) -> Alive | None:
+        """A session that is alive here, or comes to life."""
+        while (other := self._reviving.get(session_id)) is not None:
+            await other.wait()
+        return self._alive.get(session_id)
+
+    async def _started(self, session_id: str, record: Record | None) -> Alive:
         events = SessionEvents(self._link, session_id, self._records.seconds)
         transport = StreamableHTTPServerTransport(mcp_session_id=session_id, event_store=events)
-        alive = self._alive[session_id] = _Alive(transport, events, record)
+        alive = self._alive[session_id] = Alive(transport, events, record)
         assert self._tasks is not None, "sessions are alive only while the app runs"
         await self._tasks.start(self._live, session_id, alive)
         return alive
 
     async def _live(
-        self, session_id: str, alive: _Alive, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+        self, session_id: str, alive: Alive, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         async with alive.transport.connect() as (read_stream, write_stream):
             dispatcher = ReplicaDispatcher(
@@ -277,6 +273,8 @@ class SharedSessions:
             )
             if record is not None:
                 connection.client_params = InitializeRequestParams.model_validate(record.params, by_name=False)
+            alive.connection = connection
+            self._levels.revive(alive)
             task_status.started()
             try:
                 await serve_connection(self._server, dispatcher, connection=connection, lifespan_state={})
@@ -292,7 +290,7 @@ class SharedSessions:
         if alive is not None:
             await self._end(session_id, alive)
 
-    async def _end(self, session_id: str, alive: _Alive) -> None:
+    async def _end(self, session_id: str, alive: Alive) -> None:
         if self._alive.get(session_id) is alive:  # it may have been revived meanwhile
             self._sessions.forget(session_id)
             del self._alive[session_id]

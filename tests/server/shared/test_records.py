@@ -27,8 +27,9 @@ def link(redis: RedisServer) -> Link:
 async def test_a_record_is_found_as_it_was_kept_for_as_long_as_a_session_may_go_unused(link: Link) -> None:
     async with link.redis:
         records = Records(link, 100.0)
-        await records.save(RECORD)
-        assert await records.find(RECORD.id) == RECORD
+        for record in (RECORD, replace(RECORD, log_level="error")):
+            await records.save(record)
+            assert await records.find(RECORD.id) == record
         assert await records.find("2" * 32) is None
         assert 0 < await link.redis.ttl(link.key("session", RECORD.id)) <= 100
 

@@ -109,3 +109,23 @@ def test_a_cancellation_reaches_the_replica_that_runs_the_call(replicas: Replica
             assert running.recv(100) in {b"cancelled", b""}
             assert "Request cancelled" in response.read().decode()
         running.close()
+
+
+def logged(talk: Talk, url: str) -> list[str]:
+    """What a tool that logs at two levels tells the client."""
+    with talk.streamed(url, id="s", **call("speak")) as events:
+        messages = [event.message for event in events if event.message is not None]
+    assert text_of(messages.pop()) == "said"
+    return [message["params"]["data"] for message in messages]
+
+
+def test_the_log_level_of_a_session_is_that_of_every_replica(replicas: Replicas) -> None:
+    talk = Talk(replicas.one)
+    assert talk.post(replicas.one, method="logging/setLevel", id=1, params={"level": "error"}).status_code == 200
+    assert logged(talk, replicas.one) == ["a failure"]
+    assert logged(talk, replicas.other) == ["a failure"], "where it comes to life now"
+    assert talk.post(replicas.other, method="logging/setLevel", id=2, params={"level": "info"}).status_code == 200
+    assert logged(talk, replicas.one) == ["a detail", "a failure"], "where it is alive"
+    assert talk.post(replicas.one, method="logging/setLevel", id=3, params={"level": "emergency"}).status_code == 200
+    assert [logged(talk, url) for url in (replicas.one, replicas.other)] == [[], []]
+    assert logged(Talk(replicas.one), replicas.other) == ["a detail", "a failure"], "another session hears all"

@@ -46,4 +46,12 @@ async def hold(port: int, context: InvocationContext) -> str:
     return told.decode()
 
 
-TOOLS = ToolBox([add, slow_sum, greet, hold])
+@tool
+async def speak(context: InvocationContext) -> str:
+    """Log at two levels."""
+    await context.log("info", "a detail")
+    await context.log("error", "a failure")
+    return "said"
+
+
+TOOLS = ToolBox([add, slow_sum, greet, hold, speak])

@@ -1,0 +1,25 @@
+"""A session that is alive in this replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp.server.connection import Connection
+    from mcp.server.streamable_http import StreamableHTTPServerTransport
+
+    from bridge.server.shared.events import SessionEvents
+    from bridge.server.shared.records import Record
+
+
+@dataclass(eq=False, slots=True)
+class Alive:
+    """What there is of it here."""
+
+    transport: StreamableHTTPServerTransport
+    events: SessionEvents
+    record: Record | None = None
+    """None until ``initialize`` was answered."""
+    connection: Connection | None = None
+    """None until it is served."""
