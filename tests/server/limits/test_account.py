@@ -11,6 +11,7 @@ from bridge.errors import DefinitionError
 from bridge.server.limits import Limits, Rate
 from bridge.server.limits import account as accounts_module
 from bridge.server.limits.account import Account, Accounts, ToolAccount, caller_key
+from bridge.server.limits.rate import Meter
 from bridge.server.limits.refused import Refused
 
 
@@ -57,6 +58,21 @@ def test_calls_are_counted_for_each_tool_that_a_pattern_names() -> None:
         entered(account, "add").leave()
     assert isinstance(account.enter("add", 100.0), Refused)
     entered(account, "add", 160.0)
+
+
+def test_meters_are_made_of_the_caller_and_of_the_tool_and_the_pattern_that_names_it() -> None:
+    made: list[tuple[str, ...]] = []
+
+    def make_meter(*of: str, rate: Rate) -> Meter:
+        made.append((*of, str(rate)))
+        return Meter(rate)
+
+    accounts = Accounts(Limits(rate=Rate(9, 60), tool_rates={"a*": Rate(1, 60), "*": Rate(3, 60)}))
+    accounts.make_meter = make_meter
+    ada = accounts.of(scope_of("x", "ada"))
+    entered(ada, "add").leave()
+    assert isinstance(ada.enter("add", 100.0), Refused)
+    assert made == [("ada", "9 in 60 s"), ("ada", "add", "a*", "1 in 60 s"), ("ada", "add", "*", "3 in 60 s")]
 
 
 def test_a_call_takes_its_place_until_it_leaves() -> None:
