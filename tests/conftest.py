@@ -24,6 +24,7 @@ SLOW = (
     "cli/test_rolling_restart.py",
     "cli/test_scaling_options.py",
     "cli/test_servers.py",
+    "cli/test_shared_conversations.py",
     "cli/test_shared_rates.py",
     "cli/test_workers.py",
     "cluster",
