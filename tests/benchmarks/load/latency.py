@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tests.benchmarks.load.pace import Outcome
 
 CONNECTIONS = 16
-_PACES = (1000, 2000, 4000, 8000)
-"""Calls a second."""
+_PACES = (500, 1000, 2000, 4000)
+"""Calls a second: few enough that one client sends them when it should."""
 _KEPT_CALLS = 1000
 _IDS = 1000
 """How many ids there are before they come again: no two requests that are under way have the same."""

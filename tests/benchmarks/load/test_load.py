@@ -27,7 +27,7 @@ FEW = (
         ("sessions", ["5 of 5 answered", "5 of 5 are gone", "as many again"]),
         ("soak", ["A soak of 50 calls", "handshake, stdio", "handshake, HTTP", "modern, HTTP"]),
         ("held", ["what waits 20.0 ms", "2 of 2", "1 of 1"]),
-        ("latency", ["modern, fast path", "handshake, through the SDK", "modern, 8,000 a second"]),
+        ("latency", ["modern, fast path", "handshake, through the SDK", "modern, 4,000 a second"]),
         ("flood", ["another floods", "alone, no limits", "beside the flood, --rate 100/1"]),
         ("lists", ["10 tools, and 20", "a later list, modern", "a call of the last, handshake"]),
         ("breakdown", ["uvicorn and its parser", "pipes, event loop, lines", "the whole"]),
