@@ -133,11 +133,14 @@ class HttpServer(SilentServer):
         if calls := len(self._app.state.drain):
             _logger.info("draining; calls that are being run: %d", calls)
         await asyncio.sleep(self._times.delay_seconds)
-        self.config.timeout_graceful_shutdown = math.ceil(self._times.timeout_seconds) + _ANSWER_SECONDS
-        for listening in (*self.servers, *(sockets or ())):
-            listening.close()
-        draining = asyncio.create_task(self._app.state.drain(self._times.timeout_seconds))
+        timeout_seconds, begun_at = self._times.timeout_seconds, asyncio.get_running_loop().time()
+        draining = asyncio.create_task(self._app.state.drain(timeout_seconds))
         try:
+            await self._app.state.drain.answered()
+            waited_seconds = asyncio.get_running_loop().time() - begun_at
+            self.config.timeout_graceful_shutdown = math.ceil(timeout_seconds - waited_seconds) + _ANSWER_SECONDS
+            for listening in (*self.servers, *(sockets or ())):
+                listening.close()
             # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses
             # connections that were idle. So these are closed only now.
             await asyncio.sleep(_LEAVING_SECONDS)

@@ -44,8 +44,8 @@ class JoiningTransport:
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._kept:
-            kept, self._kept = self._kept, b""
+        kept, self._kept = self._kept, b""
+        if kept and not self._transport.is_closing():  # its client may be gone by now
             self._transport.write(kept)
 
     def __getattr__(self, name: str) -> Any:

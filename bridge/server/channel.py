@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from mcp.server import ServerRequestContext
 
+    from bridge.server.running import RunningCalls
     from bridge.tools.context import LogLevel
     from bridge.tools.json_reading import Json
     from bridge.tools.questions import Answer, Question
@@ -96,12 +97,24 @@ class RemoteChannel:
 
 
 class HandshakeChannel(RemoteChannel):
-    """The channel of a client that opened with a handshake: questions are requests to it."""
+    """The channel of a client that opened with a handshake: questions are requests to it.
+
+    Args:
+        request: As above.
+        capabilities: As above.
+        log_level: As above.
+        running: Is told while an answer is waited for.
+    """
 
     def __init__(
-        self, request: ServerRequestContext[Any, Any], capabilities: Mapping[str, Any], log_level: LogLevel | None
+        self,
+        request: ServerRequestContext[Any, Any],
+        capabilities: Mapping[str, Any],
+        log_level: LogLevel | None,
+        running: RunningCalls,
     ) -> None:
         super().__init__(request, capabilities, log_level)
+        self._running = running
         self.peer = request.session.client_params  # lives as long as the client is connected
         self._answers: dict[str, Answer] = {}
 
@@ -130,7 +143,8 @@ class HandshakeChannel(RemoteChannel):
         request = _REQUESTS[wire["method"]].model_validate(wire, by_name=False)
         metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
         try:
-            answer = await self._request.session.send_request(request, _Anything, metadata=metadata)
+            with self._running.asking():
+                answer = await self._request.session.send_request(request, _Anything, metadata=metadata)
             return answer_from_wire(question, answer.model_dump())
         except MCPError as error:
             raise ToolError(f"the client did not answer {wire['method']!r}: {error.message}") from error

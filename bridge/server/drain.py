@@ -35,6 +35,12 @@ class Drain:
         """How many calls are waiting for something now."""
         return len(self._running)
 
+    async def answered(self) -> None:
+        """Wait until no call of the handshake era waits for what its client answers: that comes by a new request."""
+        await self._running.answered()
+        for farewell in self._farewells:  # to streams that were opened meanwhile
+            farewell()
+
     async def __call__(self, timeout_seconds: float) -> None:
         """End the streams, and what runs after the time is over; to be cancelled when all connections are closed.
 

@@ -81,7 +81,7 @@ class FastStdio:
     def cancel(self) -> None:
         """Cancel what runs."""
         for call in tuple(self._calls.values()):
-            call.cancel()
+            _cancel(call)
 
     async def ended(self) -> None:
         """Wait until nothing runs any more."""
@@ -110,7 +110,7 @@ class FastStdio:
             request = (message.get("params") or {}).get("requestId")
             call = self._calls.get(str(request)) if type(request) in {int, str} else None
             if call is not None:
-                call.cancel()
+                _cancel(call)
             return call is not None
         # Kept for the SDK, unless it is there already.
         if message.get("method") != "notifications/initialized" or not self._opening or self._unlisten is not None:
@@ -137,3 +137,8 @@ class FastStdio:
         finally:
             del self._calls[str(call.id)]
             self._answered(call.id)
+
+
+def _cancel(call: asyncio.Task[None]) -> None:
+    # A task that has not begun would end without anything of it having run, and its call would be kept for ever.
+    call.get_loop().call_soon(call.cancel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError
@@ -33,6 +34,7 @@ from bridge.server.protocol import (
     ProtocolError,
 )
 from bridge.server.publisher import DISCOVERY_TTL_MS
+from bridge.server.sessions import SESSION
 from bridge.server.subscriptions import Subscriptions
 from bridge.server.telemetry_middleware import ObservingMiddleware
 from bridge.telemetry import switch
@@ -42,12 +44,14 @@ from bridge.wire import senders_meta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.models import InitializationOptions
 
     from bridge.server.catalog import Catalog
     from bridge.server.publisher import Publisher
+    from bridge.server.sessions import Session
     from bridge.tools.json_reading import Json
 
     Request = ServerRequestContext[Any, Any]
@@ -140,7 +144,7 @@ class _Handlers:
         try:
             context = self._context(request, channel)
             arguments, modern = params.arguments or _NOTHING, isinstance(channel, ModernChannel)
-            with publisher.running.entered():
+            with publisher.running.entered(), _session(request):
                 return await publisher.call(
                     params.name, arguments, context, _checked, modern=modern, access=access_of_request()
                 )
@@ -173,7 +177,7 @@ class _Handlers:
         declared = request.session.client_capabilities
         capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
         level = self.log_levels.of(request.session.client_params)
-        return HandshakeChannel(request, capabilities, level)
+        return HandshakeChannel(request, capabilities, level, self._publisher.running)
 
     def _context(self, request: Request, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
         caller, session = caller_of_request(), session_id(request)
@@ -193,6 +197,12 @@ def _checked(result: Json) -> Json:
     """A result that the SDK can write, which it does when it is too late to say otherwise."""
     to_json(result)
     return result
+
+
+def _session(request: Request) -> AbstractContextManager[None]:
+    """The session that a call keeps in use, also when nobody waits for its answer any more."""
+    session: Session | None = None if request.request is None else request.request.scope.get(SESSION)
+    return nullcontext() if session is None else session
 
 
 def _is_modern(request: Request) -> bool:

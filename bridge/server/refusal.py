@@ -43,13 +43,20 @@ async def refuse(
     await send({"type": "http.response.body", "body": body})
 
 
-async def refuse_other_than_json(scope: Scope, send: Send) -> bool:
-    """Answer 415 to a request whose body does not say that it is JSON; returns whether it did."""
+async def saying_json(scope: Scope, send: Send) -> Scope | None:
+    """A request whose body says that it is JSON, as the SDK reads it: in lower case.
+
+    One that does not is answered 415, and is None.
+    """
     kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    if [kind.split(b";")[0].strip().lower() for kind in kinds] == [b"application/json"]:
-        return False
-    await refuse(send, 415, "the content type of a message is application/json")
-    return True
+    said = [kind.split(b";")[0].strip() for kind in kinds]
+    if said == [_JSON[1]]:
+        return scope
+    if [kind.lower() for kind in said] != [_JSON[1]]:
+        await refuse(send, 415, "the content type of a message is application/json")
+        return None
+    others = [header for header in scope["headers"] if header[0] != b"content-type"]
+    return {**scope, "headers": [*others, _JSON]}
 
 
 def message_problem(body: bytes) -> tuple[int, str] | None:

@@ -21,6 +21,8 @@ class RunningCalls:
     def __init__(self) -> None:
         self._tasks: set[Task] = set()
         self._ended: set[Task] = set()
+        self._questions = 0
+        self._are_answered = asyncio.Event()
 
     def enter(self, task: Task) -> None:
         """A task runs a call."""
@@ -46,6 +48,23 @@ class RunningCalls:
             yield
         finally:
             self.leave(task)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """The time during which a call waits for what its client answers in a request of its own."""
+        self._questions += 1
+        self._are_answered.clear()
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                self._are_answered.set()
+
+    async def answered(self) -> None:
+        """Wait until no call waits for its client."""
+        while self._questions:
+            await self._are_answered.wait()
 
     def end(self) -> int:
         """Cancel all calls; each is answered by an error. Returns how many there were."""

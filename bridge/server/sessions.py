@@ -25,6 +25,9 @@ IDLE_SECONDS = 30 * 60.0
 DEFAULT_MAX_SESSIONS = 10_000
 """How many sessions may be open unless told otherwise."""
 
+SESSION = "bridge.session"
+"""Where a request's scope has its `Session`."""
+
 _LOOK_AT_LEAST_EVERY_SECONDS = 60.0
 
 

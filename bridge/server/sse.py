@@ -15,7 +15,7 @@ from mcp.server.runner import serve_loop
 from bridge.server.answering import Answering
 from bridge.server.auth.identity import ending_with_credential
 from bridge.server.body import read_body, replaying
-from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
+from bridge.server.refusal import message_problem, refuse, saying_json
 from bridge.server.telemetry_sessions import observed_session
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ class SseMessages:
         if scope["method"] != "POST":
             await self._transport.handle_post_message(scope, receive, send)
             return
-        if await refuse_other_than_json(scope, send):
+        if (said := await saying_json(scope, send)) is None:
             return
         # The session is the one in the query: nobody here would look whether that of the header exists.
-        scope = {**scope, "headers": [header for header in scope["headers"] if header[0] != b"mcp-session-id"]}
+        scope = {**said, "headers": [header for header in said["headers"] if header[0] != b"mcp-session-id"]}
         body = await read_body(receive, self._max_request_bytes)
         if (problem := message_problem(body)) is not None:
             code, message = problem

@@ -18,8 +18,8 @@ from bridge.server.body import read_body, replaying
 from bridge.server.fast_http import same_credential
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, INTERNAL_ERROR
-from bridge.server.refusal import message_problem, refuse, refuse_other_than_json
-from bridge.server.sessions import Session
+from bridge.server.refusal import message_problem, refuse, saying_json
+from bridge.server.sessions import SESSION, Session
 from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
@@ -102,8 +102,10 @@ class StreamableEndpoint:
         if shared is not None and _opens_with_handshake(scope) and not await shared.prepare(scope, send):
             return
         if scope["method"] == "POST":
-            if await refuse_other_than_json(scope, send):
+            said = await saying_json(scope, send)
+            if said is None:
                 return
+            scope = said
             if _opens_with_handshake(scope):
                 body = await read_body(receive, self._max_request_bytes)
                 if (problem := message_problem(body)) is not None:
@@ -188,8 +190,9 @@ class StreamableEndpoint:
                 self._sessions.forget(session.id)
             await send(message)
 
+        # A call of it may go on when its request is over: whoever runs it enters the session, too.
         with session:
-            await handle(scope, receive, watch)
+            await handle({**scope, SESSION: session}, receive, watch)
 
     async def _delete(self, session: Session) -> None:
         """End a session as its client would; of one that is shared, only what there is of it here."""

@@ -14,7 +14,7 @@ from anyio.abc import SocketAttribute
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 
-from bridge import tool
+from bridge import InvocationContext, tool
 from tests.processes import serving
 
 if TYPE_CHECKING:
@@ -44,6 +44,15 @@ async def hold(port: int) -> str:
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(b"running")
         return (await stream.receive()).decode()
+
+
+@tool
+async def ask(context: InvocationContext) -> str:
+    """Ask who it is."""
+    form = {"type": "object", "properties": {"name": {"type": "string"}}}
+    answer = await context.elicit("Who?", form)
+    assert answer.content is not None
+    return f"Hello {answer.content['name']}"
 
 
 @tool

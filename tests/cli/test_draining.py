@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import Any
 
 import anyio
 import httpx
 import pytest
+from mcp import Client, MCPError
+from mcp.client.sse import sse_client
+from mcp_types import ElicitResult
 
 from tests.cli.draining import DEADLINE_SECONDS, ROUTES, ended, heard, holding, port_of, refused, served
 from tests.cli.test_serve_http import HEADERS, OPENING
@@ -50,6 +54,43 @@ async def test_a_call_that_outlasts_the_drain_is_answered_by_an_error(route: str
         assert "its outcome is unknown" in words
         assert "cancelled 1 call that still ran after 0.2 seconds of draining" in server.log
         assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+async def test_what_a_call_asks_its_client_is_answered_while_the_server_drains(path: str) -> None:
+    """The answer comes by a request of its own, over a connection that may be a new one."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with served() as server:
+
+            async def answered(context: Any, params: Any) -> ElicitResult:
+                server.process.send_signal(signal.SIGTERM)
+                async with httpx.AsyncClient(base_url=server.origin) as probe:
+                    while (await probe.get("/readyz")).status_code == 200:
+                        pass
+                return ElicitResult(action="accept", content={"name": "Ada"})
+
+            url = f"{server.origin}/{path}"
+            transport = sse_client(url) if path == "sse" else url
+            async with Client(transport, mode="legacy", elicitation_callback=answered) as client:
+                await client.list_tools()  # or the call would ask for the list after its result
+                assert (await client.call_tool("ask", {})).content[0].text == "Hello Ada"  # type: ignore[union-attr]  # it is a text
+            assert await ended(server) == 0
+
+
+async def test_who_does_not_answer_what_is_asked_holds_the_end_up_no_longer_than_the_drain() -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with served("--drain-timeout", "0.2") as server:
+
+            async def silent(context: Any, params: Any) -> ElicitResult:
+                server.process.send_signal(signal.SIGTERM)
+                await anyio.sleep_forever()
+                raise AssertionError
+
+            url = f"{server.origin}/mcp"
+            async with Client(url, mode="legacy", elicitation_callback=silent) as client:
+                with pytest.raises(MCPError, match="its outcome is unknown"):
+                    await client.call_tool("ask", {})
+            assert await ended(server) == 0
 
 
 async def test_new_calls_are_served_during_the_delay_by_connections_that_close() -> None:

@@ -81,3 +81,13 @@ async def test_what_is_kept_is_written_before_the_transport_closes() -> None:
     assert transport.is_closing()
     await passed()
     assert recorder.written == [b"last"]
+
+
+@pytest.mark.anyio
+async def test_what_was_kept_is_dropped_where_the_client_has_gone_meanwhile() -> None:
+    transport, recorder = joining()
+    transport.write(b"head")
+    recorder.close()
+    await passed()
+    transport.close()
+    assert recorder.written == []

@@ -198,6 +198,25 @@ def test_a_session_ends_when_nothing_of_it_is_under_way_for_its_time(
         assert (response.status_code, response.json()) == (404, NOT_FOUND)
 
 
+@pytest.mark.parametrize("is_fast_call", [True, False])
+def test_a_call_keeps_its_session_in_use_when_nobody_waits_for_its_answer(
+    serving: Callable[..., str], holding: Holding, client: httpx.Client, ends: Ends, *, is_fast_call: bool
+) -> None:
+    tools = ToolBox(replace(holding.tool, interactive=not is_fast_call))
+    origin = serving(http_app(tools, session_idle_seconds=IDLE_SECONDS))
+    headers = open_session(client, origin + "/mcp")
+    raw = handshake(Sessions(headers["mcp-session-id"], "", ""), call("hold")).raw
+    with socket.create_connection(("127.0.0.1", httpx.URL(origin).port or 0), DEADLINE_SECONDS) as connection:
+        connection.sendall(raw)
+        assert holding.started.wait(DEADLINE_SECONDS)
+    ends.wait_for(open_session(client, origin + "/mcp"))  # one that nobody uses, and that was opened later
+    assert headers not in ends
+    holding.let_go()
+    assert holding.finished.wait(DEADLINE_SECONDS)
+    assert not holding.cancelled.is_set()
+    ends.wait_for(headers)
+
+
 def test_a_session_whose_opening_failed_or_was_never_heard_of_ends_too(
     serving: Callable[..., str], client: httpx.Client, ends: Ends
 ) -> None:

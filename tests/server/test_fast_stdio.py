@@ -43,6 +43,22 @@ async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str
     assert (lines, answered) == ([], [1, running])
 
 
+async def test_a_call_that_is_cancelled_before_it_begins_is_over() -> None:
+    waiting, answered = Waiting(), list[int | str]()
+    tools = ToolBox(replace(waiting.tool, interactive=False))
+    fast = FastStdio(Publisher(tools, name="tests"), list[bytes]().append, answered.append)
+    assert fast.took(initialize())
+    with anyio.fail_after(DEADLINE_SECONDS):
+        for _ in range(2):  # its id is free again
+            assert fast.took(call("wait") | {"id": 7})
+            assert fast.took(notification("notifications/cancelled", {"requestId": 7}))
+            await fast.ended()
+        assert fast.took(call("wait") | {"id": 8})
+        fast.cancel()
+        await fast.ended()
+    assert answered == [1, 7, 7, 8]
+
+
 async def test_a_memory_that_cannot_be_told_is_an_error_of_its_call_and_the_next_is_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -158,6 +158,11 @@ def test_a_body_that_does_not_say_it_is_json_is_refused(client: httpx.Client, ur
     assert client.post(url, json=initialize(), headers=HEADERS | {"content-type": kind}).status_code == 415
 
 
+@pytest.mark.parametrize("kind", ["Application/JSON", "application/JSON; charset=utf-8"])
+def test_upper_case_says_json_too(client: httpx.Client, url: str, kind: str) -> None:
+    assert "result" in answer(client.post(url, json=initialize(), headers=HEADERS | {"content-type": kind}))
+
+
 def test_a_client_must_take_what_the_server_sends(client: httpx.Client, url: str) -> None:
     assert client.post(url, json=initialize(), headers=HEADERS | {"accept": "text/html"}).status_code == 406
 

@@ -31,6 +31,24 @@ async def test_calls_that_are_ended_know_it_and_go_on_uncancelled() -> None:
     assert len(running) == 0
 
 
+async def test_whoever_waits_until_nobody_is_asked_waits_for_the_last_answer() -> None:
+    running, order = RunningCalls(), list[str]()
+
+    async def wait() -> None:
+        await running.answered()
+        order.append("waited")
+
+    await running.answered()
+    with running.asking():
+        waiting = asyncio.create_task(wait())
+        with running.asking():
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        order.append("answered")
+    await waiting
+    assert order == ["answered", "waited"]
+
+
 async def test_a_call_that_somebody_else_cancels_was_not_ended() -> None:
     running, started, told = RunningCalls(), asyncio.Event(), []
 
