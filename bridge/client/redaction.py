@@ -21,7 +21,12 @@ HIDDEN = "***"
 MIN_SECRET_CHARS = 6
 """Shorter values are not looked for in foreign texts: they would be found everywhere."""
 
-_SECRET_WORDS = frozenset({"auth", "authorization", "bearer", "cookie", "dsn", "jwt", "pass", "pat", "signature"})
+_SECRET_WORDS = frozenset(
+    {
+        *("auth", "authorization", "bearer", "cookie", "dsn", "jwt", "pass", "pat", "signature"),
+        *("assertion", "cert", "clientcert", "dpop", "oidc", "saml", "session", "sessionid"),
+    }
+)
 _SECRET_ENDINGS = (
     *("key", "keys", "token", "tokens", "secret", "secrets", "password", "passwords"),
     *("credential", "credentials", "passphrase", "passwd", "pwd"),

