@@ -119,14 +119,18 @@ class Upstream:
         self._scope = anyio.CancelScope()
         self._begin()
         self._pool = ConnectionPool(self.config, self._connect)
-        if self._headers_supplier is not None and self._owns:
-            headers = self._listing_headers = await self._headers_of_nobody(self._headers_supplier)
-            self.connection = self._connect(with_headers(self.config, headers))
-        self._stop_listening = (
-            self.connection.on_tools_changed(self.want),
-            self.connection.on_state(self._on_state),
-        )
-        await self.connection.open(wait=False)
+        try:
+            if self._headers_supplier is not None and self._owns:
+                headers = self._listing_headers = await self._headers_of_nobody(self._headers_supplier)
+                self.connection = self._connect(with_headers(self.config, headers))
+            self._stop_listening = (
+                self.connection.on_tools_changed(self.want),
+                self.connection.on_state(self._on_state),
+            )
+            await self.connection.open(wait=False)
+        except BaseException:
+            self._end()  # nobody waits for a list that nobody makes
+            raise
         start_detached(self._run, f"tools of {self.name}")
 
     async def settled(self) -> None:
@@ -243,9 +247,12 @@ class Upstream:
         except Exception:
             _logger.exception("the tools of the server %r are listed no more, by a mistake of ours", self.name)
         finally:
-            self._done.set()
-            self._settled.set()
-            self._listed.set()
+            self._end()
+
+    def _end(self) -> None:
+        self._done.set()
+        self._settled.set()
+        self._listed.set()
 
     async def _wait(self) -> None:
         """Wait until there is a reason to list."""
