@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from bridge.client.healing import Healing
     from bridge.client.link import Link
 
+LASTING_SECONDS = 30.0
+"""A subscription that lasted so long was a good one: the next is tried soon, however many were lost before it."""
+
 _logger = logging.getLogger("bridge.client")
 
 
@@ -68,13 +71,13 @@ class Watch:
         link = self._link
         await self._changes_wanted.wait()
         losses = 0
-        while True:
+        while not link.ended.is_set():
+            began = anyio.current_time()
             try:
                 async with link.client.listen(tools_list_changed=True) as subscription:
                     if self.hears_changes.is_set():
                         link.tools_changed()  # they may have changed while nobody listened
                     self.hears_changes.set()
-                    losses = 0
                     async for _ in subscription:
                         link.tools_changed()
             except ListenNotSupportedError:
@@ -87,6 +90,6 @@ class Watch:
                 pass
             finally:
                 self.hears_changes.set()
-            losses += 1
+            losses = 1 if anyio.current_time() - began >= LASTING_SECONDS else losses + 1
             link.suspect()
             await self._healing.wait(link.ended, self._healing.delay_seconds(losses))

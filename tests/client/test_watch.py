@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.responses import Response
+
+from bridge.client import Connection, Healing, watch
+from tests.client.clock import Clock
+from tests.client.endpoint import MODERN, endpoint
+
+if TYPE_CHECKING:
+    from bridge.tools.json_reading import Json
+
+pytestmark = pytest.mark.anyio
+
+KEY = "io.modelcontextprotocol/subscriptionId"
+
+
+async def subscription_that_ends_at_once(message: Json) -> Response:
+    """A stream that is acknowledged and ended, in order."""
+    meta = {"_meta": {KEY: message["id"]}}
+    begun = {"notifications": {"toolsListChanged": True}, **meta}
+    frames = (
+        {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": begun},
+        {"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", **meta}},
+    )
+    text = "".join(f"event: message\ndata: {json.dumps(frame)}\n\n" for frame in frames)
+    return Response(text, media_type="text/event-stream")
+
+
+async def renewed_after(*delays: float) -> None:
+    """Subscriptions all end at once; between them so long is waited, in order."""
+    clock = Clock()
+    healing = Healing(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
+    with endpoint(MODERN, subscriptions_listen=subscription_that_ends_at_once) as server:
+        connection = Connection(server.config(), healing=healing)
+        connection.on_tools_changed(lambda: None)
+        async with connection:
+            for delay in delays:
+                await clock.elapse(delay)
+            await clock.sleeping(delays[-1])
+            assert server.seen.count("subscriptions/listen") == len(delays) + 1
+
+
+async def test_subscriptions_that_end_at_once_are_renewed_ever_more_slowly() -> None:
+    await renewed_after(1.0, 2.0, 4.0, 8.0, 10.0, 10.0)
+
+
+async def test_a_subscription_that_lasted_is_renewed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LASTING_SECONDS", 0.0)
+    await renewed_after(1.0, 1.0, 1.0)
