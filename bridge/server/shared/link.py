@@ -18,6 +18,7 @@ from uuid import uuid4
 import anyio
 
 from bridge.redis import failures, refusals
+from bridge.tools.json_reading import cut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -36,6 +37,8 @@ _ACKNOWLEDGED_SECONDS = 2.0
 _HEARD_SECONDS = 1.0
 _FIRST_HEARING_SECONDS = 5.0
 _SETTLING_SECONDS = 3 * BEAT_SECONDS
+_SHOWN = 200
+"""How many characters of a message the log has at most."""
 
 
 class Link:
@@ -156,6 +159,8 @@ class Link:
                 await self._listen_once()
             except self.failures as error:
                 self.failed(error)
+            except Exception:
+                _logger.exception("what came by the channels of the replicas could not be read")
             await anyio.sleep(BEAT_SECONDS)
 
     async def _listen_once(self) -> None:
@@ -165,7 +170,7 @@ class Link:
             while True:
                 message = await heard.get_message(timeout=_HEARD_SECONDS)
                 if message is not None and message["type"] == "message":
-                    await self._heard(json.loads(message["data"]))
+                    await self._heard(message["data"])
                 elif message is not None:
                     confirmed += 1
                     if confirmed == len(heard.channels):
@@ -176,7 +181,16 @@ class Link:
         for each in self.on_return:
             await each()
 
-    async def _heard(self, message: Mapping[str, Any]) -> None:
+    async def _heard(self, text: str) -> None:
+        # Whoever may use the Redis may publish anything, and so may replicas of another version.
+        try:
+            await self._follow(json.loads(text))
+        except self.failures:
+            raise
+        except Exception:
+            _logger.exception("what came by a channel of the replicas is no message of theirs: %s", cut(text, _SHOWN))
+
+    async def _follow(self, message: Mapping[str, Any]) -> None:
         if message["from"] == self.replica:
             return
         try:
@@ -184,7 +198,8 @@ class Link:
         except self.failures:
             raise
         except Exception:
-            _logger.exception("what another replica told could not be followed")
+            shown = cut(json.dumps(message), _SHOWN)
+            _logger.exception("what another replica told could not be followed: %s", shown)
         if "token" in message and message["kind"] != "acknowledged":
             await self.tell({"kind": "acknowledged", "token": message["token"]}, to=message["from"])
 

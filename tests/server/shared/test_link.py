@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import httpx
+import pytest
 
+from bridge.redis import blocking_redis_at
 from bridge.server import http_app
 from tests.redis_server import redis_server
 from tests.server.shared.speaking import Talk, message_in, text_of
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
+    from tests.redis_server import RedisServer
 
 MODERN = {
     "accept": "application/json, text/event-stream",
@@ -57,3 +60,37 @@ def test_without_redis_what_is_here_goes_on_and_what_is_elsewhere_waits(
             pass
         gone = [record for record in caplog.records if "Redis cannot be used" in record.getMessage()]
         assert len(gone) == 2  # each of both says it once
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"hello",
+        b"\xff",
+        b'"text"',
+        b"[" * 100_000,
+        b'{"kind": "changed"}',
+        b'{"kind": "changed", "from": 1}',
+        b'{"kind": "post", "from": "another", "token": []}',
+        b'{"kind": ["of no hash"], "from": "another"}',
+        b'{"kind": "of a later version", "from": "another"}',
+    ],
+    ids=range(9),
+)
+def test_what_is_no_message_of_replicas_is_logged_and_nothing_else_comes_of_it(
+    told: bytes, redis: RedisServer, serving: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"told-{uuid4().hex}"
+    one, other = (f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp" for _ in range(2))
+    talk = Talk(one)
+    with blocking_redis_at(redis.url) as anybody:
+        assert anybody.publish(f"bridge:{name}:to:all", told) == 2
+    assert talk.sum(other, 1, 2).status_code == 200
+    while talk.end(other) == 503:
+        pass
+    while talk.sum(one, 1, 2).status_code != 404:  # it may be about to listen again
+        pass
+    assert text_of(message_in(Talk(one).sum(other, 1, 2))) == "3"
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(logged) == 2
+    assert max(map(len, logged)) < 300
