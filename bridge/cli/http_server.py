@@ -92,10 +92,13 @@ class HttpServer(SilentServer):
     async def run_until_ended(self, sockets: list[socket.socket]) -> None:
         """Serve until a signal comes, and close in order whatever signals come meanwhile.
 
+        Where the app ends by itself nothing is served any more: its process is better started anew.
+
         Raises:
             Exception: What could not be opened.
         """
         self._loop, self._opening = asyncio.get_running_loop(), anyio.CancelScope()
+        self._operations.on_failure = self._leave
         async with self._stack:
             await self.serve(sockets)
 
@@ -154,6 +157,9 @@ class HttpServer(SilentServer):
         self.should_exit = True
         if self._loop is not None and self._opening is not None:
             self._loop.call_soon_threadsafe(self._opening.cancel)
+
+    def _leave(self) -> None:
+        self.should_exit = True
 
     def _hurry(self) -> None:
         self.force_exit = True

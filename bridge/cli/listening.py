@@ -183,7 +183,7 @@ def run(
         last_act: Called where the process ends before all is closed; from any thread.
 
     Raises:
-        CommandError: The application did not start; the log says why.
+        CommandError: The application did not start, or ended by itself; the log says why.
         Exception: What could not be opened.
         KeyboardInterrupt: The signal was SIGINT.
     """
@@ -229,6 +229,8 @@ def run(
         raise KeyboardInterrupt
     if server.ending.first == signal.SIGTERM:
         end_now(0)
+    if operations.has_failed:
+        raise CommandError("the server has ended by a mistake; what is logged before this says which")
 
 
 def _config(

@@ -2,7 +2,8 @@
 
 Probes ── before everything else: no Host, no auth, no body
   ├── /healthz   the process answers; it waits for nothing
-  ├── /readyz    503 until it has started, while a required server is missing, and from the beginning of its end on
+  ├── /readyz    503 until it has started, while a required server is missing, from the beginning of its end on, and
+  │              where the app has ended by itself
   ╰── the app ── /status among its routes: how each server is
 """
 
@@ -35,6 +36,10 @@ def _no_servers() -> tuple[Mapping[str, Any], ...]:
     return ()
 
 
+def _nothing() -> None:
+    pass
+
+
 class Operations:
     """How a server is.
 
@@ -54,13 +59,17 @@ class Operations:
         """Requests are served."""
         self.is_draining = False
         """The server is ending: what comes is still served, by connections that are closed afterwards."""
+        self.has_failed = False
+        """The app has ended by itself, by a mistake: nothing can be served any more."""
         self.is_steady = False
-        """Neither of both has to be looked at."""
+        """None of these has to be looked at."""
+        self.on_failure: Callable[[], None] = _nothing
+        """Called when the app has ended by itself."""
 
     def open(self) -> None:
         """Everything has started."""
         self.has_started = True
-        self.is_steady = not self.is_draining
+        self.is_steady = not (self.is_draining or self.has_failed)
         self._settled.set()
 
     def app_started(self) -> None:
@@ -71,6 +80,12 @@ class Operations:
     def fail(self) -> None:
         """It will not start: whoever waits for it is told so."""
         self._settled.set()
+
+    def app_failed(self) -> None:
+        """The app has ended by itself."""
+        self.has_failed = True
+        self.is_steady = False
+        self.on_failure()
 
     def drain(self) -> None:
         """The end has begun. From any thread, and from a signal handler."""
@@ -85,6 +100,8 @@ class Operations:
     def missing(self) -> list[str]:
         """What keeps the server from being ready, each in words; none of them a secret."""
         found = [] if self.has_started else ["it has not started yet"]
+        if self.has_failed:
+            found.append("it has ended by a mistake; its log says which")
         if self.is_draining:
             found.append("it is draining")
         return found + [
@@ -165,8 +182,10 @@ class Probes:
             await self._attend(scope, receive, send)
 
     async def _attend(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, self._watching(send) if scope["type"] == "lifespan" else send)
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        elif scope["type"] != "http":
+            await self._app(scope, receive, send)
         elif (page := self._pages.get(scope["path"])) is not None:
             await page(scope, receive, self._closing(scope, send))
         elif self.operations.has_started or await self.operations.settled():
@@ -174,13 +193,27 @@ class Probes:
         else:
             await refuse(send, 503, "the server did not start; its log says why")
 
-    def _watching(self, send: Send) -> Send:
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_started = is_asked_to_end = False
+
+        async def hear() -> Message:
+            nonlocal is_asked_to_end
+            message = await receive()
+            is_asked_to_end = message["type"] == "lifespan.shutdown"
+            return message
+
         async def watch(message: Message) -> None:
+            nonlocal has_started
             await send(message)
             if message["type"] == "lifespan.startup.complete":
+                has_started = True
                 self.operations.app_started()
 
-        return watch
+        try:
+            await self._app(scope, hear, watch)
+        finally:
+            if has_started and not is_asked_to_end:
+                self.operations.app_failed()
 
     def _closing(self, scope: Scope, send: Send) -> Send:
         if not self.operations.is_draining or not scope.get("http_version", "1.1").startswith("1"):

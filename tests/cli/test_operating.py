@@ -4,18 +4,20 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from tests.cli.conftest import DEADLINE_SECONDS
 from tests.cli.test_serve_http import HEADERS, OPENING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cli.conftest import Process, Run, Start
 
+FAILING = Path(__file__).with_name("failing.py")
 SERVE = ("--transport", "http", "--port", "0")
 
 
@@ -110,6 +112,19 @@ def test_while_a_gateway_starts_the_process_is_healthy_and_not_ready(start: Star
         assert ready.status_code == 503
         assert ready.json()["missing"][0] == "it has not started yet"
         assert process.end(signal.SIGTERM) == 0
+
+
+def test_a_server_that_ends_by_a_mistake_is_no_process_that_refuses_everything(start: Start) -> None:
+    with start("serve", f"{FAILING}:TOOLS", *SERVE, "--no-fast-path") as process:
+        url = process.url()
+        opened = httpx.post(url, json=OPENING, headers=HEADERS)
+        headers = {**HEADERS, "mcp-session-id": opened.headers["mcp-session-id"]}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "fail", "arguments": {}}}
+        with suppress(httpx.TransportError):
+            httpx.post(url, json=call, headers=headers)
+        process.line_with("a mistake in the background")
+        process.line_with("the server has ended by a mistake")
+        assert process.popen.wait(DEADLINE_SECONDS) == 1
 
 
 def test_a_host_for_the_admin_port_does_nothing_without_one_and_that_is_said_once(start: Start) -> None:

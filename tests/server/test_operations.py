@@ -111,3 +111,34 @@ async def test_while_draining_each_answer_closes_its_connection() -> None:
         assert (await client.get("/mcp")).headers["connection"] == "keep-alive"
         operations.drain()
         assert (await client.get("/mcp")).headers.get_list("connection") == ["close"]
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_an_app_that_ends_without_being_asked_to_has_failed(is_asked: bool) -> None:
+    operations, said, failures = Operations(), [{"type": "lifespan.startup"}], list[bool]()
+    operations.on_failure = lambda: failures.append(operations.has_failed)
+
+    async def hear() -> Any:
+        return said.pop()
+
+    async def live(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await greet(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        if is_asked:
+            said.append({"type": "lifespan.shutdown"})
+            await receive()
+        raise RuntimeError("a mistake")
+
+    async def ignore(_: Any) -> None:
+        pass
+
+    probes = Probes(live, operations)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        await probes({"type": "lifespan"}, hear, ignore)
+    missing = [] if is_asked else ["it has ended by a mistake; its log says which"]
+    assert (operations.missing(), operations.is_steady, failures) == (missing, is_asked, [] if is_asked else [True])
+    async with client_of(probes) as client:
+        assert (await client.get("/readyz")).status_code == (200 if is_asked else 503)
