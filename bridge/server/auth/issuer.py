@@ -88,12 +88,10 @@ class Issuer:
         try:
             with anyio.fail_after(TIMEOUT_SECONDS):
                 async with self._client.stream(method, url, **options) as response:
-                    body = b""
-                    async for part in response.aiter_bytes():
-                        body += part
-                        if len(body) > MAX_ANSWER_BYTES:
-                            raise IssuerUnavailableError(f"{url} answered more than {MAX_ANSWER_BYTES} bytes")
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, OSError) as error:
+                    body = await _body_of(response)
+        except IssuerUnavailableError:
+            raise
+        except Exception as error:  # an issuer may name any address: a port too high comes as a group of OverflowErrors
             raise IssuerUnavailableError(f"{url} cannot be asked: {str(error) or type(error).__name__}") from error
         if response.status_code != _OK:
             raise IssuerUnavailableError(f"{url} answered with HTTP status {response.status_code}")
@@ -104,6 +102,15 @@ class Issuer:
         if not isinstance(found, dict):
             raise IssuerUnavailableError(f"{url} did not answer with a JSON object")
         return found
+
+
+async def _body_of(response: httpx2.Response) -> bytes:
+    body = b""
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > MAX_ANSWER_BYTES:
+            raise IssuerUnavailableError(f"{response.url} answered more than {MAX_ANSWER_BYTES} bytes")
+    return body
 
 
 def checked_url(url: str, what: str) -> str:

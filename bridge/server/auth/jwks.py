@@ -88,6 +88,9 @@ class KeySet:
         except TimeoutError as error:
             self._failure = IssuerUnavailableError(f"{self._issuer.url} takes too long to answer")
             raise self._failure from error
+        except Exception as error:
+            self._failure = IssuerUnavailableError(f"what {self._issuer.url} answers cannot be read: {error!r}")
+            raise self._failure from error
         self._failure = None
         self._keys, self._made = keys, {}
 

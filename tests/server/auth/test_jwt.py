@@ -205,6 +205,27 @@ async def test_without_any_keys_nobody_can_tell(issuer: Issuer) -> None:
             await found.verify_token(issuer.token())
 
 
+async def test_an_issuer_that_names_an_impossible_address_of_its_keys_is_asked_again(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer.metadata = {"jwks_uri": "https://127.0.0.1:99999999/keys"}
+    answer = issuer.answer
+
+    def answer_better_the_next_time(*request: Any) -> tuple[int, Any]:
+        answered = answer(*request)
+        issuer.metadata = {}
+        return answered
+
+    monkeypatch.setattr(issuer, "answer", answer_better_the_next_time)
+    remote = RemoteIssuer(issuer.url)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(KeySet(remote, None, refetch_seconds=0).keep_current)
+        assert await run_sync(issuer.gave_keys.wait, DEADLINE_SECONDS)
+        tasks.cancel_scope.cancel()
+    await remote.aclose()
+    assert "cannot be asked" in caplog.text
+
+
 async def test_keys_are_fetched_before_they_are_needed(issuer: Issuer) -> None:
     found = verifier(issuer)
     async with anyio.create_task_group() as tasks:
