@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60
 """How long a session is kept that never goes unused."""
+
+SAVE = """
+if redis.call("EXISTS", KEYS[2]) == 0 then
+    redis.call("SET", KEYS[1], ARGV[1], "EX", ARGV[2])
+end
+"""
+"""Keeps a record unless its session was ended, be it at the same moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +42,9 @@ class Record:
     """From which severity on the client wants log messages, once it has said so."""
 
 
+_CONTENT = {field.name for field in fields(Record)} - {"id"}
+
+
 class Records:
     """The records of all sessions.
 
@@ -45,6 +55,7 @@ class Records:
 
     def __init__(self, link: Link, idle_seconds: float | None) -> None:
         self._link = link
+        self._save = link.redis.register_script(SAVE)
         self._seconds = max(1, round(idle_seconds or DEFAULT_KEPT_SECONDS))
 
     @property
@@ -58,21 +69,26 @@ class Records:
         Raises:
             RedisError: Redis does not answer.
         """
-        if await self._link.redis.exists(self._ended(record.id)):
-            return
         content: dict[str, Any] = {"owner": record.owner, "version": record.version, "params": dict(record.params)}
         if record.log_level is not None:
             content["log_level"] = record.log_level
-        await self._link.redis.set(self._key(record.id), json.dumps(content), ex=self._seconds)
+        await self._save(keys=[self._key(record.id), self._ended(record.id)], args=[json.dumps(content), self._seconds])
 
     async def find(self, session_id: str) -> Record | None:
-        """The record of a session that was not ended.
+        """The record of a session that was not ended; whoever asks is about to use it, so it is renewed.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        text = await self._link.redis.get(self._key(session_id))
-        return None if text is None else Record(id=session_id, **json.loads(text))
+        async with self._link.redis.pipeline(transaction=False) as pipeline:
+            pipeline.get(self._key(session_id))
+            pipeline.expire(self._key(session_id), self._seconds)
+            text, _ = await pipeline.execute()
+        if text is None:
+            return None
+        # Replicas of a later version, while they take the place of this one, may know more of a session.
+        content = {name: value for name, value in json.loads(text).items() if name in _CONTENT}
+        return Record(id=session_id, **content)
 
     async def end(self, session_id: str) -> None:
         """Let a session be no more, whoever still has it.

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import anyio
 import pytest
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -15,6 +17,7 @@ from bridge.server.shared.records import Record, Records, owner_of
 if TYPE_CHECKING:
     from tests.redis_server import RedisServer
 
+DEADLINE_SECONDS = 20
 RECORD = Record(id="1" * 32, owner="", version="2025-11-25", params={"capabilities": {"elicitation": {}}})
 
 
@@ -48,6 +51,37 @@ async def test_renewing_keeps_what_is_there_makes_good_what_is_lost_and_tells_wh
         assert await link.redis.ttl(link.key("session", kept.id)) > 1
         await records.save(ended)
         assert await records.find(ended.id) is None
+
+
+@pytest.mark.anyio
+async def test_a_record_that_is_looked_for_is_renewed_as_it_is_about_to_be_used(link: Link) -> None:
+    async with link.redis:
+        records = Records(link, 100.0)
+        await records.save(RECORD)
+        await link.redis.expire(link.key("session", RECORD.id), 10)
+        assert await records.find(RECORD.id) == RECORD
+        assert await link.redis.ttl(link.key("session", RECORD.id)) > 10
+
+
+@pytest.mark.anyio
+async def test_what_a_later_version_knows_of_a_session_does_no_harm(link: Link) -> None:
+    async with link.redis:
+        content = {"owner": "", "version": RECORD.version, "params": RECORD.params, "color": "green"}
+        await link.redis.set(link.key("session", RECORD.id), json.dumps(content))
+        assert await Records(link, 100.0).find(RECORD.id) == RECORD
+
+
+@pytest.mark.anyio
+async def test_a_session_that_is_ended_while_it_is_saved_is_ended(redis: RedisServer, link: Link) -> None:
+    """What Redis is asked for shows it: nothing of another's can come between."""
+    async with link.redis, redis_at(redis.url) as watching, watching.monitor() as monitor:
+        await Records(link, 100.0).save(RECORD)
+        await link.redis.echo("saved")
+        asked = []
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not (seen := await monitor.next_command())["command"].startswith("ECHO"):
+                asked.append((seen["client_type"], seen["command"].partition(" ")[0]))
+    assert asked[-2:] == [("lua", "EXISTS"), ("lua", "SET")]
 
 
 def test_the_owner_is_told_apart_by_what_the_sdk_compares_and_holds_no_secret() -> None:
