@@ -7,7 +7,7 @@ import time
 from base64 import b64encode
 from hashlib import sha256
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote_plus
 
 import anyio
@@ -31,6 +31,9 @@ CACHE_SECONDS = 30.0
 REFUSED_SECONDS = 10.0
 """How long it is kept, at most, that a token is not active."""
 
+FAILED_SECONDS = 1.0
+"""How long it is kept that nobody can tell what a token is worth, so that not each request waits for a dead issuer."""
+
 MAX_QUESTIONS = 32
 """How many tokens are asked about at once; as many again that were active before, which wait for no unheard-of ones."""
 
@@ -42,6 +45,17 @@ WAIT_SECONDS = 5.0
 
 _KEPT_ANSWERS = 1024
 _SUBJECTS = ("sub", "username")
+
+_Each = TypeVar("_Each")
+
+
+class _Question:
+    """A question that is being asked; there is no outcome where whoever asked it went away."""
+
+    def __init__(self) -> None:
+        self.is_over = anyio.Event()
+        self.answer: _Kept | None = None
+        self.failure: IssuerUnavailableError | None = None
 
 
 class Introspection:
@@ -86,10 +100,11 @@ class Introspection:
         self._issuer = Issuer(issuer or url)
         self._answers: dict[bytes, _Kept] = {}
         self._refused: dict[bytes, _Kept] = {}
+        self._failed: dict[bytes, tuple[float, IssuerUnavailableError]] = {}
         self._turns = {was_active: anyio.Semaphore(MAX_QUESTIONS) for was_active in (False, True)}
         self._turns_of_suspected = anyio.Semaphore(MAX_SUSPECTED_QUESTIONS)
         self._wait_seconds = wait_seconds
-        self._asking: dict[bytes, anyio.Lock] = {}
+        self._asking: dict[bytes, _Question] = {}
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
         """Who bears a token.
@@ -127,17 +142,31 @@ class Introspection:
     async def _answer_for(self, token: str) -> _Kept:
         """What the issuer says of a token, and until when that holds: asked once by all who wait for it."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
-        if (known := self._known(digest)) is not None:
-            return known
-        lock = self._asking.setdefault(digest, anyio.Lock())
+        while (known := self._known(digest)) is None:
+            if (failed := self._failed.get(digest)) is not None and monotonic() < failed[0]:
+                raise _again(failed[1])
+            question = self._asking.get(digest)
+            if question is None:
+                return await self._ask(digest, token)
+            await question.is_over.wait()
+            if question.failure is not None:
+                raise _again(question.failure)
+            if question.answer is not None:  # which may hold for no longer than this moment
+                return question.answer
+        return known
+
+    async def _ask(self, digest: bytes, token: str) -> _Kept:
+        question = self._asking[digest] = _Question()
         try:
-            async with lock:
-                if (known := self._known(digest)) is not None:
-                    return known
-                return self._keep(digest, await self._asked(token, self._turns_for(digest)))
+            question.answer = self._keep(digest, await self._asked(token, self._turns_for(digest)))
+        except IssuerUnavailableError as error:
+            question.failure = error
+            _put(self._failed, digest, (monotonic() + FAILED_SECONDS, error))
+            raise
         finally:
-            if not lock.statistics().tasks_waiting:
-                self._asking.pop(digest, None)
+            del self._asking[digest]
+            question.is_over.set()
+        return question.answer
 
     def _turns_for(self, digest: bytes) -> anyio.Semaphore:
         was_active = digest in self._answers
@@ -158,16 +187,13 @@ class Introspection:
     def _keep(self, digest: bytes, claims: Mapping[str, Any]) -> _Kept:
         """Keep an answer; apart from each other, so that unheard-of tokens drive out none that are active."""
         is_active = claims.get("active") is True
-        kept, seconds = (
-            (self._answers, self._cache_seconds)
-            if is_active
-            else (self._refused, min(self._cache_seconds, REFUSED_SECONDS))
-        )
         self._answers.pop(digest, None)
-        if len(kept) >= _KEPT_ANSWERS:
-            del kept[next(iter(kept))]
-        answer = kept[digest] = monotonic() + seconds, claims if is_active else {}
-        return answer
+        self._failed.pop(digest, None)
+        if not is_active:
+            refused: _Kept = monotonic() + min(self._cache_seconds, REFUSED_SECONDS), {}
+            return _put(self._refused, digest, refused)
+        seconds = min(self._cache_seconds, _seconds_left(claims))  # RFC 7662, section 4
+        return _put(self._answers, digest, (monotonic() + seconds, claims))
 
     def _known(self, digest: bytes) -> _Kept | None:
         now = monotonic()
@@ -191,6 +217,28 @@ class Introspection:
 
     def __repr__(self) -> str:
         return f"Introspection({self.url!r}, audience={self.audience!r})"
+
+
+def _again(failure: IssuerUnavailableError) -> IssuerUnavailableError:
+    return IssuerUnavailableError(str(failure), failure.retry_after_seconds)
+
+
+def _put(kept: dict[bytes, _Each], digest: bytes, one: _Each) -> _Each:
+    """Keep one more, and the oldest no longer where there are many."""
+    kept.pop(digest, None)
+    if len(kept) >= _KEPT_ANSWERS:
+        del kept[next(iter(kept))]
+    kept[digest] = one
+    return one
+
+
+def _seconds_left(claims: Mapping[str, Any]) -> float:
+    """How long an answer may be kept: until the token ends by it, to the second, whatever the leeway."""
+    try:
+        expires_at = _time_in(claims, "exp")
+    except TokenRefusedError:
+        return math.inf  # and is refused each time
+    return math.inf if expires_at is None else expires_at - time.time()
 
 
 def _time_in(claims: Mapping[str, Any], name: str) -> float | None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from bridge.errors import DefinitionError
@@ -73,6 +74,73 @@ async def test_many_who_bear_one_token_have_it_asked_for_once(issuer: Issuer) ->
             tasks.start_soon(found.verify_token, "t")
     await found.verify_token("t")
     assert issuer.asked == ["/introspect"]
+
+
+async def test_an_answer_is_kept_no_longer_than_until_the_token_ends(issuer: Issuer) -> None:
+    issuer.active["t"] = answer(exp=time.time() + 20)
+    issuer.active["ended"] = answer(exp=time.time() - 10)
+    found = introspection(issuer, cache_seconds=1000)
+    ends_soon = await found.verify_token("t")
+    assert ends_soon is not None
+    assert 0 < ends_soon.keep_seconds <= 20
+    within_the_leeway = await found.verify_token("ended")
+    assert within_the_leeway is not None
+    assert within_the_leeway.keep_seconds < 0
+    issuer.active["ended"] = {"active": False}
+    with pytest.raises(TokenRefusedError, match="is not active"):
+        await found.verify_token("ended")
+
+
+async def failing(found: Introspection, number: int) -> None:
+    async def one() -> None:
+        with pytest.raises(IssuerUnavailableError, match="HTTP status 500"):
+            await found.verify_token("t")
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(number):
+            tasks.start_soon(one)
+
+
+async def test_those_who_wait_for_one_token_share_the_failure_to_ask(issuer: Issuer) -> None:
+    issuer.is_down = True
+    with patch.object(introspecting, "FAILED_SECONDS", 0):
+        await failing(introspection(issuer), 20)
+    assert issuer.asked == ["/introspect"]
+
+
+async def test_an_issuer_that_just_failed_is_not_asked_about_the_same_token_for_a_moment(issuer: Issuer) -> None:
+    issuer.active["t"] = answer()
+    issuer.is_down = True
+    found = introspection(issuer)
+    with patch.object(introspecting, "FAILED_SECONDS", 1000):
+        await failing(found, 1)
+        await failing(found, 1)
+    assert issuer.asked == ["/introspect"]
+    issuer.is_down = False
+    with patch.object(introspecting, "monotonic", lambda: time.monotonic() + 1001):
+        assert await found.verify_token("t") is not None
+
+
+async def test_who_waits_for_a_token_asks_where_the_one_that_asked_went_away(issuer: Issuer) -> None:
+    issuer.answers_unheard_of.clear()
+    found = introspection(issuer)
+    refused = anyio.Event()
+
+    async def waits() -> None:
+        with pytest.raises(TokenRefusedError, match="is not active"):
+            await found.verify_token("t")
+        refused.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as all_tasks:
+            async with anyio.create_task_group() as asking:
+                asking.start_soon(found.verify_token, "t")
+                await anyio.lowlevel.checkpoint()
+                all_tasks.start_soon(waits)
+                await anyio.lowlevel.checkpoint()
+                asking.cancel_scope.cancel()
+            issuer.answers_unheard_of.set()
+            await refused.wait()
 
 
 async def test_an_answer_that_is_too_old_is_asked_for_again(issuer: Issuer) -> None:
