@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bridge.errors import DefinitionError, WireError
 from bridge.tools.content_json import block_from_json, block_to_json
+from bridge.tools.declared import is_icon
 from bridge.tools.json_reading import Json, abridged, fields, optional, present, text
-from bridge.tools.model import ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.model import HINTS, ToolAnnotations, ToolExecutionResult, ToolSpecification
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,
@@ -34,14 +35,6 @@ if TYPE_CHECKING:
 
 STRICT_META_KEY = "io.github.mcp-toolbridge/strict"
 """Where a specification's ``strict`` travels, in ``_meta``: MCP has no field for it."""
-
-_ANNOTATIONS = {
-    "title": "title",
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
 
 
 # --- what goes with a message ----------------------------------------------------------------------------------------
@@ -74,7 +67,7 @@ def tool_to_wire(specification: ToolSpecification) -> Json:
     if specification.strict is not None:
         metadata[STRICT_META_KEY] = specification.strict
     if (hints := specification.annotations) is not None:
-        said = {key: getattr(hints, name) for name, key in _ANNOTATIONS.items()}
+        said = {key: getattr(hints, name) for name, key in HINTS.items()}
         wire["annotations"] = {key: value for key, value in said.items() if value is not None}
     return wire | present(
         title=specification.title,
@@ -108,7 +101,9 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
             output_schema=optional(wire, "outputSchema", dict),
             annotations=None if hints is None else _annotations_from_wire(hints),
             metadata=metadata,
-            icons=tuple(optional(wire, "icons", list) or ()),
+            icons=tuple(
+                filter(is_icon, optional(wire, "icons", list) or ())
+            ),  # only for show: another is as good as none
             strict=strict if isinstance(strict, bool) else None,
         )
     except DefinitionError as error:
@@ -118,7 +113,7 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
 def _annotations_from_wire(hints: Mapping[str, Any]) -> ToolAnnotations:
     """Hints are only hints: one of the wrong type is as good as none."""
     kept: dict[str, Any] = {}
-    for name, key in _ANNOTATIONS.items():
+    for name, key in HINTS.items():
         if isinstance(value := hints.get(key), str if name == "title" else bool):
             kept[name] = value
     return ToolAnnotations(**kept)

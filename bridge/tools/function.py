@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from bridge.errors import DefinitionError
 from bridge.tools.arguments import ArgumentReader
+from bridge.tools.declared import icons_of, must_be, must_be_json
 from bridge.tools.executor import FunctionExecutor, executor_class
-from bridge.tools.model import ReturnBehavior, Tool, ToolPolicy, ToolSpecification
+from bridge.tools.model import ReturnBehavior, Tool, ToolAnnotations, ToolPolicy, ToolSpecification
 from bridge.tools.results import ResultWriter
 from bridge.tools.scope import scope_of
 from bridge.tools.signature import signature_of, source_of
@@ -29,7 +30,7 @@ from bridge.tools.signature import signature_of, source_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.tools.model import ToolAnnotations
+    from bridge.tools.model import DumpedHints
 
 __all__ = ["FunctionExecutor", "ToolSettings", "function_tool", "settings_of", "tool", "tools_from"]
 
@@ -71,7 +72,7 @@ def tool(
     name: str | None = None,
     title: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    annotations: ToolAnnotations | None = None,
+    annotations: ToolAnnotations | Mapping[str, Any] | DumpedHints | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
     strict: bool | None = None,
     timeout_seconds: float | None = None,
@@ -88,7 +89,7 @@ def tool(
     name: str | None = None,
     title: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    annotations: ToolAnnotations | None = None,
+    annotations: ToolAnnotations | Mapping[str, Any] | DumpedHints | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
     strict: bool | None = None,
     timeout_seconds: float | None = None,
@@ -109,7 +110,8 @@ def tool(
         name: What callers call the tool; by default the function's name.
         title: A name for people.
         metadata: Free data; travels over MCP in ``_meta``.
-        annotations: Hints about the tool's behaviour.
+        annotations: Hints about the tool's behaviour: ToolAnnotations, a mapping with MCP's names
+            (``{"readOnlyHint": True}``), or the SDK's own.
         return_behavior: What becomes of the result in an AI service.
         strict: Ask a model provider that can to hold the model to the schema.
         timeout_seconds: How long one call may take; None leaves it to the caller.
@@ -120,21 +122,29 @@ def tool(
         icons: Icons as MCP writes them.
 
     Raises:
-        DefinitionError: What is decorated cannot be a tool.
+        DefinitionError: What is decorated cannot be a tool, or what is said of it is nothing that a tool can say.
     """
     if isinstance(function, str):
         if description is not None:
             raise DefinitionError(f"the tool has two descriptions, {function!r} and {description!r}; keep one")
         function, description = None, function
+    for what, text in (("name", name), ("title", title), ("description", description)):
+        must_be(text, str | None, what, "text")
+    must_be(metadata, Mapping | None, "metadata", "a mapping")
+    must_be(strict, bool | None, "strict", "True, False or None")
+    must_be(return_behavior, ReturnBehavior, "return_behavior", f"one of {', '.join(map(str, ReturnBehavior))}")
+    must_be(run_in_thread, bool, "run_in_thread", "True or False")
+    icons = icons_of(icons, "icons")
+    must_be_json("a tool", name=name, title=title, description=description, metadata=metadata, icons=icons)
     settings = ToolSettings(
         name=name,
         title=title,
         description=description,
         metadata=metadata or {},
-        annotations=annotations,
+        annotations=None if annotations is None else ToolAnnotations.of(annotations),
         return_behavior=return_behavior,
         strict=strict,
-        icons=tuple(icons),
+        icons=icons,
         policy=ToolPolicy(timeout_seconds=timeout_seconds, max_output_chars=max_output_chars, propagate=propagate),
         run_in_thread=run_in_thread,
     )

@@ -7,15 +7,17 @@ thing wherever it comes from: a function, a method, an AI service, or another se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
 from bridge.tools.content import Content, Text, text_of
+from bridge.tools.declared import icons_of, must_be, must_be_json
+from bridge.tools.json_reading import abridged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
     from types import UnionType
 
@@ -23,6 +25,23 @@ if TYPE_CHECKING:
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _EMPTY: Mapping[str, Any] = {}
+
+HINTS: Mapping[str, str] = {
+    "title": "title",
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
+"""What MCP calls each of `ToolAnnotations`."""
+
+
+class DumpedHints(Protocol):
+    """Hints as a pydantic model with MCP's names has them, such as the SDK's ``ToolAnnotations``."""
+
+    def model_dump(self, *, by_alias: bool | None = None, exclude_none: bool = False) -> dict[str, Any]:
+        """The hints under MCP's names."""
+        ...
 
 
 class ReturnBehavior(Enum):
@@ -50,6 +69,35 @@ class ToolAnnotations:
     """Calling again with the same arguments changes nothing more."""
     open_world: bool | None = None
     """The tool reaches beyond a closed domain, such as the web."""
+
+    def __post_init__(self) -> None:
+        must_be(self.title, str | None, "the annotation title", "text")
+        for name in HINTS.keys() - {"title"}:
+            must_be(getattr(self, name), bool | None, f"the annotation {name}", "True, False or None")
+
+    @classmethod
+    def of(cls, hints: object) -> ToolAnnotations:
+        """Hints however they were written.
+
+        Args:
+            hints: ToolAnnotations; a mapping with MCP's names, ``{"readOnlyHint": True}``; or a pydantic model of them,
+                such as the SDK's.
+
+        Raises:
+            DefinitionError: They are something else, or a name or value in them is none of MCP's.
+        """
+        if isinstance(hints, cls):
+            return hints
+        said = hints.model_dump(by_alias=True, exclude_none=True) if hasattr(hints, "model_dump") else hints
+        if not isinstance(said, Mapping):
+            raise DefinitionError(
+                f"annotations must be ToolAnnotations(…) or a mapping such as {{'readOnlyHint': True}}, "
+                f"not {abridged(hints)}"
+            )
+        names = {key: name for name, key in HINTS.items()}
+        if unknown := [key for key in said if key not in names]:
+            raise DefinitionError(f"annotations have no {unknown[0]!r}; MCP knows {', '.join(names)}")
+        return cls(**{names[key]: value for key, value in said.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +130,29 @@ class ToolSpecification:
         name: Any = self.name  # a remote server, or a program without types, gives anything
         if not isinstance(name, str) or not name:
             raise DefinitionError(f"a tool's name must be text, not {self.name!r}")
+        of = f"of the tool {name!r}"
+        must_be(self.title, str | None, f"the title {of}", "text")
+        must_be(self.description, str | None, f"the description {of}", "text")
+        must_be(self.strict, bool | None, f"strict {of}", "True, False or None")
+        must_be(self.metadata, Mapping, f"the metadata {of}", "a mapping")
+        must_be(self.output_schema, Mapping | None, f"the output schema {of}", "a JSON Schema as a mapping")
+        must_be(self.parameters, Mapping, f"the parameters {of}", "a JSON Schema as a mapping")
+        _set(self, "icons", icons_of(self.icons, f"the icons {of}"))
+        if self.annotations is not None:
+            _set(self, "annotations", ToolAnnotations.of(self.annotations))
         if self.parameters.get("type", "object") != "object":
             raise DefinitionError(f"the parameters of {self.name!r} must be a JSON Schema of type 'object'")
+        must_be_json(
+            f"the tool {name!r}",
+            name=name,
+            title=self.title,
+            description=self.description,
+            parameters=self.parameters,
+            output_schema=self.output_schema,
+            annotations=self.annotations,
+            metadata=self.metadata,
+            icons=self.icons,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +256,10 @@ class ToolPolicy:
         chars: Any = self.max_output_chars
         if chars is not None and not (_is_number(chars, int) and chars > 0):
             raise DefinitionError(f"max_output_chars must be a whole number of at least 1, or None, not {chars!r}")
+        must_be(self.propagate, bool, "propagate", "True or False")
+
+
+_set = object.__setattr__  # frozen for everyone but the constructor
 
 
 def _is_number(value: object, kinds: type | UnionType) -> bool:
