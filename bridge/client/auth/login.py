@@ -58,6 +58,11 @@ class Login(BaseModel):
         margin = min(_MAX_MARGIN_SECONDS, (lifetime_seconds or 0) * _MARGIN_OF_LIFETIME)
         return time.time() >= self.expires_at - margin
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the access token has ended."""
+        return self.expires_at is not None and time.time() >= self.expires_at
+
     def renewed(self, tokens: OAuthToken | None) -> Login:
         """The login with other tokens, which have just come."""
         expires_in = tokens.expires_in if tokens is not None else None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import anyio
@@ -45,6 +46,8 @@ _MAX_SENDS = 4
 """As it was, with a token that somebody else has renewed, with a refreshed one, and with one that a login gave."""
 _TOKEN_SECONDS = 10.0
 """How long an authorization server may take to answer."""
+_REST_SECONDS = 5.0
+"""How long a token that is still good is used as it is where renewing it has just failed."""
 _MAX_REASON_CHARS = 300
 _PROTOCOL_HEADER = "mcp-protocol-version"
 _QUESTION_HEADERS = {"accept": "text/event-stream", _PROTOCOL_HEADER: LATEST_HANDSHAKE_VERSION}
@@ -89,6 +92,7 @@ class SignIn(httpx2.Auth):
         self._logins_made = 0
         self._refreshes_made = 0
         self._failure: SignInError | None = None
+        self._rests_until = 0.0
         self._signature = Signature()
         self._authority_nonces = Nonces()
 
@@ -122,14 +126,21 @@ class SignIn(httpx2.Auth):
             self._login = await self._load()
             self._is_loaded = True
         login = self._login
-        if login is not None and login.is_stale and login.can_be_refreshed:
+        if login is not None and self._is_to_be_refreshed(login):
             try:
                 return await self._renewed(login.access_token, None, request, may_refresh=True)
             except SignInError as error:
-                if not error.is_permanent:
+                if error.is_permanent:
+                    return None  # the server says what it asks for
+                if login.has_ended:
                     raise
-                return None  # the server says what it asks for
+                self._rests_until = monotonic() + _REST_SECONDS
         return login
+
+    def _is_to_be_refreshed(self, login: Login) -> bool:
+        """Whether a token is renewed before it is used; while it is good, not again right after that failed."""
+        may_wait = not login.has_ended and monotonic() < self._rests_until
+        return login.is_stale and login.can_be_refreshed and not may_wait
 
     # --- renewing ----------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ async def stored_login(url: str) -> Login:
     return login
 
 
-async def age(url: str) -> None:
-    """Have the access token of a kept login end."""
+async def age(url: str, *, ends_at: float = 1.0) -> None:
+    """Have the access token of a kept login end, by default long ago."""
     login = await stored_login(url)
-    await LoginStore().save(login_key(url), login.model_copy(update={"expires_at": 1.0}))
+    await LoginStore().save(login_key(url), login.model_copy(update={"expires_at": ends_at}))

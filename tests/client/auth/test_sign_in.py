@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -174,6 +175,20 @@ async def test_an_authorization_server_that_is_away_costs_no_login(authority: Au
     authority.refuses = None
     async with connected(resource.url) as connection:
         assert await sum_over(connection, 1, 2) == 3
+
+
+async def test_a_token_that_is_still_good_is_used_where_it_cannot_be_renewed(
+    authority: Authority, resource: Resource
+) -> None:
+    await logged_in(resource.url)
+    await age(resource.url, ends_at=time.time() + 20)
+    old = (await stored_login(resource.url)).access_token
+    authority.refuses, authority.status = "temporarily_unavailable", 503
+    async with connected(resource.url) as connection:
+        assert await sum_over(connection, 1, 2) == 3
+        assert await sum_over(connection, 2, 2) == 4
+    assert resource.tokens[-1] == old
+    assert authority.grants == ["authorization_code", "refresh_token"], "not asked again with each request"
 
 
 async def test_a_file_that_holds_no_login_is_named_and_kept(authority: Authority, resource: Resource) -> None:
