@@ -22,6 +22,7 @@ from bridge.client.auth.errors import SignInError
 from bridge.client.call import Call
 from bridge.client.failures import is_cut_off, is_without_words
 from bridge.client.handlers import QuestionRefusedError, answer_wire
+from bridge.client.http import UNAUTHORIZED
 from bridge.client.link import Link, UnauthorizedError
 from bridge.errors import ArgumentProblem, ArgumentsError, WireError
 from bridge.tools.context import InvocationContext
@@ -40,6 +41,8 @@ MAX_ROUNDS = 10
 """How often a server may ask within one call, as in the SDKs."""
 MAX_SENDS = 3
 """How often a call that may be repeated is sent."""
+_MAX_SESSIONS = 2
+"""How often any other is, where its server says that it does not know the session, and so has not run it."""
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _STATE_ONLY_SECONDS = 0.1
 _EXIT_CODE_SECONDS = 0.5
@@ -220,11 +223,14 @@ class _Sending:
         """
         failures = self._owner.failures
         if attempt.expired:
+            self._sends += 1
+            if self._sends >= (MAX_SENDS if self._is_repeatable else _MAX_SESSIONS):
+                raise failures.lost(link, phase=self._phase) from error
             return False
-        if isinstance(link.reason, UnauthorizedError):
-            raise failures.lost(link) from error
         if isinstance(attempt.failure, SignInError):
             raise failures.not_allowed(self._phase, attempt.failure) from error
+        if attempt.status == UNAUTHORIZED and not attempt.sent:
+            raise failures.not_allowed(self._phase, UnauthorizedError(UNAUTHORIZED)) from error
         if error.code == HEADER_MISMATCH and link.era == "modern" and not self._has_relisted:
             await self._relist(link)
             return False

@@ -71,9 +71,11 @@ class Failures:
         )
         return self._unavailable(self._first_phase, cause, link)
 
-    def lost(self, link: Link, error: BaseException | None = None) -> ServerUnavailableError:
+    def lost(
+        self, link: Link, error: BaseException | None = None, *, phase: str = "connected"
+    ) -> ServerUnavailableError:
         """The error for a server that was ready, and is no more."""
-        return self._unavailable("connected", self._cause_of_loss(link, error), link)
+        return self._unavailable(phase, self._cause_of_loss(link, error), link)
 
     def closed(self, phase: str) -> ServerUnavailableError:
         """The error for a connection that this side has closed, or not opened."""
@@ -105,9 +107,10 @@ class Failures:
         reason += "; it was told to stop: the outcome is unknown"
         return ServerTimeoutError(self._failure(phase, _Cause(reason, hint), link))
 
-    def not_allowed(self, phase: str, error: SignInError) -> ServerAuthError:
-        """The error for a call that the server wants another login for; nothing is wrong with the connection."""
-        return ServerAuthError(self._failure(phase, _of_sign_in(error)))
+    def not_allowed(self, phase: str, error: SignInError | UnauthorizedError) -> ServerAuthError:
+        """The error for a call that the server wants credentials for, or another login."""
+        cause = _auth(error) if isinstance(error, UnauthorizedError) else _of_sign_in(error)
+        return ServerAuthError(self._failure(phase, cause))
 
     def refused(self, phase: str, error: MCPError, status: int | None) -> ServerRefusedError:
         """The error for a call that the server answered with an error."""

@@ -7,6 +7,7 @@ fails is answered to them as a refusal, its attempt is told what happened, and t
 from __future__ import annotations
 
 import logging
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,9 +28,18 @@ _logger = logging.getLogger("bridge.client")
 CONNECTION_CLOSED = -32000
 """The SDK's code for an answer that cannot come any more."""
 
+UNAUTHORIZED = 401
+"""The status with which a server asks for credentials."""
+
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
-_NEVER_RUN_STATUSES = frozenset({401, 407, 421})
+_NEVER_RUN_STATUSES = frozenset({UNAUTHORIZED, 407, 421})
 _SESSION_HEADER = "mcp-session-id"
+_UNKNOWN_SESSION = re.compile(
+    rb"session[ -]?id|(?:no|no valid|invalid|unknown|expired) session"
+    rb"|session (?:is |was |has )?(?:been )?(?:not found|expired|terminated|closed)|not initialized",
+    re.IGNORECASE,
+)
+"""How servers that answer 400 in place of 404 say that they do not know a session."""
 _WRITE_SECONDS = 30.0
 
 
@@ -114,7 +124,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             attempt.sent = True
         try:
             response = await super().send(request, **options)
-            if response.headers.get("content-type", "").startswith("application/json"):
+            if _is_json(response):
                 await response.aread()
         except httpx2.TransportError as error:
             if attempt is not None:
@@ -132,17 +142,22 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
     async def _refused(self, request: httpx2.Request, response: httpx2.Response, attempt: Attempt | None) -> None:
         status = response.status_code
-        expired = (self._is_sse or _SESSION_HEADER in request.headers) and await _lost_session(response)
+        refusal = httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response)
+        lost = (self._is_sse or _SESSION_HEADER in request.headers) and await _lost_session(response)
         if attempt is not None:
-            attempt.expired = expired
-            attempt.sent = not expired and status not in _NEVER_RUN_STATUSES
-            attempt.failure = httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response)
-        if expired:
+            attempt.failure = refusal
+            if attempt.call is not None and not self._is_sse and _answers(request, response):
+                if lost or status == UNAUTHORIZED:
+                    self._watcher.suspect()  # it may have meant more than the call, and then says so again
+                return
+            attempt.expired = lost
+            attempt.sent = not lost and status not in _NEVER_RUN_STATUSES
+        if lost:
             self._watcher.expired()
-        elif status == httpx2.codes.UNAUTHORIZED:
+        elif status == UNAUTHORIZED:
             self._watcher.unauthorized(status)
         elif self._is_sse:
-            self._watcher.undelivered(httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response))
+            self._watcher.undelivered(refusal)
 
     def _not_signed(
         self, request: httpx2.Request, error: SignInError, attempt: Attempt | None = None
@@ -150,7 +165,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         """What the SDK's transport is told where no token can be had."""
         if attempt is not None:
             attempt.failure, attempt.sent = error, False
-        status = httpx2.codes.FORBIDDEN if error.is_step_up else httpx2.codes.UNAUTHORIZED
+        status = httpx2.codes.FORBIDDEN if error.is_step_up else UNAUTHORIZED
         if not error.is_step_up:
             self._watcher.unauthorized(status, error)
         self._watcher.answered(status)
@@ -175,7 +190,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             raise
         except SignInError as error:
             return self._not_signed(request, error)
-        if response.status_code == httpx2.codes.UNAUTHORIZED:
+        if response.status_code == UNAUTHORIZED:
             self._watcher.unauthorized(response.status_code)
         elif response.status_code == httpx2.codes.OK:
             assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -237,11 +252,25 @@ def _goes_behind(request: httpx2.Request) -> bool:
     return "method" not in message or message["method"] == "notifications/cancelled"
 
 
+def _is_json(response: httpx2.Response) -> bool:
+    return bool(response.headers.get("content-type", "").startswith("application/json"))
+
+
+def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:
+    """Whether a refusal carries the request's own id: it is the answer of whoever was asked, who may have run it."""
+    if not _is_json(response):
+        return False
+    try:
+        asked, answer = from_json(request.content), from_json(response.content)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and answer.get("id") is not None and str(answer["id"]) == str(asked.get("id"))
+
+
 async def _lost_session(response: httpx2.Response) -> bool:
     """Whether a server no longer knows a session: 404, as the protocol has it, or 400 with words about it."""
     if response.status_code == httpx2.codes.NOT_FOUND:
         return True
     if response.status_code != httpx2.codes.BAD_REQUEST:
         return False
-    text = (await response.aread())[:1000].lower()
-    return b"session" in text or b"not initialized" in text
+    return _UNKNOWN_SESSION.search((await response.aread())[:1000]) is not None

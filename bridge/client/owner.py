@@ -16,7 +16,7 @@ import anyio
 
 from bridge.client.deadlines import Deadlines
 from bridge.client.failures import Failures
-from bridge.client.link import Link, SessionExpiredError
+from bridge.client.link import Link, SessionExpiredError, UnauthorizedError
 from bridge.client.peers import peer_of
 from bridge.client.states import ConnectionState
 from bridge.client.transport import Findings, opened
@@ -42,6 +42,8 @@ _LOST_SECONDS = 0.5
 """How long it may take where the server is probably not there to hear it."""
 _REPLICA_SECONDS = 2.0
 """How long answers may still come from a replica when another one does not know the session."""
+_REFUSED_SECONDS = 2.0
+"""How long answers may still come of calls that a server has let in, once somebody else waits to be let in too."""
 _SETTLE_SECONDS = 0.5
 """How long a child that has closed its output is given to end, so that its exit code can be told."""
 
@@ -199,17 +201,21 @@ class Owner:
         failures = 0
         while not self._stopping.is_set():
             self._was_useful = False
+            connects = self.connects
             error = await self._live()
             if self._stopping.is_set():
                 break
             failures = 0 if self._was_useful else failures + 1
+            if self.connects == connects:
+                self._attempts += 1
+                if error.failure.is_permanent:  # whoever waited is told of it; who waits while a link is left is not
+                    self._wanted = anyio.Event()
             self._fell(error)
             if await self._pause(failures, error):
                 failures = 0
 
     def _fell(self, error: ServerUnavailableError) -> None:
         self.error = error
-        self._attempts += 1
         self._tell(_state_after(error, was_ready=self.connects > 0), error)
         self._notify()
 
@@ -217,8 +223,7 @@ class Owner:
         """Wait until it is time to try again; returns whether that is because somebody wants it now."""
         if self._stopping.is_set():
             return False
-        if error.failure.is_permanent:  # whoever waited has just been told
-            self._wanted = anyio.Event()
+        if error.failure.is_permanent:
             await self._wanted.wait()
         else:
             await self._healing.wait(self._wanted, self._healing.delay_seconds(failures))
@@ -265,6 +270,7 @@ class Owner:
         self._attempts += 1
         self.error = None
         self.link = self.last = link
+        self._wanted = anyio.Event()  # whoever wanted it has it
         self._greeted_at = anyio.current_time()
         if (observer := switch.observer()) is not None:
             observer.connected(self._config.name)
@@ -308,6 +314,19 @@ class Owner:
         elif link.calls and isinstance(link.reason, SessionExpiredError):
             # Another replica may have said so, and the one that has the session still answers what it was asked.
             await self._healing.wait(link.left, _REPLICA_SECONDS)
+        elif link.calls and isinstance(link.reason, UnauthorizedError):
+            # One call was refused, and the others were not: they are left only where somebody waits for the next link.
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._give_up, link)
+                await link.left.wait()
+                tasks.cancel_scope.cancel()
+
+    async def _give_up(self, link: Link) -> None:
+        """Leave the calls of a link soon after somebody wants another one."""
+        if not self._waiters:
+            await self._wanted.wait()
+        await self._healing.wait(link.left, _REFUSED_SECONDS)
+        link.left.set()
 
 
 def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:

@@ -45,14 +45,10 @@ class Endpoint:
         self._sessions = 0
 
     def config(self, **settings: Any) -> ServerConfig:
-        """How to reach it."""
-        return ServerConfig(
-            name="remote", transport=HttpTransport(self.url, kind="http"), protocol=self._pin, **settings
-        )
-
-    @property
-    def _pin(self) -> Any:
-        return self._era
+        """How to reach it, with a key."""
+        transport = HttpTransport(self.url, kind="http", headers={"Authorization": "Bearer key"})
+        pin: Any = self._era
+        return ServerConfig(name="remote", transport=transport, protocol=pin, **settings)
 
     async def answer(self, request: Request) -> Response:
         """Answer one message."""

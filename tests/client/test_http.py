@@ -1,0 +1,206 @@
+"""What becomes of a call whose server refuses it over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from bridge.client import Healing
+from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerRefusedError, ServerUnavailableError
+from tests.client.clock import Clock
+from tests.client.conftest import DEADLINE_SECONDS, opened
+from tests.client.endpoint import MODERN, Endpoint, endpoint, error_of, result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bridge.tools.json_reading import Json
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("era", ["legacy", MODERN])
+PAID = {"content": [{"type": "text", "text": "paid"}]}
+
+
+def refusing(response: Response, times: int = 1_000_000) -> Callable[[Json], Awaitable[Response]]:
+    """Refuse so many times, and be paid afterwards."""
+    left = times
+
+    async def refuse(message: Json) -> Response:
+        nonlocal left
+        left -= 1
+        return response if left >= 0 else result_of(message, PAID)
+
+    return refuse
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (404, "booking 7 not found"),
+        (404, "Session not found"),
+        (400, "charged, but the session ID could not be closed"),
+        (401, "the bank wants to know who you are"),
+    ],
+)
+async def test_an_error_with_the_calls_own_id_is_its_answer_whatever_the_status(status: int, text: str) -> None:
+    async def fail(message: Json) -> Response:
+        return error_of(message["id"], -32002, text, status=status)
+
+    with endpoint(pay=fail) as server:
+        async with opened(server.config()) as connection:
+            with pytest.raises(ServerRefusedError) as caught:
+                await connection.call_tool("pay", {})
+            assert (await connection.list_tools()).tools
+            assert connection.status().connects == 1
+        assert server.seen.count("pay") == 1
+    assert (caught.value.code, caught.value.message) == (-32002, text)
+
+
+REFUSALS = [
+    Response(status_code=404),
+    PlainTextResponse("session not found", 404),
+    JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}, 404),
+    JSONResponse({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "gone"}}, 404),
+    JSONResponse(
+        {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": -32000, "message": "Bad Request: No valid session ID provided"},
+        },
+        400,
+    ),
+    PlainTextResponse("Bad Request: Unknown Mcp-Session-Id header", 400),
+    PlainTextResponse("Bad Request: Server not initialized", 400),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_call_in_a_session_that_the_server_does_not_know_is_made_again_in_another(refusal: Response) -> None:
+    with endpoint(pay=refusing(refusal, times=1)) as server:
+        async with opened(server.config()) as connection:
+            assert (await connection.call_tool("pay", {}))["content"] == PAID["content"]
+            assert connection.status().connects == 2
+        assert server.seen.count("pay") == 2
+
+
+async def test_a_server_that_knows_no_session_is_asked_for_a_call_twice_at_most() -> None:
+    with endpoint(pay=refusing(Response(status_code=404))) as server:
+        async with opened(server.config()) as connection:
+            with pytest.raises(ServerUnavailableError, match=r"calling 'pay': the server no longer knows the session"):
+                await connection.call_tool("pay", {})
+        assert server.seen.count("pay") == 2
+
+
+async def test_what_a_refusal_says_of_some_other_session_is_no_reason_to_call_again() -> None:
+    refusal = PlainTextResponse("charged, but the checkout session could not be closed", 400)
+    with endpoint(pay=refusing(refusal)) as server:
+        async with opened(server.config()) as connection:
+            with pytest.raises(ServerRefusedError, match="HTTP 400"):
+                await connection.call_tool("pay", {})
+        assert server.seen.count("pay") == 1
+
+
+async def test_a_session_that_is_lost_is_begun_anew_even_where_the_server_says_so_with_the_calls_id() -> None:
+    is_lost = True
+
+    async def know_no_session(message: Json) -> Response:
+        if not is_lost:
+            return result_of(message, PAID if message["method"] == "tools/call" else {})
+        return error_of(message["id"], -32001, "Session not found", status=404)
+
+    with endpoint(pay=know_no_session, ping=know_no_session) as server:
+        async with opened(server.config()) as connection:
+            ready = anyio.Event()
+            connection.on_state(lambda _state: ready.set() if connection.status().connects == 2 else None)
+            with pytest.raises(ServerRefusedError, match="Session not found"):
+                await connection.call_tool("pay", {})
+            await ready.wait()
+            is_lost = False
+            await connection.call_tool("pay", {})
+        assert server.seen.count("pay") == 2
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+class Bank:
+    """Pays when it is told to, and has a secret that nobody is told."""
+
+    def __init__(self) -> None:
+        self.payments: list[str] = []
+        self._began, self._may_end = anyio.Event(), anyio.Event()
+
+    def answers(self) -> dict[str, Any]:
+        return {"pay": self._pay, "secret": self._secret, "release": self._release}
+
+    async def _pay(self, message: Json) -> Response:
+        self.payments.append("began")
+        self._began.set()
+        await self._may_end.wait()
+        self.payments.append("ended")
+        return result_of(message, PAID)
+
+    async def _secret(self, _message: Json) -> Response:
+        await self._began.wait()
+        return Response(status_code=401, headers={"www-authenticate": "Bearer"})
+
+    async def _release(self, message: Json) -> Response:
+        self._may_end.set()
+        return result_of(message, {"content": []})
+
+
+async def release(server: Endpoint) -> None:
+    """Let the bank end its payment, without a word over the connection that is tested."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "release"}}
+    async with httpx2.AsyncClient() as client:
+        await client.post(server.url, json=message)
+
+
+@ERAS
+async def test_credentials_that_one_call_lacks_are_no_matter_of_the_calls_under_way(era: str) -> None:
+    bank = Bank()
+    paid = []
+    with endpoint(era, **bank.answers()) as server:
+        async with opened(server.config()) as connection, anyio.create_task_group() as tasks:
+
+            async def pay() -> None:
+                paid.append(await connection.call_tool("pay", {}))
+
+            tasks.start_soon(pay)
+            with pytest.raises(ServerAuthError, match="calling 'secret': it asks for credentials"):
+                await connection.call_tool("secret", {})
+            await release(server)
+    assert [result["content"] for result in paid] == [PAID["content"]]
+    assert bank.payments == ["began", "ended"]
+
+
+@ERAS
+async def test_a_call_that_another_ones_lack_of_credentials_ends_may_have_run(era: str) -> None:
+    clock, bank = Clock(), Bank()
+    with endpoint(era, **bank.answers()) as server:
+        config = server.config(connect_wait_seconds=DEADLINE_SECONDS)
+        async with opened(config, healing=Healing(wait=clock.wait)) as connection, anyio.create_task_group() as tasks:
+
+            async def pay() -> None:
+                with pytest.raises(OutcomeUnknownError, match="it may have run"):
+                    await connection.call_tool("pay", {})
+
+            async def others() -> None:
+                await clock.elapse(2.0)
+                await release(server)
+
+            tasks.start_soon(pay)
+            with pytest.raises(ServerAuthError):
+                await connection.call_tool("secret", {})
+            tasks.start_soon(others)
+            await connection.call_tool("release", {})
+            assert connection.status().connects == 2
+    assert bank.payments.count("began") == 1
