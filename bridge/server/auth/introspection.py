@@ -45,6 +45,10 @@ WAIT_SECONDS = 5.0
 
 _KEPT_ANSWERS = 1024
 _SUBJECTS = ("sub", "username")
+_KINDS = ("token_use", "typ", "token_type")
+"""Where issuers say what kind of token it is: no member that RFC 7662 has, but for the last."""
+_OTHER_KINDS = frozenset({"refresh", "refresh_token", "offline", "id", "id_token", "logout", "authorization_code"})
+"""Which kinds are no access tokens, by what usual issuers call them."""
 
 _Each = TypeVar("_Each")
 
@@ -66,7 +70,8 @@ class Introspection:
         client_id: Who asks.
         client_secret: The secret of who asks.
         audience: For whom the tokens are: their ``aud``, as a rule the URL of this server. None where the issuer names
-            none and issues tokens for this server alone.
+            none and issues tokens for this server alone; a refresh token then lets somebody in as well, where the
+            issuer's answer does not say that it is one.
         issuer: What the issuer calls itself; None where clients need not be told.
         cache_seconds: How long an answer is kept.
         wait_seconds: How long a token waits, at most, where the issuer is being asked about many others.
@@ -201,6 +206,8 @@ class Introspection:
         return next((each for each in answers if each is not None and now < each[0]), None)
 
     def _check(self, claims: Mapping[str, Any]) -> None:
+        if not _OTHER_KINDS.isdisjoint(str(claims.get(name, "")).rpartition(":")[2].lower() for name in _KINDS):
+            raise TokenRefusedError("the token is no access token")
         now = time.time()
         expires_at, not_before = _time_in(claims, "exp"), _time_in(claims, "nbf")
         if expires_at is not None and expires_at + LEEWAY_SECONDS < now:

@@ -66,6 +66,39 @@ async def test_what_the_issuer_does_not_vouch_for_is_refused(
         await introspection(issuer).verify_token("t")
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"token_use": "refresh_token"},
+        {"token_use": "id"},
+        {"typ": "Refresh"},
+        {"typ": "Offline"},
+        {"typ": "ID"},
+        {"token_type": "refresh_token"},
+        {"token_type": "urn:ietf:params:oauth:token-type:refresh_token"},
+    ],
+)
+async def test_a_token_that_is_said_to_be_no_access_token_is_refused(issuer: Issuer, kind: dict[str, str]) -> None:
+    issuer.active["t"] = answer(aud=None, **kind)
+    with pytest.raises(TokenRefusedError, match="no access token"):
+        await introspection(issuer, audience=None).verify_token("t")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"token_use": "access_token", "token_type": "Bearer"},
+        {"typ": "Bearer"},
+        {"typ": "at+jwt", "token_type": "DPoP"},
+        {"typ": ["odd"], "token_use": None, "token_type": 5},
+    ],
+)
+async def test_an_access_token_may_say_that_it_is_one(issuer: Issuer, kind: dict[str, Any]) -> None:
+    issuer.active["t"] = answer(aud=None, **kind)
+    assert await introspection(issuer, audience=None).verify_token("t") is not None
+
+
 async def test_many_who_bear_one_token_have_it_asked_for_once(issuer: Issuer) -> None:
     issuer.active["t"] = answer()
     found = introspection(issuer)
