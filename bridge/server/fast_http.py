@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pydantic_core import from_json
 
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.fast_path import failure
+from bridge.server.fast_path import failure, unplanned
 from bridge.server.hang_up import HungUpError, until_hang_up
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED
 from bridge.server.telemetry_fast_path import fast_path_of
@@ -129,7 +129,10 @@ class FastHttp:
         if message is None or not _routes(headers, message):
             return None
         plans = self._plans.limited_to(access_of_request())
-        plan = plans.modern(message)
+        try:
+            plan = plans.modern(message)
+        except Exception as error:  # noqa: BLE001 - logged, and told in the protocol's own terms
+            plan = unplanned(message, error)
         if plan is None:
             return None
         return Answer(plan) if isinstance(plan, bytes) else _ModernCall(plans, plan, headers, self._running)
@@ -139,7 +142,10 @@ class FastHttp:
         if message is None or str(message["id"]) in session.running:
             return None
         plans = self._plans.limited_to(access_of_request())
-        plan = plans.handshake(message, session.version or "")
+        try:
+            plan = plans.handshake(message, session.version or "")
+        except Exception as error:  # noqa: BLE001 - as above
+            plan = unplanned(message, error)
         if plan is None:
             return None
         if isinstance(plan, bytes):

@@ -278,6 +278,13 @@ def failure(request: MessageId, error: Json) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
 
 
+def unplanned(request: Json, error: Exception) -> bytes:
+    """The answer to a request that cannot be planned by a mistake on this side, which is logged."""
+    _logger.error("the request %r could not be answered", request["method"], exc_info=error)
+    told = f"the request {request['method']!r} failed; the server's log says why"
+    return failure(request["id"], {"code": INTERNAL_ERROR, "message": told})
+
+
 def write_result(result: Json) -> bytes:
     """A result as JSON, which has no words for numbers that are not finite; the SDK says null, too."""
     return to_json(result, inf_nan_mode="null")

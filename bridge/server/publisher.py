@@ -194,7 +194,7 @@ class Publisher:
         except BaseExceptionGroup as group:
             # A tool that asks from inside a task group: its questions come wrapped.
             raise _unwrapped(name, group) from None
-        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
             context.cancel()
             if self.running.was_ended():
                 told = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
@@ -264,7 +264,7 @@ def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseExcep
         return _leaves(refused)[0].error
     asked, others = group.split(InputRequired)
     if asked is None:
-        fatal, _ = group.split((KeyboardInterrupt, GeneratorExit))
+        fatal, _ = group.split(KeyboardInterrupt)
         return group if fatal is not None else _failed(name, group)
     if others is not None:
         return _failed(name, others)

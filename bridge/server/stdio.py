@@ -11,12 +11,14 @@ decides for the connection.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from contextlib import AsyncExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridge.server.fast_path import unplanned
 from bridge.server.fast_stdio import FastStdio
 from bridge.server.jsonrpc import MalformedMessageError, error_text, is_request, read_message
 from bridge.server.lifeline import Lifeline
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from bridge.server.pipes import InputPipe, OutputPipe
     from bridge.server.publisher import Publisher
     from bridge.tools.json_reading import Json
+
+_logger = logging.getLogger("bridge.server")
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """How long a message may be unless told otherwise: what HTTP takes, too."""
@@ -182,9 +186,13 @@ class StdioServer:
                 message = self._read(line)
             except MalformedMessageError as error:
                 self._output.write(error_text(error) + b"\n")
-            else:
-                if message is not None:
-                    self._handle(message)
+                continue
+            if message is None:
+                continue
+            try:
+                self._handle(message)
+            except Exception as error:  # noqa: BLE001 - logged, and answered; the lines after it are read
+                self._fail(message, error)
 
     def _read(self, line: bytes | None) -> Json | None:
         if line is None:
@@ -205,6 +213,13 @@ class StdioServer:
         elif not self._fast.took(message):
             for each in (*self._fast.opening(), message):
                 self._to_sdk.send_nowait(each)
+
+    def _fail(self, message: Json, error: Exception) -> None:
+        if is_request(message):
+            self._output.write(unplanned(message, error) + b"\n")
+            self._answered(message["id"])
+        else:
+            _logger.error("a message that is no request could not be handled", exc_info=error)
 
     def _write(self, line: bytes) -> None:
         self._output.write(line)

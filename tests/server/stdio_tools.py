@@ -16,7 +16,7 @@ streams = divert_stdout()
 print("printed while the tools are imported")  # noqa: T201 - what is tested
 
 from bridge.server.publisher import Publisher  # noqa: E402 - nothing is imported before the diversion
-from bridge.server.stdio import serve_stdio  # noqa: E402
+from bridge.server.stdio import MAX_LINE_BYTES, serve_stdio  # noqa: E402
 from bridge.tools.context import InvocationContext  # noqa: E402, TC001 - read when the tools are made
 from bridge.tools.function import tool  # noqa: E402
 from bridge.tools.toolbox import ToolBox  # noqa: E402
@@ -136,6 +136,12 @@ async def ask_for_a_name(context: InvocationContext) -> str:
     return f"{answer.action} {(answer.content or {}).get('name')}"
 
 
+@tool
+async def end_as_a_generator() -> None:
+    """Raise what ends generators, which no ``except Exception`` catches."""
+    raise GeneratorExit
+
+
 async def _never() -> None:
     import anyio  # noqa: PLC0415
 
@@ -146,10 +152,13 @@ def main(*settings: str) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     if "no-pidfd" in settings:
         del os.pidfd_open
-    if "short-lines" in settings:
-        serve_stdio(Publisher(_tools(), name="misbehaving"), streams, max_line_bytes=1000)
-    else:
-        serve_stdio(Publisher(_tools(), name="misbehaving"), streams)
+    tools = _tools()
+    if "unlistable" in settings:
+        metadata: dict[str, Any] = {}
+        tools.add(tool(name="changed", metadata=metadata | {"k": metadata})(lambda: None))
+        metadata["later"] = object()
+    max_line_bytes = 1000 if "short-lines" in settings else MAX_LINE_BYTES
+    serve_stdio(Publisher(tools, name="misbehaving"), streams, max_line_bytes=max_line_bytes)
 
 
 def _tools() -> ToolBox:
@@ -168,6 +177,7 @@ def _tools() -> ToolBox:
         report_forever,
         count,
         ask_for_a_name,
+        end_as_a_generator,
     )
 
 

@@ -15,7 +15,7 @@ from bridge.server.publisher import Publisher
 from bridge.server.sessions import Session, Sessions
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import MODERN, call, modern, request
-from tests.server.tools import Waiting, silent
+from tests.server.tools import Waiting, made, silent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -331,3 +331,19 @@ async def test_an_id_that_runs_already_is_handed_over_the_others_are_not() -> No
         for id_, is_fast in ((1, False), ("1", False), (2, True)):
             assert (await Exchange(SESSION_CALL, ADDING | {"id": id_}).run(endpoint)).was_answered is is_fast
         endpoint.waiting.released.set()
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_a_request_that_cannot_be_planned_by_a_mistake_of_this_side_is_an_internal_error(
+    is_modern: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint, metadata = Endpoint(), dict[str, Any]()
+    endpoint.toolbox.add(made("changed", _add, metadata={"k": metadata}))
+    metadata["later"] = object()
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = without(MODERN_CALL, "mcp-name") | {"mcp-method": "tools/list"}
+    exchange = Exchange(headers, modern(listing)) if is_modern else Exchange(SESSION_CALL, listing)
+    status, _, body = (await exchange.run(endpoint)).answer
+    told = {"code": -32603, "message": "the request 'tools/list' failed; the server's log says why"}
+    assert (status, body) == (200, {"jsonrpc": "2.0", "id": 1, "error": told})
+    assert "Unable to serialize unknown type" in caplog.text

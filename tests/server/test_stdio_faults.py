@@ -191,6 +191,31 @@ def test_a_message_in_pieces_is_put_together(server: StdioProcess) -> None:
     assert [server.receive()["id"], server.receive()["id"]] == ["first", "second"]
 
 
+# --- mistakes of this side -------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_cannot_be_answered_is_told_so_and_costs_its_neighbours_nothing() -> None:
+    with StdioProcess("unlistable") as server:
+        assert server.add() == 5
+        server.send(modern_request("list", "tools/list"), call("beside", "add", a=1, b=2))
+        answers = {each["id"]: each for each in (server.receive(), server.receive())}
+        told = {"code": -32603, "message": "the request 'tools/list' failed; the server's log says why"}
+        assert answers["list"]["error"] == told
+        assert answers["beside"]["result"]["structuredContent"] == {"result": 3}
+        assert "Unable to serialize unknown type" in server.log()
+        server.close_input()
+        assert server.wait() == 0
+
+
+def test_a_tool_that_raises_what_ends_generators_has_failed() -> None:
+    with StdioProcess() as server:
+        assert server.add() == 5
+        told = {"code": -32603, "message": "the call of 'end_as_a_generator' failed; the server's log says why"}
+        assert server.answer(modern_request(1, "tools/call", name="end_as_a_generator"))["error"] == told
+        assert "GeneratorExit" in server.log()
+        assert server.add() == 5
+
+
 # --- long lines ------------------------------------------------------------------------------------------------------
 
 
