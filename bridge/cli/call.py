@@ -111,7 +111,7 @@ def command(
         json_text = _standard_input()
 
     def arguments_for(tool: ToolSpecification) -> Mapping[str, Any]:
-        return _json_object(json_text) if json_text is not None else _assigned(assignments, tool)
+        return _assigned(assignments, tool) if json_text is None else _written(json_text, tool)
 
     with stdout_diverted():
         if isinstance(target, FileTarget | ModuleTarget):
@@ -149,11 +149,25 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _assigned(assignments: list[str], tool: ToolSpecification) -> dict[str, Any]:
+    """Arguments of the command line; a name that the tool does not know is a slip of whoever typed it."""
     arguments = read_assignments(assignments, tool.parameters)
-    known = ", ".join(tool.parameters.get("properties", {})) or "none"
-    for unknown in unknown_names(arguments, tool.parameters):
-        say(f"bridge call: {tool.name!r} has no parameter {unknown!r}; it has {known}")
+    for told in _unknown(arguments, tool):
+        raise click.UsageError(f"{told}; --json sends what a tool does not tell of")
     return arguments
+
+
+def _written(text: str, tool: ToolSpecification) -> dict[str, Any]:
+    """Arguments that a program may have written; tools ignore those that they do not know."""
+    arguments = _json_object(text)
+    for told in _unknown(arguments, tool):
+        say(f"bridge call: {told}")
+    return arguments
+
+
+def _unknown(arguments: Mapping[str, Any], tool: ToolSpecification) -> list[str]:
+    known = ", ".join(tool.parameters.get("properties", {})) or "none"
+    unknown = unknown_names(arguments, tool.parameters)
+    return [f"{tool.name!r} has no parameter {name!r}; it has {known}" for name in unknown]
 
 
 def _call_here(

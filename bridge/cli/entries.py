@@ -28,7 +28,7 @@ def entry_of(target: Target) -> Entry:
         case UrlTarget():
             return url_entry(target.url)
         case CommandTarget():
-            command, *arguments = target.command
+            command, *arguments = _absolute(target.command)
             return {"command": shutil.which(command) or command, "args": arguments}
         case FileTarget() | ModuleTarget() | ConfigTarget():
             return serving_entry([target])
@@ -43,7 +43,9 @@ def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Ent
     """
     command, *arguments = _own_command()
     words = [word for target in targets if not isinstance(target, CommandTarget) for word in [_argument(target)]]
-    after = [word for target in targets if isinstance(target, CommandTarget) for word in ("--", *target.command)]
+    after = [
+        word for target in targets if isinstance(target, CommandTarget) for word in ("--", *_absolute(target.command))
+    ]
     entry: Entry = {"command": command, "args": [*arguments, "serve", *words, *options, *after]}
     if any(isinstance(target, ModuleTarget) and _is_found_only_here(target) for target in targets):
         entry["env"] = {"PYTHONPATH": str(Path.cwd())}
@@ -93,6 +95,18 @@ def _redacted(target: Target) -> Target:
             return CommandTarget(tuple(shlex.split(redact_command(target.command).shown)))
         case _:
             return target
+
+
+def _absolute(command: Sequence[str]) -> list[str]:
+    """A command that can be started from anywhere: words of it that are files here are where they are."""
+    return [str(Path(word).absolute()) if _is_file(word) else word for word in command]
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except OSError:  # it is too long for one
+        return False
 
 
 def _argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:

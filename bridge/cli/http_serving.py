@@ -63,6 +63,8 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
             "or listen on 127.0.0.1",
             ctx,
         )
+    options.limits.limits(ctx)  # where a child serves, it would be too late
+    options.scaling.secrets(ctx)
     targets = targets_of(ctx, texts, options)
     name = name_of(targets, options)
     local, _ = split_targets(targets)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from bridge.cli.targets import LocalTarget
     from bridge.tools.toolbox import ToolBox
 
+_LIBRARIES = {"mcp", "fastmcp"}
+_SERVERS = {"FastMCP", "MCPServer", "Server"}
+
 
 def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
     """Import targets, and put their tools into one ToolBox; one target that is a ToolBox is that very one.
@@ -75,9 +78,12 @@ def _imported(target: LocalTarget) -> ModuleType:
 
 def _named(module: ModuleType, target: LocalTarget) -> object:
     try:
-        return attrgetter(str(target.attribute))(module)
+        named: object = attrgetter(str(target.attribute))(module)
     except AttributeError:
         raise TargetError(f"{_file_of(target)} has no object {target.attribute!r}") from None
+    if _is_server(named):
+        raise TargetError(f"{_shown(target)} is a server by itself: {_started(target)}")
+    return named
 
 
 def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
@@ -93,6 +99,13 @@ def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
     if boxes:
         return [boxes[0][1]]
     return [value for _, value in named if isinstance(value, Tool) or _is_decorated(value)]
+
+
+def _is_server(value: object) -> bool:
+    """Whether something is a server of another library: FastMCP's, or one of the SDK's."""
+    return any(
+        kind.__module__.partition(".")[0] in _LIBRARIES and kind.__name__ in _SERVERS for kind in type(value).__mro__
+    )
 
 
 def _is_decorated(value: object) -> bool:
@@ -127,7 +140,14 @@ def _instance_wanted(kind: type, target: LocalTarget) -> str:
     )
 
 
+def _started(target: LocalTarget) -> str:
+    words = target.path if isinstance(target, FileTarget) else f"-m {target.module}"
+    return f"let it run over stdio, and name the command: -- python {words}"
+
+
 def _remedy(module: ModuleType, target: LocalTarget) -> str:
+    if any(_is_server(value) for value in vars(module).values()):
+        return f"it holds a server by itself: {_started(target)}"
     classes = [value for value in vars(module).values() if isinstance(value, type) and _has_tools(value)]
     if classes:
         name = classes[0].__name__

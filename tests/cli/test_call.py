@@ -159,8 +159,15 @@ def test_the_help_says_that_an_output_budget_cuts_nothing_here(run: Run) -> None
     assert "max_output_chars is for what a model reads" in " ".join(run("call", "--help").stdout.split())
 
 
-def test_an_unknown_argument_is_noted(run: Run) -> None:
+def test_an_unknown_argument_is_wrong_usage_and_nothing_is_called(run: Run) -> None:
     done = run("call", "calculator.py", "add", "a=1", "c=5")
+    assert (done.returncode, done.stdout) == (2, "")
+    told = "bridge call: 'add' has no parameter 'c'; it has a, b; --json sends what a tool does not tell of"
+    assert done.stderr.splitlines()[-1].startswith(told)
+
+
+def test_an_unknown_argument_in_json_is_noted(run: Run) -> None:
+    done = run("call", "calculator.py", "add", "--json", '{"a": 1, "c": 5}')
     assert (done.returncode, done.stdout) == (0, "3\n")
     assert "bridge call: 'add' has no parameter 'c'; it has a, b" in done.stderr.splitlines()
 

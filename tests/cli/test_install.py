@@ -143,6 +143,13 @@ def test_urls_and_commands_can_be_installed(run: Run, directory: Path) -> None:
     }
 
 
+def test_a_command_finds_its_files_from_anywhere(run: Run, directory: Path) -> None:
+    command = [sys.executable, "calculator.py", "nothing.py", "--flag", "x" * 5000]
+    assert run("install", "--client", "cursor", "--config", "c.json", "--", *command).returncode == 0
+    (entry,) = read(directory / "c.json")["mcpServers"].values()
+    assert entry["args"] == [str(directory / "calculator.py"), *command[2:]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -197,6 +197,13 @@ def test_an_object_of_a_file_can_be_named(run: Run, directory: Path, target: str
                 "give it a list parameter instead"
             ),
         ),
+        (
+            "from mcp.server import Server\nserver = Server('mine')\ndef add(a: int) -> int: ...\n",
+            (
+                "{file} has no tools: it holds a server by itself: "
+                "let it run over stdio, and name the command: -- python {file}"
+            ),
+        ),
         ("from bridge import TargetError\nraise TargetError('set SHOP_KEY')\n", "set SHOP_KEY"),
     ],
 )
@@ -215,6 +222,13 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
     [
         ("calculator.py:nothing", "{directory}/calculator.py has no object 'nothing'"),
         ("calculator.py:add.nothing", "{directory}/calculator.py has no object 'add.nothing'"),
+        (
+            "server.py:mine",
+            (
+                "{directory}/server.py:mine is a server by itself: "
+                "let it run over stdio, and name the command: -- python {directory}/server.py"
+            ),
+        ),
         ("calculater", "there is no module 'calculater'"),
         ("calculator.tools", "there is no module 'calculator.tools'"),
         ("json.nothing", "there is no module 'json.nothing'"),
@@ -237,6 +251,7 @@ def test_a_target_that_cannot_be_used_is_one_line_and_code_2(
     (directory / "shop.py").write_text(
         "from bridge import tool\nclass Shop:\n    @tool\n    def buy(self) -> int: ...\n"
     )
+    (directory / "server.py").write_text("from mcp.server import Server\nmine = Server('mine')\n")
     done = run("list", target)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.removeprefix("printed at import\n") == f"bridge: {message.format(directory=directory)}\n"

@@ -77,3 +77,10 @@ def test_without_the_extra_the_remedy_is_named(run: Run, directory: Path) -> Non
 def test_a_module_that_is_not_there_is_told_at_once(run: Run) -> None:
     done = run("serve", "nowhere.tools", "--transport", "http", "--port", "0", "--reload")
     assert (done.returncode, done.stderr) == (2, "bridge: there is no module 'nowhere'\n")
+
+
+@pytest.mark.parametrize("option", [("--rate", "x"), ("--tool-rate", "add=often"), ("--state-keys", "short")])
+def test_an_option_that_cannot_be_used_ends_it_at_once(run: Run, option: tuple[str, str]) -> None:
+    done = run("serve", "calculator.py", "--transport", "http", "--port", "0", "--reload", *option)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("bridge serve: ")
