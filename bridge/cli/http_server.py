@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -121,6 +121,18 @@ class HttpServer(SilentServer):
             self._operations.open()
             self._opened()
 
+    async def _stop_listening(self, sockets: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):  # it is, but by the loop of Windows
+            for each in sockets:
+                loop.remove_reader(each)
+        # Without uvloop, a server that closes drops what was accepted in the same turn of the loop.
+        await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        for each in sockets:
+            each.close()
+
     async def _open(self) -> None:
         assert self._opening is not None, "it is run by run_until_ended"
         with self._opening:
@@ -142,8 +154,7 @@ class HttpServer(SilentServer):
             await self._app.state.drain.answered()
             waited_seconds = asyncio.get_running_loop().time() - begun_at
             self.config.timeout_graceful_shutdown = math.ceil(timeout_seconds - waited_seconds) + _ANSWER_SECONDS
-            for listening in (*self.servers, *(sockets or ())):
-                listening.close()
+            await self._stop_listening(sockets or [])
             # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses
             # connections that were idle. So these are closed only now.
             await asyncio.sleep(_LEAVING_SECONDS)

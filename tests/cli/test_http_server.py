@@ -58,6 +58,7 @@ async def refused(port: int) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": each}) for each in (False, True)])
 async def test_who_was_accepted_last_is_answered_though_the_request_comes_after_the_end_of_listening(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -78,4 +79,7 @@ async def test_who_was_accepted_last_is_answered_though_the_request_comes_after_
                 terminate(server)
                 await refused(port)
                 assert (await answer_of(last)).startswith(b"HTTP/1.1 200")
+            while server.server_state.connections:
+                await anyio.lowlevel.checkpoint()
             serving.cancel_scope.cancel()
+        await server.lifespan.shutdown()
