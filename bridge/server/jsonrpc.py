@@ -7,6 +7,7 @@ no batches.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json, to_json
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 MessageId = int | str
 """What identifies a request."""
+
+_LAST_ID = re.compile(
+    # Before the one brace that closes the message no string is open, and nothing deeper: this is the message's own.
+    rb"""[{,]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")(?:\s*,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*")*\s*\}\s*\Z"""
+)
 
 
 class MalformedMessageError(ProtocolError):
@@ -63,6 +69,27 @@ def read_message(text: bytes) -> Json | None:
     else:
         _check_reply(message)
     return message
+
+
+def id_of_request(beginning: bytes, end: bytes) -> MessageId | None:
+    """Which request a message is of which only the ends are known; None where they do not tell.
+
+    Args:
+        beginning: How its text begins.
+        end: How its text ends.
+    """
+    try:
+        known = from_json(beginning, allow_partial=True)
+        if not isinstance(known, dict) or not known.keys().isdisjoint({"result", "error"}):
+            return None
+        if "id" in known and next(reversed(known)) != "id":  # as the last it may be half of one
+            found = known["id"]
+        else:
+            last = _LAST_ID.search(end)
+            found = None if last is None else from_json(last[1])
+    except ValueError:
+        return None
+    return found if _is_id(found) else None
 
 
 def is_request(message: Json) -> bool:

@@ -20,7 +20,7 @@ import anyio
 
 from bridge.server.fast_path import unplanned
 from bridge.server.fast_stdio import FastStdio
-from bridge.server.jsonrpc import MalformedMessageError, error_text, is_request, read_message
+from bridge.server.jsonrpc import MalformedMessageError, error_text, id_of_request, is_request, read_message
 from bridge.server.lifeline import Lifeline
 from bridge.server.lines import LineSplitter
 from bridge.server.pipes import open_input, open_output
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from bridge.server.diversion import ProtocolStreams
     from bridge.server.jsonrpc import MessageId
+    from bridge.server.lines import LongLine
     from bridge.server.pipes import InputPipe, OutputPipe
     from bridge.server.publisher import Publisher
     from bridge.tools.json_reading import Json
@@ -180,7 +181,7 @@ class StdioServer:
         if self._ending.is_set() and not self._unanswered:
             self._settled.set()
 
-    def _take(self, lines: list[bytes | None]) -> None:
+    def _take(self, lines: list[bytes | LongLine]) -> None:
         for line in lines:
             try:
                 message = self._read(line)
@@ -194,10 +195,11 @@ class StdioServer:
             except Exception as error:  # noqa: BLE001 - logged, and answered; the lines after it are read
                 self._fail(message, error)
 
-    def _read(self, line: bytes | None) -> Json | None:
-        if line is None:
-            raise MalformedMessageError(INVALID_REQUEST, f"a message may have {self._max_line_bytes} bytes at most")
-        return read_message(line)
+    def _read(self, line: bytes | LongLine) -> Json | None:
+        if isinstance(line, bytes):
+            return read_message(line)
+        told = f"a message may have {self._max_line_bytes} bytes at most; bridge serve --max-request-bytes allows more"
+        raise MalformedMessageError(INVALID_REQUEST, told, id_of_request(*line))
 
     def _handle(self, message: Json) -> None:
         if is_request(message):

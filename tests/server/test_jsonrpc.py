@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.server.jsonrpc import MalformedMessageError, error_text, is_request, read_message
+from bridge.server.jsonrpc import MalformedMessageError, error_text, id_of_request, is_request, read_message
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -65,3 +65,48 @@ def test_an_error_answers_the_request_that_it_knows_and_no_other() -> None:
         "error": {"code": -32602, "message": "'params' must be an object"},
     }
     assert json.loads(error_text(MalformedMessageError(-32700, "what?")))["id"] is None
+
+
+LONG = "x" * 2000
+BY_ID_FIRST = {"jsonrpc": "2.0", "id": 7, "method": "m", "params": {"a": LONG}}
+BY_ID_LAST = {
+    "method": "m",
+    "params": {"id": 1, "a": {"id": 2, "b": LONG + '","id":3}'}},
+    "id": 'a"7',
+    "jsonrpc": "2.0",
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "message_id"),
+    [
+        (BY_ID_FIRST, 7),
+        (BY_ID_FIRST | {"id": "seven"}, "seven"),
+        (BY_ID_FIRST | {"id": None}, None),
+        (BY_ID_LAST, 'a"7'),
+        ({"method": "m", "params": {"a": LONG}, "id": -3}, -3),
+        ({"params": {"a": LONG}, "id": 3, "jsonrpc": "2.0", "method": "m"}, 3),
+        ({"method": "m", "params": {"a": LONG, "id": 3}}, None),
+        ({"method": "m", "params": {"a": LONG, "b": '"id":3'}}, None),
+        ({"method": "m", "a": LONG + ',"id":3}'}, None),
+        ({"id": 7, "result": {"a": LONG}}, None),
+        ({"id": 7, "method": LONG}, None),
+        ({"id": LONG, "method": "m"}, None),
+        ([LONG], None),
+        (LONG, None),
+    ],
+)
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", " : ")])
+def test_a_request_is_known_by_the_ends_of_its_text(message: Any, message_id: Any, separators: tuple[str, str]) -> None:
+    text = json.dumps(message, separators=separators).encode()
+    assert id_of_request(text[:300], text[-300:]) == message_id
+
+
+def test_an_id_that_the_beginning_breaks_off_is_not_taken_for_a_whole_one() -> None:
+    assert id_of_request(b'{"id":12', b"") is None
+    assert id_of_request(b"no JSON", b',"id":1}') is None
+
+
+@given(st.binary(), st.binary())
+def test_the_ends_of_any_text_name_a_request_or_none(beginning: bytes, end: bytes) -> None:
+    assert isinstance(id_of_request(beginning, end + b',"id":"x"}'), int | str | None)

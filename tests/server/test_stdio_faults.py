@@ -225,8 +225,9 @@ def test_a_line_up_to_the_limit_is_read_and_one_beyond_is_refused() -> None:
         assert "result" in server.answer(padded, "long")
         server.send(padded + b" ")
         answer = server.receive()
-        assert (answer["id"], answer["error"]["code"]) == (None, -32600)
-        assert "1000 bytes" in answer["error"]["message"]
+        assert (answer["id"], answer["error"]["code"]) == ("long", -32600)
+        told = "a message may have 1000 bytes at most; bridge serve --max-request-bytes allows more"
+        assert answer["error"]["message"] == told
         assert server.add() == 5
 
 
