@@ -12,6 +12,7 @@ import click
 
 from bridge.cli.assignments import read_assignments, unknown_names
 from bridge.cli.failures import FAILED, end_now, say
+from bridge.cli.headers import header_option, with_headers
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
@@ -77,6 +78,7 @@ def _as_assignment(option: str, words: list[str]) -> str:
     type=Number(0, min_open=True),
     help=f"How many seconds the call may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
 )
+@header_option
 @pins_options
 @log_level_option("warning")
 @click.pass_context
@@ -86,6 +88,7 @@ def command(
     json_text: str | None,
     output: str,
     timeout: float | None,
+    headers: tuple[str, ...],
     pins: Path | None,
     pin_mode: PinMode,
     log_level: str,
@@ -100,7 +103,8 @@ def command(
     """
     configure_logging(log_level)
     waiting = list(words)
-    target = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
+    given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
+    [target] = with_headers(ctx, [given], headers)
     if not waiting:
         raise click.UsageError("the name of a TOOL is missing", ctx)
     name, *assignments = waiting

@@ -12,6 +12,7 @@ import click
 from pydantic_core import to_json
 
 from bridge.cli.failures import FAILED, INTERRUPTED, end_now, one_line, say
+from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.options import option
 from bridge.cli.person import Person, interruptible
@@ -58,6 +59,7 @@ class _Conversation(Protocol):
     show_default=True,
     help="What becomes of calls of tools that are not annotated as read-only.",
 )
+@header_option
 @click.option("--once", metavar="QUESTION", help="Ask this, write the answer to standard output, and end.")
 @log_level_option("warning")
 @click.pass_context
@@ -69,6 +71,7 @@ def command(
     system: str | None,
     memory: str | None,
     approve: str,
+    headers: tuple[str, ...],
     once: str | None,
     log_level: str,
 ) -> int:
@@ -79,7 +82,7 @@ def command(
     """
     configure_logging(log_level)
     chat_model = _model(ctx, model, base_url)
-    meant = given_targets(ctx, targets)
+    meant = with_headers(ctx, given_targets(ctx, targets), headers)
     # What tools print must not come between the words of the answer.
     output = os.dup(1)
     os.dup2(2, 1)

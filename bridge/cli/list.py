@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
@@ -34,6 +35,7 @@ _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "a
     type=Number(0, min_open=True),
     help=f"How many seconds a server may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
 )
+@header_option
 @pins_options
 @log_level_option("warning")
 @click.pass_context
@@ -42,6 +44,7 @@ def command(
     target: str | None,
     as_json: bool,
     timeout: float | None,
+    headers: tuple[str, ...],
     pins: Path | None,
     pin_mode: PinMode,
     log_level: str,
@@ -52,8 +55,9 @@ def command(
     name before it. A server that is not there, and not required, is only said.
     """
     configure_logging(log_level)
+    [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
     with stdout_diverted():
-        specifications = _specifications(only_target(ctx, target), timeout, pins, pin_mode)
+        specifications = _specifications(chosen, timeout, pins, pin_mode)
     if as_json:
         write_json([_as_json(specification) for specification in specifications])
     else:

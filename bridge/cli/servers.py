@@ -13,7 +13,7 @@ import click
 from bridge.cli.failures import CommandError
 from bridge.cli.progress import TerminalProgress
 from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
-from bridge.client.config import load_config
+from bridge.client.config import load_config, parse_config
 from bridge.client.provider import McpToolProvider
 from bridge.client.server_config import HttpTransport, ServerConfig, StdioTransport
 from bridge.errors import ServerError, TargetError, UnknownToolError
@@ -47,13 +47,20 @@ def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool 
     """
     match target:
         case UrlTarget():
-            return [ServerConfig(name=target.name, transport=HttpTransport(target.url), required=is_alone)]
+            return [replace(_behind_url(target), required=is_alone)]
         case CommandTarget():
             command, *arguments = target.command
             transport = StdioTransport(command, args=tuple(arguments), inherit_env="all")
             return [ServerConfig(name=target.name, transport=transport, required=is_alone)]
         case ConfigTarget():
             return _configured(target, is_alone=is_alone, reads_pins=reads_pins)
+
+
+def _behind_url(target: UrlTarget) -> ServerConfig:
+    if not target.headers:
+        return ServerConfig(name=target.name, transport=HttpTransport(target.url))
+    entry = {"url": target.url.replace("${", "$${"), "headers": dict(target.headers)}
+    return parse_config({"mcpServers": {target.name: entry}}, source="--header").servers[target.name]
 
 
 def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> list[ServerConfig]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.failures import FAILED
+from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
@@ -28,15 +29,23 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
 @click.option(
     "--timeout", type=Number(0, min_open=True), help="How many seconds a server may take to start and answer."
 )
+@header_option
 @log_level_option("error")
 @click.pass_context
-def command(ctx: click.Context, target: str | None, as_json: bool, timeout: float | None, log_level: str) -> int:
+def command(
+    ctx: click.Context,
+    target: str | None,
+    as_json: bool,
+    timeout: float | None,
+    headers: tuple[str, ...],
+    log_level: str,
+) -> int:
     """Connect to every server of a TARGET at once, and show how each one is.
 
     Ends with code 1 where a required server, or one that is meant alone, is not ready.
     """
     configure_logging(log_level)
-    chosen = only_target(ctx, target)
+    [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
     if isinstance(chosen, FileTarget | ModuleTarget):
         raise click.UsageError("the tools of a Python target run in this process: there is no server to ask", ctx)
     with stdout_diverted():

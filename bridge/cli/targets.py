@@ -14,7 +14,7 @@ functions (see `bridge.tools.function.tools_from`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -72,6 +72,8 @@ class UrlTarget:
     """An MCP server behind a URL."""
 
     url: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """What goes with every request, by name; references in the values are not expanded yet."""
 
     @property
     def name(self) -> str:
