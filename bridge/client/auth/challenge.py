@@ -41,6 +41,8 @@ class Challenge:
     """It takes tokens that are bound to a key like ours (DPoP)."""
     proof_error: str | None = None
     """What is wrong with the proof, as RFC 9449 has it."""
+    is_unasked: bool = False
+    """It asks for nothing: somebody wants to log in nonetheless."""
 
     def response(self, request: httpx2.Request, scopes: Iterable[str] = ()) -> httpx2.Response:
         """The challenge as an answer to a request.

@@ -70,6 +70,20 @@ def refusal(challenge: Challenge, login: Login | None) -> str:
     return f"it refuses the token that it was just given{said}{_doubt(challenge, login)}"
 
 
+def undescribed(challenge: Challenge) -> str:
+    """What is told where nobody can log in, because a server and its neighbourhood say nothing of how.
+
+    Args:
+        challenge: What it asks for.
+    """
+    if challenge.is_unasked:
+        return "no login is needed: it answers without, and names no authorization server"
+    return (
+        "it names no authorization server, so nobody can log in there: it wants a key, by"
+        " --header 'Authorization: Bearer ${KEY}', or by 'headers' in its entry of an mcp.json"
+    )
+
+
 def _doubt(challenge: Challenge, login: Login | None) -> str:
     if login is None or login.proof_key is None or challenge.takes_proofs:
         return ""

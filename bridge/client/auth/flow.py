@@ -13,13 +13,13 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
-from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth import OAuthClientProvider, OAuthRegistrationError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
 from bridge.client.auth.binding import Binding
 from bridge.client.auth.draft import Draft
-from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
+from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError, undescribed
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
 from bridge.client.auth.reach import Reach
@@ -145,8 +145,13 @@ async def authorized(
     )
     if challenge.is_step_up:
         _remember(provider, login)
-    await _drive(provider, grant, challenge, reach, request, http, binding)
     context = provider.context
+    try:
+        await _drive(provider, grant, challenge, reach, request, http, binding)
+    except OAuthRegistrationError as error:
+        if context.oauth_metadata is None and context.protected_resource_metadata is None:
+            raise SignInError(undescribed(challenge)) from error
+        raise
     return (
         binding.kept(login)
         .model_copy(

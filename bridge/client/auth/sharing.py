@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 _Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
 
+_HOW_TO_GIVE_A_KEY = (
+    "it wants a key: give it by --header 'Authorization: Bearer ${KEY}', or by 'headers' in its entry of an mcp.json"
+)
+
 _of_event_loop: RunVar[_Shared] = RunVar("bridge.client.auth.sharing")
 
 
@@ -28,7 +32,9 @@ def shared_sign_in(transport: HttpTransport) -> SignIn | None:
     if any(name.lower() == "authorization" for name in transport.headers):
         return None
     hint = f"run: bridge login {shlex.quote(transport.login_target or transport.redacted())}"
+    key_hint = None
     if transport.auth is None:
+        key_hint = f"{_HOW_TO_GIVE_A_KEY} (it names no authorization server; if it has logins nonetheless, {hint})"
         hint += " (or give it an 'Authorization' header in 'headers')"
     grant = transport.auth or OAuthLogin()
     shared = _of_event_loop.get(None)
@@ -37,5 +43,5 @@ def shared_sign_in(transport: HttpTransport) -> SignIn | None:
         _of_event_loop.set(shared)
     signing = shared.get((transport.url, grant))
     if signing is None:
-        signing = shared[transport.url, grant] = SignIn(transport.url, grant, hint=hint)
+        signing = shared[transport.url, grant] = SignIn(transport.url, grant, hint=hint, key_hint=key_hint)
     return signing

@@ -65,6 +65,7 @@ class SignIn(httpx2.Auth):
         logins: Where logins are kept; by default a `LoginStore` for what a person logged in to, else memory.
         show_page: Shows a page to a person who is to log in; None where nobody is to be asked.
         hint: What a person should do where a login is needed, and nobody may be asked.
+        key_hint: The same where the server does not say who could be asked; None for `hint`.
     """
 
     requires_response_body = False
@@ -77,6 +78,7 @@ class SignIn(httpx2.Auth):
         logins: Logins | None = None,
         show_page: Callable[[str], Awaitable[None]] | None = None,
         hint: str | None = None,
+        key_hint: str | None = None,
     ) -> None:
         is_person = isinstance(grant, OAuthLogin)
         self.key = login_key(url, grant.client_id)
@@ -85,6 +87,7 @@ class SignIn(httpx2.Auth):
         self._logins: Logins = logins if logins is not None else LoginStore() if is_person else MemoryLogins()
         self._show_page = show_page
         self._hint = (hint or "run: bridge login TARGET") if is_person else None
+        self._key_hint = key_hint or self._hint
         self._login: Login | None = None
         self._is_loaded = False
         self._lock = anyio.Lock()
@@ -175,7 +178,7 @@ class SignIn(httpx2.Auth):
         except httpx2.HTTPError as error:
             reason = f"the server does not answer: {self._scrubbed(error) or type(error).__name__}"
             raise SignInError(reason, is_permanent=False) from error
-        return challenge or Challenge()
+        return challenge or Challenge(is_unasked=True)
 
     async def _renewed(
         self, used: str | None, challenge: Challenge | None, request: httpx2.Request, *, may_refresh: bool
@@ -223,7 +226,9 @@ class SignIn(httpx2.Auth):
             return login
         if challenge.is_step_up and stored is not None:
             await self._keep(stored.model_copy(update={"wanted_scope": challenge.scope}))
-        raise SignInError(need(challenge, stored), hint=self._hint, is_step_up=challenge.is_step_up)
+        is_for_a_key = stored is None and challenge.metadata_url is None
+        hint = self._key_hint if is_for_a_key else self._hint
+        raise SignInError(need(challenge, stored), hint=hint, is_step_up=challenge.is_step_up)
 
     async def _refreshed(self, stored: Login, request: httpx2.Request) -> Login:
         """Refresh a login, and keep it: a refresh token may be good for one use, so nobody interrupts this."""
