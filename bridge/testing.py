@@ -18,13 +18,13 @@ from mcp.server.auth.middleware.auth_context import auth_context_var
 
 from bridge.client.provider import McpToolProvider
 from bridge.client.server_config import MemoryTransport, ServerConfig
-from bridge.errors import DefinitionError, ToolError
+from bridge.errors import ToolError
 from bridge.models.scripted import ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.auth.identity import KnownUser
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.publisher import Publisher
-from bridge.tools.function import tools_from
+from bridge.tools.function import one_tool
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def recorded(source: object) -> tuple[Tool, Sequence[Call]]:
     Raises:
         DefinitionError: The source holds no tool, or several.
     """
-    tool, calls = _one_tool(source), list[Call]()
+    tool, calls = one_tool(source), list[Call]()
     return replace(tool, executor=_Recording(tool.executor, calls)), calls
 
 
@@ -76,7 +76,7 @@ def failing(source: object, times: int, error: Exception | None = None) -> Tool:
     Raises:
         DefinitionError: The source holds no tool, or several.
     """
-    tool = _one_tool(source)
+    tool = one_tool(source)
     return replace(tool, executor=_Failing(tool.executor, times, error))
 
 
@@ -103,8 +103,7 @@ async def connected(
     Raises:
         DefinitionError: A source holds no tools.
     """
-    box = sources[0] if len(sources) == 1 and isinstance(sources[0], ToolBox) else ToolBox(*sources)
-    server = Publisher(box, name=name).server
+    server = Publisher(ToolBox.of(*sources), name=name).server
     config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)
     token = None if caller is None else auth_context_var.set(_user_of(caller))
     try:
@@ -149,10 +148,3 @@ class _Failing:
         if attempt <= self._times:
             raise self._error or ToolError(f"attempt {attempt} of {self._times} that fail")
         return await self._executor.execute(request, context)
-
-
-def _one_tool(source: object) -> Tool:
-    tools = tools_from(source)
-    if len(tools) != 1:
-        raise DefinitionError(f"one tool was wanted, and {source!r} holds {len(tools)}")
-    return tools[0]

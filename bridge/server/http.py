@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from bridge.errors import DefinitionError
 from bridge.server.body import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
 from bridge.server.cross_origin import CrossOrigin
 from bridge.server.direct import Direct
@@ -46,14 +47,13 @@ if TYPE_CHECKING:
     from bridge.server.limits.account import Accounts
     from bridge.server.shared import Shared
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.toolbox import ToolBox
 
 _ASKED_DIRECTLY: frozenset[object] = frozenset({Edge, CrossOrigin, BoundedBody})
 """The middleware whose questions `Direct` asks itself."""
 
 
 def http_app(
-    tools: ToolBox,
+    tools: object,
     *,
     name: str = "bridge",
     path: str = "/mcp",
@@ -80,7 +80,7 @@ def http_app(
     era that closes its request cancels the call; in the handshake era the call goes on until it is cancelled.
 
     Args:
-        tools: What is served.
+        tools: What is served: a ToolBox, whose changes are announced, or anything that one takes.
         name: What the server calls itself.
         path: Where streamable HTTP is served, with a slash after it and without.
         sse: Whether to serve SSE, at ``/sse`` and ``/messages/``.
@@ -112,6 +112,7 @@ def http_app(
         does the same and lets running calls end (see `bridge.server.drain.Drain`); run it while they wait.
 
     Raises:
+        DefinitionError: There are no tools in what is served, or ``auth`` cannot verify a credential.
         MissingExtraError: There is to be a Redis, and the package ``redis`` is not installed.
         ValueError: Neither transport is wanted, SSE is to go without sessions, or a path, host, origin or limit is not
             written as it has to be.
@@ -173,6 +174,11 @@ def http_app(
 
 
 def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> Guarding:
+    if not hasattr(auth, "verify_token"):  # what was given may be a secret: its value is not told
+        raise DefinitionError(
+            f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
+            "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
+        )
     from bridge.server.auth.guarding import Guarding  # noqa: PLC0415 - only for those who ask for a credential
 
     return Guarding(auth, publisher, max_request_bytes)

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from bridge.tools.toolbox import ToolBox
 
-
-def mount(parent: Starlette, path: str, tools: ToolBox, **options: Any) -> Starlette:
+def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Starlette:
     """Serve tools inside another app, and let them start and stop with it.
 
     ``mount(app, "/tools", tools)`` serves streamable HTTP at ``/tools`` and ``/tools/``, and SSE at ``/tools/sse``
@@ -28,7 +26,7 @@ def mount(parent: Starlette, path: str, tools: ToolBox, **options: Any) -> Starl
     Args:
         parent: A Starlette or FastAPI app.
         path: Where: the address that clients are told.
-        tools: What is served.
+        tools: What is served: a ToolBox, or anything that one takes.
         options: The options of `http_app`, apart from ``path``.
 
     Returns:

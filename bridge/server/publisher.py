@@ -30,6 +30,7 @@ from bridge.server.views import Views
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.questions import InputRequired
+from bridge.tools.toolbox import ToolBox
 from bridge.wire import result_to_wire
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.json_reading import Json
-    from bridge.tools.toolbox import ToolBox
 
     Execute = Callable[
         [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
@@ -60,7 +60,7 @@ class Publisher:
     """A ToolBox, published.
 
     Args:
-        tools: What is published; its changes reach the clients.
+        tools: What is published: a ToolBox, whose changes reach the clients, or anything that one takes.
         name: What the server calls itself.
         version: The version of what is published; empty where it has none.
         title: A name for people.
@@ -76,12 +76,13 @@ class Publisher:
         limits: How much each caller may take; None for as much as there is. What is of requests is `http_app`'s to see.
 
     Raises:
+        DefinitionError: There are no tools in what is published, or one that cannot be made.
         ValueError: The page size is not positive.
     """
 
     def __init__(
         self,
-        tools: ToolBox,
+        tools: object,
         *,
         name: str,
         version: str = "",
@@ -93,7 +94,7 @@ class Publisher:
         memory_id_of: Callable[[InvocationContext], Any] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.tools = tools
+        self.tools = tools = ToolBox.of(tools)
         self.name = name
         self.version = version
         self.title = title

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
 
     from bridge.tools.model import DumpedHints
 
-__all__ = ["FunctionExecutor", "ToolSettings", "function_tool", "settings_of", "tool", "tools_from"]
+__all__ = [
+    "FunctionExecutor",
+    "ToolSettings",
+    "function_tool",
+    "one_tool",
+    "settings_of",
+    "tool",
+    "tools_from",
+    "tools_in",
+]
 
 _SETTINGS = "__bridge_tool__"
 _MAX_REPR_CHARS = 100
@@ -227,13 +236,33 @@ def tools_from(source: object) -> list[Tool]:
     Raises:
         DefinitionError: There is no tool in it, or one that cannot be made.
     """
-    tools = _tools_in(source)
+    tools = tools_in(source)
     if not tools:
         raise DefinitionError(f"there are no tools in {_described(source)}; decorate functions or methods with @tool")
     return tools
 
 
-def _tools_in(source: Any) -> list[Tool]:
+def one_tool(source: object) -> Tool:
+    """The only tool that something holds.
+
+    Args:
+        source: As for `tools_from`.
+
+    Raises:
+        DefinitionError: As for `tools_from`, or there are several.
+    """
+    tools = tools_from(source)
+    if len(tools) != 1:
+        raise DefinitionError(f"one tool was wanted, and {_described(source)} holds {len(tools)}")
+    return tools[0]
+
+
+def tools_in(source: Any) -> list[Tool]:
+    """As `tools_from`; a list, or what else can be empty, may hold none.
+
+    Raises:
+        DefinitionError: One of the tools cannot be made, or an item of an iterable holds none.
+    """
     if isinstance(source, Tool):
         return [source]
     if isinstance(source, ModuleType | type):
@@ -249,7 +278,7 @@ def _tools_in(source: Any) -> list[Tool]:
 
 def _tools_of_module(module: ModuleType) -> list[Tool]:
     found = {id(value): value for value in vars(module).values() if isinstance(value, Tool) or settings_of(value)}
-    return [tool for value in found.values() for tool in _tools_in(value)]
+    return [tool for value in found.values() for tool in tools_in(value)]
 
 
 def _tools_of_class(owner: type) -> list[Tool]:

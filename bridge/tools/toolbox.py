@@ -36,6 +36,17 @@ class ToolBox:
         self._listeners: list[Callable[[], None]] = []
         self.add(*sources)
 
+    @classmethod
+    def of(cls, *sources: object) -> ToolBox:
+        """The ToolBox itself, where that is the only source, so that its changes are seen; else one of the sources.
+
+        Raises:
+            DefinitionError: As for the constructor.
+            NameClashError: As for the constructor.
+        """
+        only = sources[0] if len(sources) == 1 else None
+        return only if isinstance(only, ToolBox) else cls(*sources)
+
     def add(self, *sources: object) -> None:
         """Add tools after those that are here: all of them, or none where one is refused.
 

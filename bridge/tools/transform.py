@@ -12,26 +12,45 @@ from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
 
+from bridge.tools.function import one_tool, tools_in
+from bridge.tools.model import Tool
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from bridge.tools.model import Tool
 
 _HASH_CHARS = 8
 
 
-def renamed(tool: Tool, name: str) -> Tool:
-    """The same tool under another name; the very tool where it has that name already."""
+def renamed(tool: object, name: str) -> Tool:
+    """The same tool under another name; the very tool where it has that name already.
+
+    Args:
+        tool: A Tool or function, or anything else that holds one tool (see `tools_from`).
+        name: The other name.
+
+    Raises:
+        DefinitionError: There is no tool in it, or several.
+    """
+    if not isinstance(tool, Tool):
+        tool = one_tool(tool)
     return tool if tool.name == name else replace(tool, specification=replace(tool.specification, name=name))
 
 
-def prefixed(tools: Iterable[Tool], prefix: str) -> Iterator[Tool]:
-    """The same tools, each name with a prefix before it: ``prefixed(tools, "github_")``."""
-    return (renamed(tool, prefix + tool.name) for tool in tools)
+def prefixed(tools: object, prefix: str) -> Iterator[Tool]:
+    """The same tools, each name with a prefix before it: ``prefixed(tools, "github_")``.
+
+    Args:
+        tools: Anything that a ToolBox takes (see `tools_from`); a list may be empty.
+        prefix: What stands before each name.
+
+    Raises:
+        DefinitionError: A source holds no tools.
+    """
+    return (renamed(tool, prefix + tool.name) for tool in tools_in(tools))
 
 
 def filtered(
-    tools: Iterable[Tool],
+    tools: object,
     keep: Callable[[Tool], bool] = lambda _: True,
     *,
     include: Collection[str] | None = None,
@@ -40,13 +59,18 @@ def filtered(
     """Those of the tools that pass all the tests.
 
     Args:
-        tools: What to choose from.
+        tools: What to choose from: anything that a ToolBox takes (see `tools_from`); a list may be empty.
         keep: Says of a tool whether it stays.
         include: The only names that stay; None for no such limit.
         exclude: Names that do not stay.
+
+    Raises:
+        DefinitionError: A source holds no tools.
     """
     return (
-        tool for tool in tools if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
+        tool
+        for tool in tools_in(tools)
+        if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
     )
 
 

@@ -46,6 +46,34 @@ def test_mounted_tools_are_served_at_the_path_with_a_slash_and_without(
         assert client.get(origin + "/").text == "home"
 
 
+def double(number: int) -> int:
+    return 2 * number
+
+
+@pytest.mark.parametrize("tools", [double, [double], (each for each in [double])])
+def test_what_a_toolbox_takes_can_be_served(serving: Callable[..., str], tools: object) -> None:
+    app = Starlette()
+    mount(app, "/tools", tools)
+    url = serving(app) + "/tools"
+    with httpx.Client() as client:
+        reply = client.post(url, json=call("double", {"number": 2}), headers=open_session(client, url))
+        assert answer(reply)["result"]["structuredContent"] == {"result": 4}
+
+
+def test_what_holds_no_tools_cannot_be_served() -> None:
+    with pytest.raises(DefinitionError, match=r"there are no tools in \[\]"):
+        http_app([])
+    with pytest.raises(DefinitionError, match="there are no tools in 5"):
+        mount(Starlette(), "/tools", 5)
+
+
+@pytest.mark.parametrize("auth", ["secret", ["secret"], 5])
+def test_what_verifies_no_credential_is_refused_and_not_told(auth: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"auth=Auth\(ApiKeys\(ApiKey") as refused:
+        http_app(ToolBox(ADD), auth=auth)
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.anyio
 async def test_mounted_tools_are_served_over_sse_below_the_path(serving: Callable[..., str]) -> None:
     app = Starlette()

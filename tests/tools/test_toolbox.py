@@ -37,6 +37,12 @@ def test_a_toolbox_may_be_empty_and_may_be_a_source() -> None:
     assert list(ToolBox(ToolBox(ADD))) == [ADD]
 
 
+def test_a_toolbox_of_one_toolbox_is_that_one() -> None:
+    one = ToolBox(add)
+    assert ToolBox.of(one) is one
+    assert [each.name for each in ToolBox.of(one, subtract)] == ["add", "subtract"]
+
+
 def test_a_tool_is_found_by_its_name() -> None:
     box = ToolBox(ADD)
     assert box.get("add") is ADD

@@ -52,6 +52,44 @@ async def test_a_renamed_tool_still_calls_the_right_thing() -> None:
         assert result == ToolExecutionResult.of_text(text)
 
 
+class Greeter:
+    @tool
+    def greet(self) -> str:
+        return "hello"
+
+
+def plain() -> str:
+    return "plain"
+
+
+@pytest.mark.parametrize("source", [a, [a], both()[0], [both()[0]], ToolBox(a)])
+def test_a_tool_is_renamed_wherever_it_is(source: object) -> None:
+    assert renamed(source, "c").specification == renamed(both()[0], "c").specification
+
+
+def test_what_holds_another_number_of_tools_than_one_is_not_renamed() -> None:
+    with pytest.raises(DefinitionError, match=r"one tool was wanted, and \[.*\] holds 2"):
+        renamed([a, b], "c")
+    with pytest.raises(DefinitionError, match="there are no tools in 5"):
+        renamed(5, "c")
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [(a, ["a"]), ([a, plain], ["a", "plain"]), (Greeter(), ["greet"]), (ToolBox(a, b), ["a", "b"]), ([], [])],
+)
+def test_prefixed_and_filtered_take_what_a_toolbox_takes(source: object, names: list[str]) -> None:
+    assert [each.name for each in prefixed(source, "x_")] == [f"x_{name}" for name in names]
+    assert [each.name for each in filtered(source)] == names
+
+
+def test_prefixed_and_filtered_refuse_what_holds_no_tools_at_once() -> None:
+    with pytest.raises(DefinitionError, match="there are no tools in 5"):
+        prefixed([5], "x_")
+    with pytest.raises(DefinitionError, match="there are no tools in 5"):
+        filtered([5])
+
+
 def test_a_prefix_stands_before_each_name_in_order() -> None:
     assert [each.name for each in prefixed(both(), "github_")] == ["github_a", "github_b"]
 
