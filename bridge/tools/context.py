@@ -45,7 +45,11 @@ class Caller:
     """Who calls, as established by whoever let the call in; never by what the call says of itself."""
 
     name: str
-    """What identifies the caller in logs and limits."""
+    """What identifies the caller in memories, logs and limits; no two callers have one.
+
+    The name of a key, or the subject of a token; ``client:ID`` where a token is a client's own; with ``@`` and the
+    issuer at the end where there may be several of them.
+    """
     scopes: frozenset[str] = frozenset()
     """What the caller may do."""
     claims: Mapping[str, Any] = field(default_factory=lambda: _EMPTY, repr=False)

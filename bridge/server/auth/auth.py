@@ -13,6 +13,7 @@ from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
 from bridge.server.auth.issuer import checked_url
 from bridge.server.auth.key_file import KeyFile
 from bridge.server.auth.keys import ApiKeys
+from bridge.server.auth.principal import issuer_in, name_of
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.token import VerifiedToken
@@ -40,6 +41,9 @@ class Followed(Protocol):
 
 class Auth:
     """Who may come in, and with which scopes; a `TokenVerifier` of the SDK made of others.
+
+    No two callers have one name (`bridge.server.auth.principal`): where several issuers' tokens are accepted, or it is
+    not said which issuer's are, the issuer is part of the name.
 
     Args:
         verifiers: Who tells a good credential: `ApiKeys`, `KeyFile`, `JwtVerifier`, `Introspection`, or any other
@@ -73,6 +77,10 @@ class Auth:
         issuers = [getattr(verifier, "issuer", None) for verifier in verifiers]
         self.authorization_servers = tuple(dict.fromkeys([*authorization_servers, *filter(None, issuers)]))
         """The issuers whose tokens are accepted."""
+        self._issuers = frozenset(filter(None, issuers))
+        self._sources = _sources_of(verifiers)
+        self._has_several = len(set(filter(None, self._sources))) > 1
+        self._names_issuers = self._has_several or not self._issuers
 
     @classmethod
     def of(cls, auth: Auth | TokenVerifier) -> Auth:
@@ -100,7 +108,7 @@ class Auth:
             IssuerUnavailableError: Nobody knows it, and one could not be asked.
         """
         refusal: TokenRefusedError | IssuerUnavailableError | None = None
-        for verifier in self._verifiers:
+        for verifier, source in zip(self._verifiers, self._sources, strict=True):
             try:
                 found = await verifier.verify_token(token)
             except IssuerUnavailableError as error:
@@ -112,11 +120,16 @@ class Auth:
                 refusal = refusal or error
                 continue
             if found is not None:
-                self._check_name(verifier, found)
-                return self._with_all_scopes(found)
+                told = self._with_issuer(found, verifier, source)
+                self._check_name(verifier, told)
+                return self._with_all_scopes(told)
         if refusal is not None:
             raise refusal
         return None
+
+    def name_of(self, token: AccessToken) -> str:
+        """What the bearer of a credential is called, as no other is."""
+        return name_of(token, names_issuer=self._names_issuers)
 
     def access_of(self, token: AccessToken) -> Access:
         """What the bearer of a credential may do."""
@@ -146,9 +159,22 @@ class Auth:
         for listener in self._changed:
             listener()
 
+    def _with_issuer(self, token: AccessToken, verifier: TokenVerifier, source: str | None) -> AccessToken:
+        """A token that says where it is from, where there are several such places: sessions, too, go by that."""
+        if source is None or not self._names_issuers:
+            return token
+        said = issuer_in(token)
+        if getattr(verifier, "issuer", None):
+            is_right = said == source
+        elif said is None:
+            is_right = not self._has_several
+        else:
+            is_right = said not in self._issuers  # of which others vouch for the tokens
+        return token if is_right else token.model_copy(update={"claims": {**(token.claims or {}), "iss": source}})
+
     def _check_name(self, verifier: TokenVerifier, token: AccessToken) -> None:
         """No issuer makes a caller out of the name of a key: memory, limits and audits go by the name."""
-        name = token.subject or token.client_id
+        name = self.name_of(token)
         keys: Any = next((each for each in self._verifiers if name in getattr(each, "names", ())), None)
         if keys is not None and not hasattr(verifier, "names"):
             if (addition := self._repetitions.addition(name)) is not None:
@@ -163,3 +189,17 @@ class Auth:
 
     def __repr__(self) -> str:
         return f"Auth({', '.join(map(repr, self._verifiers))})"
+
+
+def _sources_of(verifiers: Iterable[TokenVerifier]) -> list[str | None]:
+    """Where the tokens of each verifier are from: its issuer, else what tells it from the others; None for keys."""
+    sources: list[str | None] = []
+    for verifier in verifiers:
+        if hasattr(verifier, "names"):
+            sources.append(None)
+            continue
+        issuer = getattr(verifier, "issuer", None)
+        source = str(issuer or getattr(verifier, "url", None) or type(verifier).__name__)
+        is_taken = not issuer and source in sources
+        sources.append(f"{source}-{len(sources) + 1}" if is_taken else source)
+    return sources

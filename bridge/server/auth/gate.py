@@ -145,7 +145,7 @@ class Gate:
         token = user.access_token
         if missing := self._auth.required_scopes.difference(token.scopes):
             told = " ".join(sorted(missing))
-            name = token.subject or token.client_id
+            name = self._auth.name_of(token)
             if (addition := self._repetitions.addition(name, told)) is not None:
                 _logger.warning("%r was not granted %s%s", abridged(name), told, addition)
             return Challenge(
@@ -157,7 +157,7 @@ class Gate:
         tenure = None if self._tenures is None else Tenure(self._tenures, _token_in(value), token)
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
         admitted = Known(
-            KnownUser(token, self._auth.access_of(token), tenure),
+            KnownUser(token, self._auth.access_of(token), tenure, name=self._auth.name_of(token)),
             AuthCredentials(token.scopes),
             monotonic() + keep_seconds,
         )

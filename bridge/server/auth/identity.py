@@ -28,12 +28,15 @@ class KnownUser(AuthenticatedUser):
         token: The credential, verified.
         access: What it lets its bearer do.
         tenure: How long it holds for streams; None where there are none.
+        name: What its bearer is called; None for its subject, else its client, of which there is one issuer alone.
     """
 
-    def __init__(self, token: AccessToken, access: Access, tenure: Tenure | None = None) -> None:
+    def __init__(
+        self, token: AccessToken, access: Access, tenure: Tenure | None = None, *, name: str | None = None
+    ) -> None:
         super().__init__(token)
         self.tenure = tenure
-        self.caller = _caller_of(token)
+        self.caller = _caller_of(token, name)
         self.access = access
 
 
@@ -62,5 +65,5 @@ def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[
     return nullcontext() if tenure is None else tenure.ending(end)
 
 
-def _caller_of(token: AccessToken) -> Caller:
-    return Caller(token.subject or token.client_id, frozenset(token.scopes), token.claims or {})
+def _caller_of(token: AccessToken, name: str | None = None) -> Caller:
+    return Caller(name or token.subject or token.client_id, frozenset(token.scopes), token.claims or {})

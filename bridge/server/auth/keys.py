@@ -113,6 +113,7 @@ class ApiKeys:
         return VerifiedToken(
             token=token,
             client_id=found.name,
+            is_key=True,
             scopes=sorted(found.scopes or ()),
             has_all_scopes=found.scopes is None,
             tools=found.tools,

@@ -22,8 +22,5 @@ class VerifiedToken(AccessToken):
     """Whether the bearer has every scope that the server knows, beside `scopes`."""
     keep_seconds: float = 0.0
     """How long the verdict may be kept without asking the verifier again."""
-
-    @property
-    def name(self) -> str:
-        """What the bearer is called."""
-        return self.subject or self.client_id
+    is_key: bool = False
+    """Whether it is a key, whose bearer is called as its operator said, and not as an issuer did."""

@@ -31,7 +31,7 @@ def verifier(issuer: Issuer, **options: Any) -> JwtVerifier:
 async def test_a_good_token_says_whose_it_is(issuer: Issuer) -> None:
     found = await verifier(issuer).verify_token(issuer.token(scope="read write", exp=int(time.time()) + 600))
     assert found is not None
-    assert (found.client_id, found.subject, found.name, found.scopes) == ("app", "ada", "ada", ["read", "write"])
+    assert (found.client_id, found.subject, found.scopes) == ("app", "ada", ["read", "write"])
     assert found.claims is not None
     assert found.claims["iss"] == issuer.url
     assert found.keep_seconds == 60

@@ -22,7 +22,7 @@ async def test_a_key_is_its_bearers() -> None:
     assert (found.client_id, found.tools, found.scopes, found.has_all_scopes) == ("ci", ("a", "b"), ["x"], False)
     other = await keys.verify_token("another-one")
     assert other is not None
-    assert (other.name, other.tools, other.has_all_scopes) == ("ada", None, True)
+    assert (other.client_id, other.tools, other.has_all_scopes) == ("ada", None, True)
 
 
 @pytest.mark.parametrize(
