@@ -21,16 +21,18 @@ class Attempt:
         sent: The server may have begun to run it.
         status: The HTTP status of the answer; None without one.
         expired: The server no longer knows the session.
+        request_id: The id of the request, once its server has been told that nobody waits for its answer.
         failure: What went wrong on the way; None where nothing did, or where the transport does not see it.
     """
 
-    __slots__ = ("call", "expired", "failure", "sent", "status")
+    __slots__ = ("call", "expired", "failure", "request_id", "sent", "status")
 
     def __init__(self, call: Call | None = None, *, sent: bool = False) -> None:
         self.call = call
         self.sent = sent
         self.status: int | None = None
         self.expired = False
+        self.request_id: object = None
         self.failure: Exception | None = None
 
 

@@ -150,7 +150,7 @@ async def asked(
         ServerError: It was not answered.
     """
     call = Call(owner.deadlines, context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
-    send = _Sending(owner, config, phase, is_repeatable=is_repeatable)
+    send = _Sending(owner, config, phase, is_repeatable=is_repeatable, is_for_somebody=context is not None)
     with call:
         result = await send.through(call, ask)
         await call.finish()
@@ -168,13 +168,26 @@ def _calling(this: Round, call: Call) -> Callable[[Link, Attempt], Awaitable[Jso
 class _Sending:
     """The sending of one question, again where that is right."""
 
-    __slots__ = ("_attempt", "_config", "_has_relisted", "_is_repeatable", "_link", "_owner", "_phase", "_sends")
+    __slots__ = (
+        "_attempt",
+        "_config",
+        "_has_relisted",
+        "_is_for_somebody",
+        "_is_repeatable",
+        "_link",
+        "_owner",
+        "_phase",
+        "_sends",
+    )
 
-    def __init__(self, owner: Owner, config: ServerConfig, phase: str, *, is_repeatable: bool) -> None:
+    def __init__(
+        self, owner: Owner, config: ServerConfig, phase: str, *, is_repeatable: bool, is_for_somebody: bool = True
+    ) -> None:
         self._owner = owner
         self._config = config
         self._phase = phase
         self._is_repeatable = is_repeatable
+        self._is_for_somebody = is_for_somebody
         self._link: Link | None = None
         self._attempt: Attempt | None = None
         self._sends = 0
@@ -194,6 +207,10 @@ class _Sending:
                 looks = await self._decide(link, attempt, error)
             except (ValidationError, WireError) as error:
                 raise self._owner.failures.unreadable(self._phase, error) from error
+            except BaseException:
+                if self._is_for_somebody:
+                    link.abandon(attempt)
+                raise
             finally:
                 link.leave(call)
             now = anyio.current_time()

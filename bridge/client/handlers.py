@@ -34,8 +34,8 @@ class ClientHandlers:
     """What this side can be asked. What has no handler is not offered to servers.
 
     The context is that of the call that asks, where it can be told: always in the modern era and over streamable HTTP;
-    elsewhere only while a single call is under way, or where all calls under way are of the same remote client.
-    Otherwise it is an empty one.
+    elsewhere only while a single call is under way, or where all calls under way are of the same remote client, and
+    only where no call of anybody else was given up with which the server may go on. Otherwise it is an empty one.
     """
 
     elicitation: ElicitationHandler | None = None

@@ -113,7 +113,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if request.method != "POST":
             return await self._goodbye(request, options)
         if attempt is None or attempt.sent:
-            if _goes_behind(request):
+            if _goes_behind(request, attempt):
                 self._watcher.start_soon(self._send_behind, request)
                 return httpx2.Response(202, request=request)
             attempt = None
@@ -246,10 +246,12 @@ class _EndingStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _goes_behind(request: httpx2.Request) -> bool:
+def _goes_behind(request: httpx2.Request, attempt: Attempt | None) -> bool:
     """Whether a message is an answer, or says that a call is cancelled: no later message has to wait for it."""
     message = from_json(request.content)
-    return "method" not in message or message["method"] == "notifications/cancelled"
+    if message.get("method") == "notifications/cancelled" and attempt is not None:
+        attempt.request_id = message["params"]["requestId"]
+    return message.get("method") in {None, "notifications/cancelled"}
 
 
 def _is_json(response: httpx2.Response) -> bool:

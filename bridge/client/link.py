@@ -14,6 +14,7 @@ from mcp_types import EmptyResult, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
+from bridge.client.abandoned import Abandoned
 from bridge.client.attempt import Attempt, current_attempt
 from bridge.client.peers import NOBODY
 from bridge.client.states import ServerInfo
@@ -63,6 +64,7 @@ class Link:
         kind: How the server is reached.
         child: The server's process, where it is a child.
         calls: The calls that are under way.
+        abandoned: The calls that were given up without an answer; None where none ever was.
         ended: Set when the link is not to be used any more.
         left: Set when it has ended, and a call that was under way over it is the last to be over.
         reason: Why it ended; None where this side wanted it, or where nobody knows.
@@ -77,6 +79,7 @@ class Link:
         self.kind: TransportKind | None = None
         self.child: ChildProcess | None = None
         self.calls: set[Call] = set()
+        self.abandoned: Abandoned | None = None
         self.ended = anyio.Event()
         self.left = anyio.Event()
         self.reason: Exception | None = None
@@ -107,6 +110,11 @@ class Link:
         self.calls.discard(call)
         if not self.calls and self.ended.is_set():
             self.left.set()
+
+    def abandon(self, attempt: Attempt) -> None:
+        """Nobody waits for an answer any more, while the server may go on."""
+        self.abandoned = self.abandoned or Abandoned()
+        self.abandoned.add(attempt)
 
     @property
     def is_lost(self) -> bool:
@@ -190,16 +198,19 @@ class Link:
     def current_call(self) -> Call | None:
         """The call on whose behalf the server speaks just now, or another of the same client's; None if unknown."""
         calls = self.current_calls()
-        if len(calls) == 1:
-            return calls[0]
-        peers = {id(call.context.peer) for call in calls}
+        if not calls or _named_call() is not None:
+            return calls[0] if calls else None
+        peer = calls[0].context.peer
+        if self.abandoned is not None and not self.abandoned.are_all_of(peer):
+            return None
         # Whichever of them it is, the same person is asked.
-        return calls[0] if len(peers) == 1 and calls[0].context.peer is not None else None
+        is_one = len(calls) == 1 or (peer is not None and all(call.context.peer is peer for call in calls))
+        return calls[0] if is_one else None
 
     def current_calls(self) -> tuple[Call, ...]:
         """The calls on behalf of one of which the server speaks just now."""
-        attempt = current_attempt.get()
-        return (attempt.call,) if attempt is not None and attempt.call is not None else tuple(self.calls)
+        named = _named_call()
+        return tuple(self.calls) if named is None else (named,)
 
     # --- what is asked over it ---------------------------------------------------------------------------------------
 
@@ -259,3 +270,9 @@ class Link:
         else:
             await self.client.session.send_request(_Asked(method="ping", params=None), EmptyResult)
         self.answers += 1
+
+
+def _named_call() -> Call | None:
+    """The call that the transport names as the one on whose behalf the server speaks."""
+    attempt = current_attempt.get()
+    return None if attempt is None else attempt.call

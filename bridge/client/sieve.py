@@ -2,7 +2,7 @@
 
 The SDK judges a page of a list as a whole, and one malformed tool would cost all the others. So a sieve stands in the
 stream that the SDK reads from. It is closed to nothing until a page has been refused; from then on it looks at each
-page of that server, tool by tool, with the SDK's own rules.
+page of that server, tool by tool, with the SDK's own rules. It sees, too, the answers that nobody waits for any more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.abc import ObjectReceiveStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCResponse
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
@@ -49,6 +49,10 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
         item = await self._messages.receive()
+        if self._link.abandoned is not None and isinstance(item, SessionMessage):
+            message = item.message
+            if isinstance(message, JSONRPCResponse | JSONRPCError):
+                self._link.abandoned.answered(message.id)
         if self._link.sifts_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
             _sift(item.message.result, self._link.protocol_version)
         return item  # type: ignore[no-any-return]  # it is what the transport gives

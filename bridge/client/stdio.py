@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
 from bridge.client.attempt import current_attempt
 
@@ -36,8 +36,11 @@ class LineWriter(ObjectSendStream[SessionMessage]):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message."""
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._lines.send((text.encode() + b"\n", current_attempt.get()))
+        message, attempt = item.message, current_attempt.get()
+        if attempt is not None and attempt.sent and isinstance(message, JSONRPCNotification):
+            attempt.request_id = (message.params or {}).get("requestId")  # nothing else is said for it but its end
+        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._lines.send((text.encode() + b"\n", attempt))
 
     async def aclose(self) -> None:
         """Write no more."""

@@ -1,0 +1,153 @@
+"""A server that goes on with a call that was given up: what it says and asks for that reaches no other caller."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge.client import ClientHandlers
+from bridge.gateway import Gateway
+from bridge.tools.context import InvocationContext
+from bridge.tools.questions import ElicitationAnswer
+from tests.client.conftest import DEADLINE_SECONDS, python_config
+from tests.client.reports import Reports, listening
+from tests.gateway.between import caller, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from bridge.client import Connection
+    from bridge.tools.questions import Question
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "the number of a card"
+HEEDLESS = """
+import json, socket, sys
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def text(words):
+    return {"content": [{"type": "text", "text": words}]}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, params = message.get("method"), message.get("params", {})
+    if method == "initialize":
+        told = {"capabilities": {"tools": {}, "logging": {}}, "serverInfo": {"name": "x", "version": "1"}}
+        send(id=message["id"], result={"protocolVersion": "2025-11-25", **told})
+    elif method == "tools/list":
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("begin", "speak", "end")]
+        send(id=message["id"], result={"tools": tools})
+    elif method == "tools/call" and params["name"] == "begin":
+        begun = message["id"]
+        socket.create_connection(("127.0.0.1", params["arguments"]["port"])).sendall(b"began")
+    elif method == "tools/call" and params["name"] == "speak":
+        speaking = message["id"]
+        send(method="notifications/message", params={"level": "info", "data": "the number of a card"})
+        form = {"type": "object", "properties": {"pin": {"type": "string"}}}
+        send(id="question", method="elicitation/create", params={"message": "Your PIN?", "requestedSchema": form})
+    elif method == "tools/call":
+        send(id=begun, result=text("late"))
+        send(id=message["id"], result=text("ended"))
+    elif message.get("id") == "question":
+        send(id=speaking, result=text(json.dumps(message.get("result") or message["error"]["message"])))
+    elif "id" in message:
+        send(id=message["id"], result={})
+"""
+
+
+class Person:
+    """Whoever is at a caller, and what they hear and are asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.heard: list[object] = []
+        self.asked: list[str] = []
+        self.peer = self
+
+    def handlers(self) -> ClientHandlers:
+        return ClientHandlers(elicitation=self._answer)
+
+    async def _answer(self, question: Any, context: InvocationContext) -> ElicitationAnswer:
+        self.asked.append(question.message)
+        return ElicitationAnswer("accept", {"pin": self.name})
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+    async def log(self, level: Any, data: Any, logger: str | None) -> None:
+        self.heard.append(data)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Any:
+        raise AssertionError
+
+
+class Callers:
+    """Two callers of one gateway, and what their server reports."""
+
+    def __init__(self, reports: Reports) -> None:
+        self.alice, self.bob = Person("alice"), Person("bob")
+        self._reports = reports
+        self._connections: dict[Person, Connection] = {}
+
+    async def connect(self, stack: AsyncExitStack, gateway: Gateway) -> None:
+        """Let both come to a gateway."""
+        for person in (self.alice, self.bob):
+            connected = caller(gateway, era="legacy", handlers=person.handlers())
+            self._connections[person] = await stack.enter_async_context(connected)
+
+    async def begin_and_give_up(self, person: Person) -> None:
+        """Call, and cancel that once it runs; the server pays no heed."""
+        async with anyio.create_task_group() as tasks:
+            arguments, context = {"port": self._reports.port}, InvocationContext(channel=person)
+            tasks.start_soon(lambda: self._connections[person].call_tool("begin", arguments, context=context))
+            await self._reports.wait_for("began")
+            tasks.cancel_scope.cancel()
+
+    async def call(self, person: Person, tool: str) -> str:
+        """Call, and hear what is said meanwhile."""
+        context = InvocationContext(channel=person)
+        return text_of(await self._connections[person].call_tool(tool, {}, context=context))
+
+
+@asynccontextmanager
+async def two_callers() -> AsyncIterator[Callers]:
+    """Two callers of a gateway to one server over stdio."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(anyio.fail_after(DEADLINE_SECONDS))
+        reports = await stack.enter_async_context(listening())
+        gateway = await stack.enter_async_context(Gateway([python_config(HEEDLESS, protocol="legacy")]))
+        callers = Callers(reports)
+        await callers.connect(stack, gateway)
+        yield callers
+
+
+async def test_what_a_server_says_and_asks_for_a_call_that_was_given_up_reaches_nobody_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "bridge.client")
+    async with two_callers() as callers:
+        await callers.begin_and_give_up(callers.alice)
+        assert "nobody was asked" in await callers.call(callers.bob, "speak")
+        assert (callers.bob.asked, callers.bob.heard) == ([], [])
+    assert f"server 'child': {SECRET}" in caplog.messages
+
+
+async def test_whoever_gave_a_call_up_hears_and_is_asked_as_before() -> None:
+    async with two_callers() as callers:
+        await callers.begin_and_give_up(callers.alice)
+        assert '"pin": "alice"' in await callers.call(callers.alice, "speak")
+        assert (callers.alice.asked, callers.alice.heard) == (["Your PIN?"], [SECRET])
+
+
+async def test_once_the_call_has_been_answered_after_all_others_are_asked_again() -> None:
+    async with two_callers() as callers:
+        await callers.begin_and_give_up(callers.alice)
+        assert await callers.call(callers.bob, "end") == "ended"
+        assert '"pin": "bob"' in await callers.call(callers.bob, "speak")
+        assert (callers.bob.asked, callers.bob.heard) == (["Your PIN?"], [SECRET])
