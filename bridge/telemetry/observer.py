@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import contextmanager
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,13 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
 from bridge.telemetry.operations import Asking, Serving
-from bridge.telemetry.records import KnownWords, id_seen, records_of, words_with_arguments
+from bridge.telemetry.records import MAX_ID, KnownWords, id_seen, records_of, words_with_arguments
 from bridge.telemetry.writer import Batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from bridge.telemetry.measures import Labels
+    from bridge.telemetry.measures import Histogram, Labels
     from bridge.telemetry.operations import Ended, Sink, Told, Tracer
 
 
@@ -137,7 +137,8 @@ class Observer:
             words = words_with_arguments(called, server, caller, arguments)
         else:
             words = self._words[called, server, caller, tuple(arguments)]
-        return id_seen(request_id), words, None
+        is_short = type(request_id) is int and -MAX_ID < request_id < MAX_ID
+        return request_id if is_short else id_seen(request_id), words, None
 
     def note(self, ended: Ended) -> None:
         """Something has ended: it is counted and recorded a little later, in a thread of its own."""
@@ -151,9 +152,12 @@ class Observer:
         with self.measures.lock:
             self._is_settled = True  # what ends from now on wakes the thread again
             ended = [self._ended.popleft() for _ in range(len(self._ended))]
+            durations: defaultdict[Histogram, list[float]] = defaultdict(list)
             for series, start, end, error_type, code, _ in ended:
                 histogram = series.succeeded if error_type is None else series.histogram(error_type, code)
-                histogram.record(end - start)
+                durations[histogram].append(end - start)
+            for histogram, seconds in durations.items():
+                histogram.record_all(seconds)
             if self.sinks and (records := records_of(ended, time() - perf_counter())).lines:
                 for sink in self.sinks:
                     sink.put(records)

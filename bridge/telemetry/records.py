@@ -37,10 +37,11 @@ MAX_ARGUMENTS_BYTES = 16 * 1024
 """How much of the arguments is recorded, where they are."""
 MAX_KINDS = 1024
 """For how many kinds of calls the words are kept at once."""
+MAX_ID = 2**63
+"""Up to where the id of a request is recorded as a number; beyond, as a text."""
 RECORD_END = "}"
 """What the line of a record ends with."""
 
-_MAX_ID = 2**63
 _OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
 _LEVELS = {"ok": "info", "error": "error"}
 
@@ -76,7 +77,7 @@ def words_with_arguments(
 
 def id_seen(request_id: object) -> object:
     """What a record keeps of the id of a request: a client may choose any text, and a number of any length."""
-    if type(request_id) is int and -_MAX_ID < request_id < _MAX_ID:
+    if type(request_id) is int and -MAX_ID < request_id < MAX_ID:
         return request_id
     return None if request_id is None else abridged(str(request_id))
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bridge.telemetry.conventions import BUCKETS_SECONDS, SERVER_OPERATION_DURATION
 from bridge.telemetry.measures import MAX_SERIES, Gauge, Histogram, Measures, Metric, Peer, Series
 
@@ -11,6 +15,18 @@ def test_a_bucket_holds_what_took_at_most_as_long_as_it_says() -> None:
     counts = dict(zip((*BUCKETS_SECONDS, float("inf")), histogram.counts, strict=True))
     assert {bound: count for bound, count in counts.items() if count} == {0.01: 2, 0.02: 1, 300.0: 1, float("inf"): 1}
     assert histogram.total_seconds == 601.021
+
+
+@given(st.lists(st.sampled_from(BUCKETS_SECONDS) | st.floats(0.0, 400.0)))
+def test_many_that_are_counted_at_once_are_counted_as_each_alone(seconds: list[float]) -> None:
+    alone, together = Histogram({}), Histogram({})
+    for each in seconds:
+        alone.record(each)
+        together.record(each / 2)
+        alone.record(each / 2)
+    together.record_all(seconds)
+    assert together.counts == alone.counts
+    assert together.total_seconds == pytest.approx(alone.total_seconds)
 
 
 def test_the_labels_of_a_call_are_those_of_the_conventions() -> None:
