@@ -21,5 +21,7 @@ class Alive:
     events: SessionEvents
     record: Record | None = None
     """None until ``initialize`` was answered."""
+    is_kept: bool = True
+    """Whether Redis has what the record says."""
     connection: Connection | None = None
     """None until it is served."""

@@ -3,16 +3,21 @@
 They are kept by session and stream: the SDK's `EventStore` is told the bare id of a request, which is another client's
 as well. The stream of a call ends with its answer. What is said on no call's stream is not kept: that the tools have
 changed is all that it can be, and a client that resumes that stream may list them.
+
+While Redis is gone nothing is kept, and nobody waits for that. When it is back it is told which calls run here, as it
+may have forgotten them, and how those were answered that have ended meanwhile.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from mcp.server.streamable_http import GET_STREAM_KEY, EventStore
+from mcp_types import JSONRPCError, JSONRPCResponse
 from pydantic_core import from_json
 
 from bridge.server.protocol import INTERNAL_ERROR
@@ -29,7 +34,10 @@ MAX_EVENTS = 1_000
 """How many events of a call are kept, the latest."""
 _LOOK_EVERY_MILLISECONDS = 500
 _EVENT_ID = re.compile(r"(?P<entry>\d+-\d+)/(?P<stream>.+)")
-_UNKNOWN = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
+_MAX_UNKEPT_ANSWERS = 100
+"""How many answers of a session wait for a Redis that is gone."""
+_ENDED = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
+_NOT_KEPT = "what this call said is not kept any more: its outcome is unknown, and it was not run again"
 
 
 class Place(NamedTuple):
@@ -54,17 +62,35 @@ class SessionEvents(EventStore):
         self._link = link
         self._session_id = session_id
         self._seconds = seconds
+        self._unkept: dict[str, str] = {}
+        """What Redis is told of each stream when it is back: the answer, or nothing but that the call runs here."""
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         """Keep an event; the id is a `Place`, as `place_of` reads it. Where Redis does not answer, it is not kept."""
         text = "" if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
         entry = "0-0"
         if stream_id != GET_STREAM_KEY:
+            is_answer = isinstance(message, JSONRPCResponse | JSONRPCError)
+            self._unkept[stream_id] = self._answer_to_keep(stream_id, text) if is_answer else ""
             try:
                 entry = await self._add(stream_id, text)
+                if is_answer:
+                    self._unkept.pop(stream_id, None)
             except self._link.failures as error:
                 self._link.failed(error)
         return f"{entry}/{quote(stream_id, safe='')}"
+
+    async def keep_unkept(self) -> None:
+        """Tell a Redis that is back what it may not know.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        for stream_id, text in tuple(self._unkept.items()):
+            with suppress(self._link.refusals):
+                await self._add(stream_id, text)
+                if text and self._unkept.get(stream_id) == text:
+                    del self._unkept[stream_id]
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
         """Replay nothing: `follow` does, on any replica, and knows when a stream has ended."""
@@ -81,30 +107,47 @@ class SessionEvents(EventStore):
             RedisError: Redis does not answer.
         """
         redis: Any = self._link.redis
-        key, last = self._key(place.stream), place.entry
-        replica, text = await self._known_of(place)
+        key = self._key(place.stream)
+        last, replica, text = await self._known_of(place)
         while not _is_answer(text):
             found: Any = await redis.xread({key: last}, block=_LOOK_EVERY_MILLISECONDS)
             entries = found[0][1] if found else []
             if not entries:
-                if replica is None or not await self._link.is_alive(replica):
-                    entry = await self._add(place.stream, _outcome_unknown(place.stream))
-                    entries = await redis.xrange(key, entry, entry)
-                else:
-                    yield None
+                yield None
+                if verdict := await self._verdict(replica):
+                    await self._add(place.stream, _outcome_unknown(place.stream, verdict))
             for last, fields in entries:
-                text = fields["text"]
+                replica, text = fields["replica"], fields["text"]
                 if text:
                     yield f"{last}/{quote(place.stream, safe='')}", text
+                if _is_answer(text):
+                    break
 
-    async def _known_of(self, place: Place) -> tuple[str | None, str]:
-        """Which replica runs the call, and what the event at a place says; nothing where that is not kept any more."""
+    async def _verdict(self, replica: str | None) -> str | None:
+        """Why nothing more can come of a call that this replica runs, or that none is known to run; None where it may.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        if replica is None:
+            return _NOT_KEPT if self._link.is_sure else None
+        return _ENDED if await self._link.has_ended(replica) else None
+
+    def _answer_to_keep(self, stream_id: str, text: str) -> str:
+        waiting = sum(1 for each in self._unkept.values() if each)
+        return text if waiting < _MAX_UNKEPT_ANSWERS else _outcome_unknown(stream_id, _NOT_KEPT)
+
+    async def _known_of(self, place: Place) -> tuple[str, str | None, str]:
+        """From where on events are news, which replica runs the call, and what the event at the place says.
+
+        Where that event is not kept any more, all that is kept is news; where nothing is, no replica is known.
+        """
         redis: Any = self._link.redis
         key = self._key(place.stream)
         if found := await redis.xrange(key, place.entry, place.entry):
-            return found[0][1]["replica"], found[0][1]["text"]
+            return place.entry, found[0][1]["replica"], found[0][1]["text"]
         latest = await redis.xrevrange(key, count=1)
-        return (latest[0][1]["replica"] if latest else None), ""
+        return "0-0", (latest[0][1]["replica"] if latest else None), ""
 
     async def _add(self, stream_id: str, text: str) -> str:
         key = self._key(stream_id)
@@ -130,8 +173,8 @@ def _is_answer(text: str) -> bool:
     return text != "" and "method" not in from_json(text)
 
 
-def _outcome_unknown(stream_id: str) -> str:
+def _outcome_unknown(stream_id: str, why: str) -> str:
     # The SDK turns the id of a request into text; what could be a number was one.
     request: Any = int(stream_id) if re.fullmatch(r"0|-?[1-9]\d{0,17}", stream_id) else stream_id
-    error = {"code": INTERNAL_ERROR, "message": _UNKNOWN}
+    error = {"code": INTERNAL_ERROR, "message": why}
     return json.dumps({"jsonrpc": "2.0", "id": request, "error": error})

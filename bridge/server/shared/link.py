@@ -1,8 +1,11 @@
 """The link of one replica to the others, through Redis.
 
-Each replica has a name of its own for as long as it runs, a key that expires soon after it has died, and two channels
-of publish and subscribe: one that all hear, and one that it alone hears. Messages are told once, and lost where nobody
+Each replica has a name of its own for as long as it runs, a key that it renews every second, and two channels of
+publish and subscribe: one that all hear, and one that it alone hears. Messages are told once, and lost where nobody
 hears them; what must not be lost is kept under a key.
+
+That a replica has ended is said where two signs agree, as a call is given up by it: one that is busy misses its beat,
+and is still connected; one that has just lost its connection still beats.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ _logger = logging.getLogger("bridge.server")
 BEAT_SECONDS = 1.0
 """How often a replica says that it is alive."""
 ALIVE_SECONDS = 3
-"""How long after that it counts as alive."""
+"""How long after that it has missed no beat."""
+GONE_SECONDS = 30
+"""How long after its last beat it counts as ended though Redis has not noticed that it is connected no more."""
 _ACKNOWLEDGED_SECONDS = 2.0
 _HEARD_SECONDS = 1.0
 _FIRST_HEARING_SECONDS = 5.0
@@ -61,7 +66,10 @@ class Link:
         """What of these is raised where it answers that it will not."""
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         """What is done when Redis, and what the others told, can be heard again."""
+        self.on_use: list[Callable[[], Awaitable[None]]] = []
+        """What is done when Redis is used again, after that."""
         self._prefix = prefix
+        self._began_at = math.inf
         self._returned_at = -math.inf
         self._hears = anyio.Event()
         self._hearers: dict[str, Hear] = {"acknowledged": self._acknowledged}
@@ -80,9 +88,15 @@ class Link:
         """Whether what is missing in Redis is nowhere: not where it may have come back empty, to be filled again."""
         return self.is_up and monotonic() - self._returned_at > _SETTLING_SECONDS
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether that can be said for good: this replica may have begun just when Redis came back empty."""
+        return self.is_settled and monotonic() - self._began_at > _SETTLING_SECONDS
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The time during which this replica is alive and hears the others."""
+        self._began_at = monotonic()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._beat)
             tasks.start_soon(self._listen)
@@ -98,9 +112,20 @@ class Link:
                         await self.redis.delete(self.key("alive", self.replica))
                     await self.redis.aclose()
 
-    async def is_alive(self, replica: str) -> bool:
-        """Whether a replica is alive, or was a moment ago."""
-        return bool(await self.redis.exists(self.key("alive", replica)))
+    async def has_ended(self, replica: str) -> bool:
+        """Whether a replica has ended, as far as that is sure.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        if not self.is_sure:
+            return False
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            pipeline.pttl(self.key("alive", replica))
+            pipeline.pubsub_numsub(self.key("to", replica))
+            left_milliseconds, ((_, hearers),) = await pipeline.execute()
+        silent_seconds = GONE_SECONDS - left_milliseconds / 1000
+        return left_milliseconds < 0 or (silent_seconds > ALIVE_SECONDS and not hearers)
 
     async def tell(self, message: Mapping[str, Any], *, to: str = "all") -> int:
         """Tell one other replica, or all; returns how many heard it, this one included.
@@ -141,7 +166,7 @@ class Link:
     async def _beat(self) -> None:
         while True:
             try:
-                await self.redis.set(self.key("alive", self.replica), "1", ex=ALIVE_SECONDS)
+                await self.redis.set(self.key("alive", self.replica), "1", ex=GONE_SECONDS)
                 if not self.is_up:
                     # Connections of before would fail, one after another.
                     await self.redis.connection_pool.disconnect(inuse_connections=False)
@@ -149,6 +174,8 @@ class Link:
                     self.is_up = True
                     self._returned_at = monotonic()
                     _logger.warning("Redis is back")
+                    for each in self.on_use:
+                        await each()
             except self.failures as error:
                 self.failed(error)
             await anyio.sleep(BEAT_SECONDS)

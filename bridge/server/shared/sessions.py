@@ -79,10 +79,11 @@ class SharedSessions:
         self._alive: dict[str, Alive] = {}
         self._reviving: dict[str, anyio.Event] = {}
         self._tasks: TaskGroup | None = None
-        self._levels = SharedLevels(server.log_levels, self._records, link, self._found)
+        self._levels = SharedLevels(server.log_levels, link, self._keep, self._found)
         link.hear("post", self._heard_post)
         link.hear("ended", self._heard_end)
         link.on_return.append(self._renew_all)
+        link.on_use.append(self._keep_unkept)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -146,7 +147,7 @@ class SharedSessions:
                 owner = owner_of(opened.user, session_id)
                 params = from_json(body)["params"]
                 alive.record = Record(id=session_id, owner=owner, version=opened.version, params=params)
-                await self._save(alive.record)
+                await self._keep(alive)
             await send(message)
 
         try:
@@ -156,11 +157,24 @@ class SharedSessions:
             if not is_established:
                 await self._end(session_id, alive)
 
-    async def _save(self, record: Record) -> None:
+    async def _keep(self, alive: Alive) -> None:
+        alive.is_kept = False
         try:
-            await self._records.save(record)
+            await self._save(alive)
         except self._link.failures as error:
             self._link.failed(error)  # it is saved when Redis is back
+
+    async def _save(self, alive: Alive) -> None:
+        if (record := alive.record) is not None:
+            await self._records.save(record)
+            alive.is_kept = alive.record is record
+
+    async def _keep_unkept(self) -> None:
+        for alive in tuple(self._alive.values()):
+            if not alive.is_kept:
+                await self._save(alive)
+                await self._levels.tell(alive)
+            await alive.events.keep_unkept()
 
     async def passed_on(self, session: Session, message: Json, body: bytes, send: Send) -> bool:
         """Tell other replicas what a client says and they wait for; whether the client has its answer by that.
@@ -176,7 +190,7 @@ class SharedSessions:
             return False
         try:
             heard = await self._link.tell({"kind": "post", "session": session.id, "body": body.decode()}, to=to)
-            is_lost = not heard and await self._link.is_alive(to)
+            is_lost = not heard and not await self._link.has_ended(to)
         except self._link.failures as error:
             self._link.failed(error)
             is_lost = True
@@ -184,7 +198,7 @@ class SharedSessions:
             return False
         if is_lost:
             await _unavailable(send, "the replica that waits for this cannot be told now; try again")
-        else:  # where that replica has died, nobody waits any more
+        else:  # where that replica has ended, nobody waits any more
             await send({"type": "http.response.start", "status": HTTPStatus.ACCEPTED, "headers": []})
             await send({"type": "http.response.body", "body": b""})
         return True
