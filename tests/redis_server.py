@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 from contextlib import contextmanager
@@ -48,6 +49,16 @@ class RedisServer:
             self._process.terminate()
             self._process.communicate()
             self._process = None
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """The time in which it keeps its connections, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
 
 @contextmanager

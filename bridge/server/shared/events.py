@@ -73,7 +73,8 @@ class SessionEvents(EventStore):
             is_answer = isinstance(message, JSONRPCResponse | JSONRPCError)
             self._unkept[stream_id] = self._answer_to_keep(stream_id, text) if is_answer else ""
             try:
-                entry = await self._add(stream_id, text)
+                with self._link.soon():
+                    entry = await self._add(stream_id, text)
                 if is_answer:
                     self._unkept.pop(stream_id, None)
             except self._link.failures as error:

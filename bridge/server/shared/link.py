@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,7 +24,7 @@ from bridge.redis import failures, refusals
 from bridge.tools.json_reading import cut
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from bridge.redis import Redis
 
@@ -38,6 +38,8 @@ ALIVE_SECONDS = 3
 """How long after that it has missed no beat."""
 GONE_SECONDS = 30
 """How long after its last beat it counts as ended though Redis has not noticed that it is connected no more."""
+SOON_SECONDS = 0.5
+"""How long a client waits, at most, for Redis to be told what it need not be told."""
 _ACKNOWLEDGED_SECONDS = 2.0
 _HEARD_SECONDS = 1.0
 _FIRST_HEARING_SECONDS = 5.0
@@ -92,6 +94,20 @@ class Link:
     def is_sure(self) -> bool:
         """Whether that can be said for good: this replica may have begun just when Redis came back empty."""
         return self.is_settled and monotonic() - self._began_at > _SETTLING_SECONDS
+
+    @contextmanager
+    def soon(self) -> Iterator[None]:
+        """The time in which Redis is asked while a client waits that can do without.
+
+        Raises:
+            TimeoutError: One of the failures: it did not answer lately, or does not answer soon.
+        """
+        if not self.is_up:
+            raise TimeoutError("it did not answer lately")
+        with anyio.move_on_after(SOON_SECONDS) as waiting:
+            yield
+        if waiting.cancelled_caught:
+            raise TimeoutError(f"it did not answer within {SOON_SECONDS:g} seconds")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -160,7 +160,8 @@ class SharedSessions:
     async def _keep(self, alive: Alive) -> None:
         alive.is_kept = False
         try:
-            await self._save(alive)
+            with self._link.soon():
+                await self._save(alive)
         except self._link.failures as error:
             self._link.failed(error)  # it is saved when Redis is back
 
@@ -189,8 +190,9 @@ class SharedSessions:
         if to is None or to == self._link.replica:
             return False
         try:
-            heard = await self._link.tell({"kind": "post", "session": session.id, "body": body.decode()}, to=to)
-            is_lost = not heard and not await self._link.has_ended(to)
+            with self._link.soon():
+                heard = await self._link.tell({"kind": "post", "session": session.id, "body": body.decode()}, to=to)
+                is_lost = not heard and not await self._link.has_ended(to)
         except self._link.failures as error:
             self._link.failed(error)
             is_lost = True
@@ -238,6 +240,8 @@ class SharedSessions:
         """Have a session alive here that was opened elsewhere, if it is this caller's; gives what prevents that."""
         if await self._found(session_id) is not None or _ID.fullmatch(session_id) is None:
             return None
+        if not self._link.is_up:
+            return _UNKNOWN
         user = scope.get("user")
         done = self._reviving[session_id] = anyio.Event()
         try:
@@ -313,7 +317,8 @@ class SharedSessions:
 
     async def _end_everywhere(self, session_id: str, scope: Scope, send: Send) -> None:
         try:
-            await self._records.end(session_id)
+            with self._link.soon():
+                await self._records.end(session_id)
             await self._link.tell_surely({"kind": "ended", "session": session_id})
         except self._link.failures as error:
             self._link.failed(error)

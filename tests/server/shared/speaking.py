@@ -43,12 +43,12 @@ class Talk:
 
     def __init__(self, url: str, **headers: str) -> None:
         self.headers = {**_ACCEPT, **headers}
-        params = {
+        self.params = {
             "protocolVersion": VERSION,
             "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "talk", "version": "1"},
         }
-        opened = self.post(url, method="initialize", id=0, params=params)
+        opened = self.post(url, method="initialize", id=0, params=self.params)
         assert opened.status_code == 200, opened.text
         self.id = opened.headers["mcp-session-id"]
         self.headers |= {"mcp-session-id": self.id, "mcp-protocol-version": VERSION}

@@ -18,7 +18,7 @@ import pytest
 from bridge.server import http_app
 from tests.processes import serving as process_serving
 from tests.redis_server import redis_server
-from tests.server.shared.speaking import DEADLINE_SECONDS, Talk, call, text_of
+from tests.server.shared.speaking import DEADLINE_SECONDS, Talk, call, message_in, text_of
 from tests.server.shared.tools import TOOLS
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SERVED = "tests/server/shared/tools.py:TOOLS"
 LOOKS = 10
 """How often what a call says is looked for, twice a second: longer than Redis is taken to be filled again."""
+HUNG_SECONDS = 4
+"""Less than a command takes that Redis does not answer."""
 
 
 @pytest.fixture
@@ -136,3 +138,33 @@ def test_a_replica_that_is_busy_for_a_while_has_not_ended(redis: RedisServer, se
                     assert text_of(last_message(lines)) == "done"
             finally:
                 os.kill(busy.process.pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is stopped")
+def test_what_is_here_does_not_wait_for_a_redis_that_hangs(redis: RedisServer, replicas: Replicas) -> None:
+    talk = Talk(replicas.one)
+    slow = {"jsonrpc": "2.0", "id": 1, **call("slow_sum", token="t", a=1, b=2)}
+    opening = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": talk.params}
+    level = {"jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "error"}}
+    assert logged(talk, replicas.other) == ["a detail", "a failure"]
+    with redis.hanging():
+        for body in (slow, level, opening, slow):
+            headers = talk.headers if body is not opening else {"accept": talk.headers["accept"]}
+            with httpx.stream("POST", replicas.one, json=body, headers=headers, timeout=HUNG_SECONDS) as response:
+                assert response.status_code == 200
+                response.read()
+                message = message_in(response)
+                assert "result" in message
+        elsewhere = httpx.post(replicas.other, json=slow, headers=talk.headers, timeout=HUNG_SECONDS)
+        assert elsewhere.status_code == 200
+    wait_until_known(talk, replicas.other)
+    while logged(talk, replicas.other) != ["a failure"]:  # it is told when Redis is back
+        pass
+
+
+def logged(talk: Talk, url: str) -> list[str]:
+    """What a tool that logs at two levels tells the client."""
+    with talk.streamed(url, id="s", **call("speak")) as events:
+        messages = [event.message for event in events if event.message is not None]
+    assert text_of(messages.pop()) == "said"
+    return [message["params"]["data"] for message in messages]
