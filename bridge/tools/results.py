@@ -108,6 +108,8 @@ class ResultWriter:
         try:
             value = self._validate(value)
         except ValidationError as error:
+            if {each["type"] for each in error.errors(include_url=False, include_input=False)} == {"finite_number"}:
+                raise self._unsendable(value, ValueError(_NOT_FINITE)) from error
             raise self._mismatch(value) from error
         except Exception as error:
             raise self._unsendable(value, error) from error

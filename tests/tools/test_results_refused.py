@@ -126,5 +126,5 @@ def test_what_cannot_be_sent_is_an_error_that_names_the_type_and_no_value(
     ("annotation", "value"), [(float, math.nan), (list[float], [math.inf]), (dict[str, float], {"a": math.nan})]
 )
 def test_a_declared_number_must_be_finite(annotation: Any, value: Any) -> None:
-    with pytest.raises(ResultError):
+    with pytest.raises(ResultError, match="a number in it is not finite"):
         writer(annotation).write(value)
