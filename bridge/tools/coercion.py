@@ -4,7 +4,7 @@ A value is held against a schema by what it costs to make it fit:
 
     0         it fits as it is
     1         it says the same in another notation: 1.0 for an integer, the name of an enum's member for its value
-    2         it is the text of what is wanted: "5" for an integer, "[1, 2]" for an array
+    2         it is the text of what is wanted: "5" for an integer or a member 5, "[1, 2]" for an array
     3         it is a number or boolean where text is wanted
     4         it is a field that an object would ignore, where another alternative may know it
     a misfit  nothing here makes it fit; it is left as it came
@@ -193,10 +193,22 @@ def _as_member(value: Any, schema: Mapping[str, Any]) -> Fit:
         named = [name for name in members if name.casefold() == value.casefold()]
         if len(named) == 1:
             return Fit(members[named[0]], 1)
+    if isinstance(value, str):
+        numbers = [choice for choice in choices if _says(value, choice)]
+        if len(numbers) == 1:
+            return Fit(numbers[0], 2)
     if any(value == choice for choice in choices):  # True is 1 to Python and to pydantic, and is not to JSON
         said = " or ".join(to_json(choice).decode() for choice in choices)
         return Fit(value, _MISFIT, (Refusal((), f"should be {said}"),))
     return Fit(value, _MISFIT)
+
+
+def _says(text: str, choice: Any) -> bool:
+    """Whether a text is that of a number."""
+    if isinstance(choice, bool) or not isinstance(choice, int | float):
+        return False
+    fit = _as_integer(text) if isinstance(choice, int) else _as_number(text)
+    return fit.cost < _MISFIT and bool(fit.value == choice)
 
 
 def _is_same(value: Any, choice: Any) -> bool:
