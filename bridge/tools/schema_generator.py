@@ -193,6 +193,8 @@ def published(schema: Any) -> Any:
 
 def reason(error: Exception) -> str:
     """What is wrong with a type, on one line: pydantic's words without its link, and without advice on extending it."""
+    if isinstance(error, PydanticUserError) and error.code == "typed-dict-version":
+        return "Python before 3.12 does not tell all of a typing.TypedDict; make it of typing_extensions.TypedDict"
     said = " ".join(str(error).partition("\nFor further information")[0].split())
     if refused := _REFUSED.match(said):
         return f"{refused['type'] or refused['instances'] or refused['kind'].lower()}; {_REMEDY}"

@@ -76,10 +76,17 @@ def signature_of(function: Callable[..., Any], namespace: Mapping[str, Any] | No
     docstring = docstring_of(function)
     documented: Mapping[str, str] | None = None
     fixed = function.keywords if isinstance(function, functools.partial) else {}
-    parameters, injected = [], {}
+    parameters: list[Parameter] = []
+    injected: dict[str, str] = {}
     for name, parameter in plain.parameters.items():
         if name in fixed:
             continue
+        if name == "self" and not parameters and not injected:
+            raise DefinitionError(
+                f"{source} needs an instance: its parameter 'self' is nothing that a caller can give; "
+                "pass the method of an object, or the object with its decorated methods; "
+                "a function outside of a class calls its parameter something else"
+            )
         if parameter.kind in _REFUSED:
             raise DefinitionError(f"the parameter {name!r} of {source} {_REFUSED[parameter.kind]}")
         annotation = resolve(f"the annotation of the parameter {name!r}", parameter.annotation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc  # noqa: TC003 - resolved at run time
 import functools
+import sys
 from collections.abc import Callable  # noqa: TC003 - resolved at run time
 from dataclasses import dataclass
 from enum import Enum
@@ -290,6 +291,39 @@ def test_what_is_data_with_something_in_it_that_is_none_is_refused_in_the_same_w
 def test_a_return_annotation_that_cannot_be_resolved_is_refused() -> None:
     with pytest.raises(DefinitionError, match="the return annotation of function 'unknown_return'"):
         signature_of(unknown_return)
+
+
+class Unbound:
+    def method(self, a: int) -> int:
+        return a
+
+
+def unattached(self, a: int) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001 - what is tested
+    return a
+
+
+@pytest.mark.parametrize("function", [Unbound.method, unattached, functools.partial(unattached, a=1)])
+def test_a_method_without_its_instance_is_refused(function: Any) -> None:
+    with pytest.raises(
+        DefinitionError, match=r"needs an instance: its parameter 'self' .* pass the method of an object"
+    ):
+        signature_of(function)
+    assert list(signature_of(Unbound().method).schema["properties"]) == ["a"]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on Python tells all of it")
+def test_a_typed_dictionary_that_python_does_not_tell_is_refused_with_the_one_that_it_does() -> None:
+    import typing  # noqa: PLC0415 - the wrong module's TypedDict
+
+    class Wrong(typing.TypedDict):
+        a: int
+
+    def take(place: Any) -> None: ...
+
+    take.__annotations__["place"] = Wrong
+    told = r"the parameter 'place' of function '.*take' .* make it of typing_extensions\.TypedDict"
+    with pytest.raises(DefinitionError, match=told):
+        signature_of(take)
 
 
 def test_a_callable_that_hides_its_parameters_is_refused() -> None:
