@@ -39,7 +39,9 @@ class Call:
         "_deadlines",
         "_delivery",
         "_is_done",
+        "_is_over",
         "_last",
+        "_over",
         "_waiting",
         "context",
         "deadline",
@@ -61,6 +63,8 @@ class Call:
         self.scope = anyio.CancelScope()
         self._asking = 0
         self._is_done = False
+        self._is_over = False
+        self._over: anyio.Event | None = None
         self._delivery: anyio.Lock | None = None
         self._waiting = 0
 
@@ -73,6 +77,9 @@ class Call:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         self._deadlines.discard(self)
+        self._is_over = True
+        if self._over is not None:
+            self._over.set()
         return self.scope.__exit__(kind, error, traceback)
 
     @property
@@ -97,6 +104,12 @@ class Call:
         finally:
             self._asking -= 1
             self.touch()
+
+    async def over(self) -> None:
+        """Wait until it has ended, however it does."""
+        if not self._is_over:
+            self._over = self._over or anyio.Event()
+            await self._over.wait()
 
     async def heard_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """The server says how far it is."""

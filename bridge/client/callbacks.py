@@ -6,6 +6,7 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
 from mcp_types import (
     INVALID_PARAMS,
     CreateMessageResultWithTools,
@@ -22,12 +23,13 @@ from bridge.client.handlers import QuestionRefusedError, answer_wire
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp.client import ClientRequestContext, IncomingMessage
     from mcp_types import CreateMessageRequestParams, ElicitRequestParams
     from pydantic import BaseModel
 
+    from bridge.client.call import Call
     from bridge.client.handlers import ClientHandlers
     from bridge.client.link import Link
     from bridge.tools.json_reading import Json
@@ -96,13 +98,31 @@ class Callbacks:
         wire: Json = {"method": method}
         if params is not None:
             wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        calls = self._link.current_calls()
+        answer: Json | ErrorData = ErrorData(
+            code=INVALID_PARAMS, message="the call within which this was asked has ended"
+        )
+        async with anyio.create_task_group() as tasks:
+            if calls:
+                tasks.start_soon(_when_over, calls, tasks.cancel_scope.cancel)
+            answer = await self._answered_within(calls, wire)
+            tasks.cancel_scope.cancel()
+        return answer if isinstance(answer, ErrorData) else kind.model_validate(answer)
+
+    async def _answered_within(self, calls: Sequence[Call], wire: Json) -> Json | ErrorData:
         call = self._link.current_call()
         try:
             with ExitStack() as stack:
-                for waiting in self._link.current_calls():
+                for waiting in calls:
                     stack.enter_context(waiting.asking())
                 context = InvocationContext() if call is None else call.context
-                answer = await answer_wire(self._handlers, wire, context)
+                return await answer_wire(self._handlers, wire, context)
         except QuestionRefusedError as error:
             return ErrorData(code=INVALID_PARAMS, message=str(error))
-        return kind.model_validate(answer)
+
+
+async def _when_over(calls: Sequence[Call], then: Callable[[], None]) -> None:
+    """Do something once all these calls have ended: what was asked in them is asked no more."""
+    for call in calls:
+        await call.over()
+    then()

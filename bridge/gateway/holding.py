@@ -12,6 +12,7 @@ between the two the call is held here. It is never run again in order to ask.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from bridge.tools.context import InvocationContext
 from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bridge.tools.context import LogLevel
     from bridge.tools.json_reading import Json
@@ -47,6 +48,20 @@ class Asked:
         self.answers: Mapping[str, Answer] | None = None
         self.refusal: str | None = None
         self.settled = anyio.Event()
+        self._asking: anyio.CancelScope | None = None
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Put them to a caller in this block, which ends at once when they are withdrawn."""
+        with anyio.CancelScope() as self._asking:
+            yield
+        self._asking = None
+
+    def withdraw(self) -> None:
+        """Nobody waits for the answers any more."""
+        self.settled.set()
+        if self._asking is not None:
+            self._asking.cancel()
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
         """Let the call go on."""
@@ -156,6 +171,7 @@ class HeldCall:
             await asked.settled.wait()
         finally:
             self._asked.remove(asked)
+            asked.withdraw()
         if asked.answers is None:
             raise ToolError(asked.refusal or "it was not answered")
         return {key: asked.answers[keys[key]] for key in questions}

@@ -179,7 +179,8 @@ class PassingExecutor:
             asked.refuse("the client behind this gateway cannot be asked that")
             return
         try:
-            asked.answer(await context.ask(asked.questions))
+            with asked.asking():
+                asked.answer(await context.ask(asked.questions))
         except ToolError as error:
             asked.refuse(str(error))
         except InputRequired as waiting:
@@ -214,8 +215,8 @@ class _PassingHandlers(ClientHandlers):
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
         if not context.has_listener:
             raise ToolError(
-                "calls of several callers are under way, and this server does not tell which of them asks: "
-                "nobody was asked; call again when it is idle"
+                "calls of several callers are under way, or were given up and may go on, and this server does not tell "
+                "which of them asks: nobody was asked; call again when it is idle"
             )
         key = uuid4().hex
         try:

@@ -1,0 +1,117 @@
+"""A question that a server asks no more: its caller's is withdrawn too, and nobody waits for the answer."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge.client import ClientHandlers
+from bridge.gateway import Gateway
+from tests.client.conftest import python_config
+from tests.gateway.between import DEADLINE_SECONDS, caller, server_config, text_of
+from tests.server.tools import NAME_FORM, made
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from bridge.client import Connection, ServerConfig
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.questions import ElicitationAnswer
+
+pytestmark = pytest.mark.anyio
+
+FORGETFUL = """
+import json, sys
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def text(words):
+    return {"content": [{"type": "text", "text": words}]}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, params = message.get("method"), message.get("params", {})
+    if method == "initialize":
+        told = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+        send(id=message["id"], result={"protocolVersion": "2025-11-25", **told})
+    elif method == "tools/list":
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("greet", "end")]
+        send(id=message["id"], result={"tools": tools})
+    elif method == "tools/call" and params["name"] == "greet":
+        greeting = message["id"]
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        send(id="question", method="elicitation/create", params={"message": "Who are you?", "requestedSchema": form})
+    elif method == "tools/call":
+        send(id=greeting, result=text("nobody answered"))
+        send(id=message["id"], result=text("ended"))
+    elif method and "id" in message:
+        send(id=message["id"], result={})
+"""
+
+
+class Slow:
+    """A person who never answers, but hears that nobody waits for that any more."""
+
+    def __init__(self) -> None:
+        self.asked, self.withdrawn = anyio.Event(), anyio.Event()
+
+    async def answer(self, question: Any, context: InvocationContext) -> ElicitationAnswer:
+        self.asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.withdrawn.set()
+        raise AssertionError
+
+    def handlers(self) -> ClientHandlers:
+        return ClientHandlers(elicitation=self.answer)
+
+
+@asynccontextmanager
+async def answering(config: ServerConfig, person: Slow) -> AsyncIterator[Connection]:
+    """A caller, with this person, of a gateway to one server; nothing in here takes for ever."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with (
+            Gateway([config]) as gateway,
+            caller(gateway, era="legacy", handlers=person.handlers()) as connection,
+        ):
+            yield connection
+
+
+def impatient(person: Slow) -> ServerConfig:
+    """A server whose tool waits no longer once the person has been asked."""
+
+    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(context.elicit, "Who are you?", NAME_FORM)
+            await person.asked.wait()
+            tasks.cancel_scope.cancel()
+        return "nobody answered"
+
+    return server_config(made("greet", body))
+
+
+async def test_a_result_waits_for_no_question_that_its_server_has_withdrawn() -> None:
+    person = Slow()
+    async with answering(impatient(person), person) as connection:
+        assert text_of(await connection.call_tool("greet", {})) == "nobody answered"
+        await person.withdrawn.wait()
+
+
+async def test_a_result_waits_for_no_question_of_its_own_call() -> None:
+    person, results = Slow(), []
+    config = python_config(FORGETFUL, protocol="legacy")
+    async with answering(config, person) as connection, anyio.create_task_group() as tasks:
+
+        async def greet() -> None:
+            results.append(text_of(await connection.call_tool("greet", {})))
+
+        tasks.start_soon(greet)
+        await person.asked.wait()
+        assert text_of(await connection.call_tool("end", {})) == "ended"
+        await person.withdrawn.wait()
+    assert results == ["nobody answered"]
