@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridge.cli.run import run
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.catalogue import ServerStatus, ToolsChange
@@ -230,6 +231,7 @@ __all__ = [
     "renamed",
     "resume",
     "retried",
+    "run",
     "safe_names",
     "set_thread_limit",
     "system_message",
@@ -240,6 +242,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "bridge.cli.run": ("run",),
     "bridge.client.auth.grants": ("ClientCredentials", "IdentityAssertion", "OAuthLogin"),
     "bridge.client.blocking": ("BlockingToolProvider", "connect"),
     "bridge.client.catalogue": ("ServerStatus", "ToolsChange"),

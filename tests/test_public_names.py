@@ -25,7 +25,7 @@ PUBLIC = """
     ToolExecutionResultMessage ToolExecutor ToolLimitError ToolMemoryId ToolPolicy ToolProvider ToolProviderRequest
     ToolSearch ToolSpecification ToolTimeoutError ToolUse ToolUseResult ToolsChange UnknownToolError UrlElicitation
     UserMessage WireError ai_service cached circuit_broken compensated connect execute execute_timed filtered
-    load_config message_window prefixed rate_limited reference_to renamed resume retried safe_names
+    load_config message_window prefixed rate_limited reference_to renamed resume retried run safe_names
     set_thread_limit system_message token_window tool tools_from user_message
 """
 

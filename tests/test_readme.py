@@ -40,6 +40,7 @@ from bridge.server import mount
 from bridge.tools.threads import DEFAULT_THREADS
 from tests import options_table, readme
 from tests.server import http_server
+from tests.server.stdio_process import StdioProcess, modern_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,12 +54,13 @@ WEATHER = "def weather("
 CANCEL = "def cancel("
 ACCOUNT = "class Account"
 BOOK = "def book("
+RUN = "bridge.run("
 MOUNT = "mount(app"
 CONNECT = "bridge.connect("
 ASSISTANT = "class Assistant"
 CLERK = "class Clerk"
 GUARD = "auth = Auth("
-BLOCKS = [ADD, MOUNT, CONNECT, ASSISTANT, WEATHER, CANCEL, ACCOUNT, BOOK, CLERK, GUARD]
+BLOCKS = [ADD, RUN, MOUNT, CONNECT, ASSISTANT, WEATHER, CANCEL, ACCOUNT, BOOK, CLERK, GUARD]
 """A text of each Python block, in order."""
 
 
@@ -92,6 +94,16 @@ async def test_the_first_function_is_a_tool_and_stays_a_function() -> None:
     add = names_after(ADD)["add"]
     assert (await called(add, a=1, b=2)).text == "3"
     assert add(1, 2) == 3
+
+
+def test_a_file_that_ends_with_run_is_a_server(tmp_path: Path) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(readme.block(ADD) + readme.block(RUN), encoding="utf-8")
+    with StdioProcess(command=[sys.executable, str(file)]) as server:
+        described = server.answer(modern_request(1, "server/discover"))["result"]
+        assert described["instructions"] == "Sums of whole numbers."
+        assert described["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "tools"
+        assert server.add() == 5
 
 
 @pytest.mark.anyio
