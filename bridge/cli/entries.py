@@ -52,14 +52,16 @@ def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Ent
     return entry
 
 
-def url_entry(url: str, kind: str = "http") -> Entry:
+def url_entry(url: str, kind: str = "http", *, wants_key: bool = False) -> Entry:
     """The entry of a server behind a URL.
 
     Args:
         url: The URL.
         kind: The transport: ``http`` or ``sse``.
+        wants_key: It lets in who bears a key, which the entry takes out of the host's environment.
     """
-    return {"type": kind, "url": url}
+    headers = {"headers": {"Authorization": "Bearer ${BRIDGE_API_KEY}"}} if wants_key else {}
+    return {"type": kind, "url": url, **headers}
 
 
 def configuration(name: str, entry: Mapping[str, Any]) -> str:

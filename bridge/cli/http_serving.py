@@ -98,7 +98,9 @@ def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) ->
     port = sockets[0].getsockname()[1]
     path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
     say(f"serving {name} at {listening.url_of(options.host, port, path)}")
-    say(configuration(name, url_entry(listening.url_of(listening.reachable(options.host), port, path), kind)))
+    wants_key = bool(options.auth.api_key or options.auth.api_keys)
+    url = listening.url_of(listening.reachable(options.host), port, path)
+    say(configuration(name, url_entry(url, kind, wants_key=wants_key)))
 
 
 def _serve_here(

@@ -23,11 +23,21 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """How long the body of a request may be unless ``--max-request-bytes`` says otherwise."""
 
 
+class _Transport(click.Choice[str]):
+    """A transport, whose other names earn a hint."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """One of the transports."""
+        if str(value).lower().replace("-", "").replace("_", "").startswith("streamable"):
+            self.fail(f"{value!r} is called 'http' here: --transport http", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command(cls=TargetCommand, short_help="Serve the tools of TARGETs over stdio or HTTP.")
 @click.argument("targets", nargs=-1, metavar="TARGET...")
 @option(
     "--transport",
-    type=click.Choice(["stdio", "http", "sse"]),
+    type=_Transport(["stdio", "http", "sse"]),
     default="stdio",
     show_default=True,
     help="stdio for a host that starts this command; http for streamable HTTP, with SSE beside it; sse for SSE alone.",

@@ -133,6 +133,19 @@ def test_listening_for_other_machines_is_refused_without_no_auth(run: Run, host:
     )
 
 
+def test_where_a_key_is_asked_for_the_entry_says_where_it_goes_and_not_what_it_is(start: Start) -> None:
+    with start(*SERVE, "http", env={"BRIDGE_API_KEY": "a-key-that-is-long-enough"}) as process:
+        line = process.line_with("mcpServers")
+        headers = json.loads(line)["mcpServers"]["calculator"]["headers"]
+        assert headers == {"Authorization": "Bearer ${BRIDGE_API_KEY}"}
+        assert "a-key-that" not in "".join(process.seen)
+
+
+def test_streamable_http_is_called_http(run: Run) -> None:
+    done = run("serve", "calculator.py", "--transport", "streamable-http")
+    assert (done.returncode, "'streamable-http' is called 'http' here" in done.stderr) == (2, True), done.stderr
+
+
 def test_with_no_auth_it_listens_everywhere_and_the_entry_is_for_this_machine(start: Start) -> None:
     with start(*SERVE, "http", "--host", "0.0.0.0", "--no-auth") as process:
         url = process.url()
