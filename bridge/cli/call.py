@@ -17,7 +17,7 @@ from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
-from bridge.cli.pins import pins_options
+from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
@@ -105,6 +105,7 @@ def command(
     waiting = list(words)
     given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
     [target] = with_headers(ctx, [given], headers)
+    check_pins(ctx, [target])
     if not waiting:
         raise click.UsageError("the name of a TOOL is missing", ctx)
     name, *assignments = waiting

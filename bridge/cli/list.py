@@ -10,7 +10,7 @@ from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
-from bridge.cli.pins import pins_options
+from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 
 if TYPE_CHECKING:
@@ -56,11 +56,12 @@ def command(
     """
     configure_logging(log_level)
     [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
+    check_pins(ctx, [chosen])
     with stdout_diverted():
         specifications = _specifications(chosen, timeout, pins, pin_mode)
     if as_json:
         write_json([_as_json(specification) for specification in specifications])
-    else:
+    elif specifications:
         write_data("\n\n".join(map(_as_text, specifications)))
 
 

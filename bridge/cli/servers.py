@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from bridge.cli.failures import CommandError
+from bridge.cli.failures import CommandError, say
 from bridge.cli.progress import TerminalProgress
 from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
 from bridge.client.config import load_config, parse_config
@@ -67,6 +67,8 @@ def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> li
     inputs = _asked if is_alone and sys.stdin.isatty() else None
     config = load_config(target.path, inputs=inputs, reads_pins=reads_pins)
     if target.server is None:
+        if config.disabled and not config.servers:
+            say(f"bridge: {target.path}: all of its servers are disabled ({', '.join(map(repr, config.disabled))})")
         return list(config.servers.values())
     if target.server not in config.servers:
         raise TargetError(f"{target.path}: {config.why_missing(target.server)}")

@@ -11,14 +11,17 @@ from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data, write_json
+from bridge.cli.pins import pins_options
 from bridge.cli.status_json import status_as_json
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from bridge.cli.targets import Target
     from bridge.client.catalogue import ServerStatus
+    from bridge.client.pinning import PinMode
 
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
 
@@ -30,6 +33,7 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
     "--timeout", type=Number(0, min_open=True), help="How many seconds a server may take to start and answer."
 )
 @header_option
+@pins_options
 @log_level_option("error")
 @click.pass_context
 def command(
@@ -38,6 +42,8 @@ def command(
     as_json: bool,
     timeout: float | None,
     headers: tuple[str, ...],
+    pins: Path | None,
+    pin_mode: PinMode,
     log_level: str,
 ) -> int:
     """Connect to every server of a TARGET at once, and show how each one is.
@@ -49,7 +55,7 @@ def command(
     if isinstance(chosen, FileTarget | ModuleTarget):
         raise click.UsageError("the tools of a Python target run in this process: there is no server to ask", ctx)
     with stdout_diverted():
-        rows = _rows(chosen, timeout)
+        rows = _rows(chosen, timeout, pins, pin_mode)
     if as_json:
         write_json(rows)
     else:
@@ -57,16 +63,16 @@ def command(
     return FAILED if any(row["required"] and row["state"] != "ready" for row in rows) else 0
 
 
-def _rows(target: Target, timeout_seconds: float | None) -> list[dict[str, Any]]:
+def _rows(target: Target, timeout_seconds: float | None, pins: Path | None, pin_mode: PinMode) -> list[dict[str, Any]]:
     from dataclasses import replace  # noqa: PLC0415 - wrong usage does without these
 
     import anyio  # noqa: PLC0415
 
-    from bridge.cli.servers import hurried, servers_of  # noqa: PLC0415
+    from bridge.cli.servers import hurried, pinned, servers_of  # noqa: PLC0415
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
     assert not isinstance(target, FileTarget | ModuleTarget)
-    servers = [hurried(server, timeout_seconds) for server in servers_of(target)]
+    servers = pinned([hurried(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
 
     async def look() -> Sequence[ServerStatus]:
         async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:

@@ -155,3 +155,11 @@ def test_reloading_needs_watchfiles_or_follows_a_configuration(run: Run, config:
     done = run("serve", "mcp.json", "--reload")
     assert done.returncode == 0
     assert "nothing is done with" not in done.stderr
+
+
+def test_where_all_servers_are_disabled_that_is_said(run: Run, directory: Path) -> None:
+    path = directory / "off.json"
+    path.write_text(json.dumps({"mcpServers": {"off": {"command": "x", "disabled": True}}}))
+    done = run("list", "off.json")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"bridge: {path}: all of its servers are disabled ('off')\n"

@@ -155,3 +155,17 @@ def test_what_cannot_be_done_is_said(
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("words", [("list", "calculator.py"), ("call", "calculator.py", "add", "a=1")])
+def test_a_lock_file_for_tools_of_this_process_is_wrong_usage(run: Run, words: tuple[str, ...]) -> None:
+    done = run(*words, "--pins", "nosuch.lock")
+    assert (done.returncode, "--pins holds servers" in done.stderr) == (2, True), done.stderr
+    assert run(*words, env={"BRIDGE_PINS": "nosuch.lock"}).returncode == 0, "it may be meant for others"
+
+
+def test_status_holds_servers_to_a_lock_file_too(run: Run, config: Path, directory: Path) -> None:
+    run("pin", "mcp.json")
+    change(directory)
+    row = json.loads(run("status", "mcp.json#one", "--json", "--pins", "mcp.lock.json").stdout)[0]
+    assert any("shout" in each for each in row["skipped"]), row
