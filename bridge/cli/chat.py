@@ -21,6 +21,7 @@ from bridge.errors import ChatModelError, InvocationError, ServerError
 from bridge.redis import RedisUnreachableError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.tools.json_reading import cut
+from bridge.words import counted
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
@@ -167,7 +168,7 @@ async def _converse(
     from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
     from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - as above
 
-    kept = _memory(memory)
+    kept = await _memory(memory)
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
     async with Gateway(servers, local=load_toolbox(local) if local else ToolBox()) as gateway:
@@ -182,17 +183,26 @@ async def _converse(
         )
         if once is not None:
             return await _answer(service, once, terminal)
-        say(f"{len(gateway.tools)} tools: {', '.join(tool.name for tool in gateway.tools)}")
+        say(f"{counted(len(gateway.tools), 'tool')}: {', '.join(tool.name for tool in gateway.tools)}")
         return await _talk(service, person, terminal)
 
 
-def _memory(text: str | None) -> ChatMemory:
+async def _memory(text: str | None) -> ChatMemory:
+    import sqlite3  # noqa: PLC0415 - as above
+
+    from bridge.redis import is_redis_url  # noqa: PLC0415 - as above
     from bridge.service.memory import ChatMemory  # noqa: PLC0415 - as above
 
     try:
-        return ChatMemory(text)
+        memory = ChatMemory(text)
+        if text is not None and not is_redis_url(text):
+            await memory.messages()  # opens the file
+    except sqlite3.Error as error:
+        message = f"--memory {text!r}: {error}; name a file of SQLite, or a new one in a folder that is there"
+        raise click.UsageError(message, click.get_current_context(silent=True)) from error
     except ValueError as error:
         raise click.UsageError(f"--memory: {error}", click.get_current_context(silent=True)) from error
+    return memory
 
 
 async def _talk(service: _Conversation, person: Person, terminal: _Terminal) -> int:

@@ -12,6 +12,7 @@ from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.words import counted
 
 if TYPE_CHECKING:
     from bridge.cli.targets import RemoteTarget, Target
@@ -127,5 +128,6 @@ def _written(path: Path, target: Target, tools: dict[str, list[dict[str, object]
         write_pins(path, pins)
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
-    say(f"wrote {sum(len(each.tools) for each in pins.values())} tools of {len(pins)} servers to {path}")
+    written = sum(len(each.tools) for each in pins.values())
+    say(f"wrote {counted(written, 'tool')} of {counted(len(pins), 'server')} to {path}")
     return 0

@@ -28,8 +28,10 @@ from bridge.errors import (
     ServerUnavailableError,
     WireError,
 )
+from bridge.words import counted
 
 if TYPE_CHECKING:
+    from bridge.client.attempt import Attempt
     from bridge.client.auth.errors import SignInError
     from bridge.client.link import Link
     from bridge.client.server_config import ServerConfig
@@ -66,7 +68,7 @@ class Failures:
     def too_slow(self, link: Link) -> ServerUnavailableError:
         """The error for a server that did not start and greet in time."""
         cause = _Cause(
-            f"did not start and greet within {self._config.connect_timeout_seconds:g} seconds",
+            f"did not start and greet within {counted(self._config.connect_timeout_seconds, 'second')}",
             "look at what it waits for, or raise 'connectTimeoutSeconds'",
         )
         return self._unavailable(self._first_phase, cause, link)
@@ -84,7 +86,7 @@ class Failures:
     def not_in_time(self, phase: str, last: ServerError | None) -> ServerUnavailableError:
         """The error for a call that found no ready server, and waited as long as it may."""
         if last is None:
-            wait = f"did not become ready within {self._config.connect_wait_seconds:g} seconds"
+            wait = f"did not become ready within {counted(self._config.connect_wait_seconds, 'second')}"
             return self._unavailable(phase, _Cause(wait, "it is still being started"))
         again = replace(last.failure, phase=phase, reason=f"it is not available: {last.failure.reason}")
         return ServerAuthError(again) if isinstance(last, ServerAuthError) else ServerUnavailableError(again)
@@ -98,7 +100,7 @@ class Failures:
     def timed_out(self, phase: str, seconds: float, *, is_idle: bool, sent: bool, link: Link | None) -> ServerError:
         """The error for a call that took too long."""
         without = " without a sign of progress" if is_idle else ""
-        reason = f"no answer within {seconds:g} seconds{without}"
+        reason = f"no answer within {counted(seconds, 'second')}{without}"
         key = "timeout" if is_idle else "maxCallSeconds"
         is_ours = is_idle or seconds >= self._config.max_call_seconds
         hint = f"raise {key!r} if it is a slow tool" if is_ours else "its caller waits no longer"
@@ -182,9 +184,13 @@ class Failures:
         return _cause_of_transport(reason)
 
 
-def is_cut_off(error: MCPError) -> bool:
-    """Whether an error was made on this side because the answer cannot come any more."""
-    return error.code == CONNECTION_CLOSED and error.message.startswith(("Connection closed", "SSE stream"))
+def is_cut_off(error: MCPError, link: Link, attempt: Attempt) -> bool:
+    """Whether an error was made on this side because the answer cannot come any more; servers give that code too."""
+    if error.code != CONNECTION_CLOSED:
+        return False
+    if not link.sees_attempts:
+        return error.message == "Connection closed"
+    return link.is_deaf or attempt.cut_off or (not attempt.sent and attempt.status is None)
 
 
 def is_without_words(error: MCPError, status: int | None) -> bool:
@@ -193,7 +199,7 @@ def is_without_words(error: MCPError, status: int | None) -> bool:
 
 
 def _is_closed(error: BaseException) -> bool:
-    return isinstance(error, MCPError) and is_cut_off(error)
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
 
 
 def _auth(reason: UnauthorizedError) -> _Cause:

@@ -187,3 +187,18 @@ def test_a_model_is_named_with_its_provider(tools: Path, model: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
     assert done.returncode == 2
     assert f"not {model!r}" in done.stderr
+
+
+def test_a_memory_that_cannot_be_opened_is_wrong_usage_in_one_line(tools: Path) -> None:
+    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:x", "--once", "hi"]
+    done = subprocess.run(
+        [*command, "--memory", "/nosuch/x.db"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+        env=os.environ | {"OPENAI_API_KEY": "none"},
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("bridge chat: --memory '/nosuch/x.db': unable to open database file; name a file")
+    assert len(done.stderr.splitlines()) == 1
