@@ -34,6 +34,7 @@ KINDS = (
 _LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _CONFIGURATION = re.compile(r"(?P<file>.+\.jsonc?)(?:#(?P<server>.*))?", re.DOTALL)
+_WITHOUT_SCHEME = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d+(?:/|$)")
 _COMMAND_KEY = "bridge.cli.command"
 
 
@@ -126,6 +127,8 @@ def parse_target(text: str) -> Target:
         return _url_target(text)
     if configuration := _CONFIGURATION.fullmatch(text):
         return _config_target(text, configuration)
+    if _WITHOUT_SCHEME.match(text) and not Path(text).exists():
+        raise TargetError(f"{text!r} is no file; if it is a URL, write 'http://{text}'")
     match = _LOCAL.fullmatch(text)
     source, attribute = (match["source"], match["attribute"]) if match else (text, None)
     if source.endswith(".py") or "/" in source or "\\" in source:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,3 +89,9 @@ def test_what_is_no_target_is_said_with_the_kinds_that_there_are(text: str, mess
     with pytest.raises(TargetError) as raised:
         parse_target(text)
     assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("text", ["localhost:8163/mcp", "127.0.0.1:8163", "[::1]:8163/mcp"])
+def test_a_url_without_its_scheme_is_told_so(text: str) -> None:
+    with pytest.raises(TargetError, match="if it is a URL, write 'http://" + re.escape(text)):
+        parse_target(text)
