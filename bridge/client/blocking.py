@@ -9,13 +9,14 @@ program uses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+import os
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 from bridge import portal
 from bridge.client.provider import McpToolProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from types import TracebackType
 
     import httpx2
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.model import ToolExecutionResult
     from bridge.tools.toolbox import ToolBox
+
+_T = TypeVar("_T")
 
 
 class ProviderOptions(TypedDict, total=False):
@@ -58,10 +61,28 @@ class BlockingToolProvider:
 
     def __init__(self, provider: McpToolProvider) -> None:
         self._provider = provider
+        self._process_id = os.getpid()
+
+    def _run(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+        """Run something where the connections live.
+
+        Raises:
+            RuntimeError: They were left behind in another process.
+        """
+        self._check_process()
+        return portal.run_in_portal(function, *arguments)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process_id:
+            raise RuntimeError(
+                f"these connections belong to the process {self._process_id}, of which this one is a fork: "
+                "call connect() in each process, after it was forked"
+            )
 
     @property
     def tools(self) -> ToolBox:
         """The tools now; follows the servers. They run in the portal's event loop, as synchronous AI services do."""
+        self._check_process()
         return self._provider.tools
 
     def call(
@@ -85,27 +106,27 @@ class BlockingToolProvider:
             The result; a failure, the server's absence included, is one with ``is_error``.
         """
         given = {**(arguments or {}), **more}
-        return portal.run_in_portal(lambda: self._provider.call(name, given, context=context))
+        return self._run(lambda: self._provider.call(name, given, context=context))
 
     def list_resources(self, server: str) -> tuple[RemoteResource, ...]:
         """What a server has to read; see `bridge.client.resources.Resources.list`."""
-        return portal.run_in_portal(self._provider.resources.list, server)
+        return self._run(self._provider.resources.list, server)
 
     def read_resource(self, server: str, uri: str) -> tuple[Content, ...]:
         """Read a resource; see `bridge.client.resources.Resources.read`."""
-        return portal.run_in_portal(self._provider.resources.read, server, uri)
+        return self._run(self._provider.resources.read, server, uri)
 
     def add(self, servers: Servers) -> None:
         """Add servers; see `McpToolProvider.add`."""
-        portal.run_in_portal(self._provider.add, servers)
+        self._run(self._provider.add, servers)
 
     def remove(self, *names: str) -> None:
         """Remove servers; see `McpToolProvider.remove`."""
-        portal.run_in_portal(self._provider.remove, *names)
+        self._run(self._provider.remove, *names)
 
     def refresh(self) -> None:
         """Have every server's tools listed again."""
-        portal.run_in_portal(self._provider.refresh)
+        self._run(self._provider.refresh)
 
     def status(self) -> tuple[ServerStatus, ...]:
         """How each server is now."""
@@ -113,11 +134,12 @@ class BlockingToolProvider:
         async def ask() -> tuple[ServerStatus, ...]:
             return self._provider.status()
 
-        return portal.run_in_portal(ask)
+        return self._run(ask)
 
     def close(self) -> None:
-        """End all connections. Any number of times."""
-        portal.run_in_portal(self._provider.aclose)
+        """End all connections. Any number of times; in a fork there is nothing to end."""
+        if os.getpid() == self._process_id:
+            self._run(self._provider.aclose)
 
     def __enter__(self) -> Self:
         return self

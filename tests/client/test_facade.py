@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -151,3 +152,33 @@ def test_a_program_that_closes_nothing_ends_with_its_servers(file: Path, tmp_pat
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
     )
     assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+FORKED = """
+import os, sys
+from bridge import ServerConfig, StdioTransport, connect
+
+transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", sys.argv[1]))
+with connect([ServerConfig(name="served", transport=transport)]) as servers:
+    child = os.fork()
+    if child == 0:
+        try:
+            servers.call("add", a=1, b=2)
+        except RuntimeError as error:
+            print(error, flush=True)
+            servers.close()
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    print(servers.call("add", a=1, b=2).text)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_is_told_to_connect_by_itself() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, "tests/client/served.py:TOOLS"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    said, result = done.stdout.splitlines()
+    assert (said.partition(": ")[2], result) == ("call connect() in each process, after it was forked", "3"), (
+        done.stderr
+    )
