@@ -1,4 +1,4 @@
-"""Bounds of connections: how many there are, and how long the head of a request may be.
+"""Bounds of connections: how many there are, how long the head of a request may be, and how long one waits for it.
 
 What waits for the rest of a head is kept by the parser, without an end of its own in httptools; so it is counted here.
 h11 counts what it keeps, but no head that comes whole (`bridge.cli.bounded_h11`).
@@ -10,6 +10,8 @@ import math
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+
+from bridge.cli.arrival import arriving
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,17 +27,23 @@ TOO_LONG = 431
 _RETRY_SECONDS = 5
 _PATIENCE_SECONDS = 1.0
 """How long the request is waited for that a refused connection came with, so that its client reads the answer."""
-_ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b","data":{"limit":"%b"}}}'
+_ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"%b}}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionBounds:
-    """How many connections there may be, and how long the head of a request."""
+    """How many connections there may be, how long the head of a request, and how long it is waited for."""
 
     max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES
     """Address and headers together."""
     max_connections: int | None = None
     """None for as many as come."""
+    max_silence_seconds: float = 75.0
+    """How long a connection may have said nothing at all: as long as it may between two requests."""
+    max_head_seconds: float = 30.0
+    """How long the head of a request may take from its first byte."""
+    max_body_pause_seconds: float = 30.0
+    """How long the next part of a body may take."""
 
     def are_exceeded_by(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether the head of a request is too long, or has too many headers."""
@@ -59,9 +67,14 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
         b"the head of a request has at most %d bytes and %d headers" % (bounds.max_header_bytes, MAX_HEADERS),
         b"--max-header-bytes",
     )
+    too_late = _refusal(
+        b"408 Request Timeout",
+        b"a request has to come whole; its head within %g seconds, its body without a pause of %g"
+        % (bounds.max_head_seconds, bounds.max_body_pause_seconds),
+    )
     max_header_bytes, max_connections = bounds.max_header_bytes, bounds.max_connections or math.inf
 
-    class BoundedProtocol(protocol):  # type: ignore[misc]  # known only when it is called
+    class BoundedProtocol(arriving(protocol, bounds, too_late)):  # type: ignore[misc]  # known only when it is called
         """A protocol within bounds."""
 
         _waits_for_head = False
@@ -118,8 +131,8 @@ def _is_h11_refusal(error: BaseException | None) -> bool:
     return getattr(error, "error_status_hint", 0) == TOO_LONG
 
 
-def _refusal(status: bytes, message: bytes, limit: bytes) -> bytes:
-    body = _ERROR % (message, limit)
+def _refusal(status: bytes, message: bytes, limit: bytes | None = None) -> bytes:
+    body = _ERROR % (message, b"" if limit is None else b',"data":{"limit":"%b"}' % limit)
     retry = b"retry-after: %d\r\n" % _RETRY_SECONDS if status.startswith(b"503") else b""
     head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\nconnection: close\r\n\r\n"
     return head % (status, retry, len(body)) + body
