@@ -73,6 +73,7 @@ def http_app(
     redis_url: str | None = None,
     limits: Limits | None = None,
     max_sessions: int = DEFAULT_MAX_SESSIONS,
+    instructions: str | None = None,
 ) -> Starlette:
     """A Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -92,8 +93,8 @@ def http_app(
         max_request_bytes: How long a request's body may be.
         page_size: As for `Publisher`.
         policy: As for `Publisher`.
-        publisher: What publishes the tools, where more is to be said than ``name``, ``page_size`` and ``policy`` can,
-            which then do not count.
+        publisher: What publishes the tools, where more is to be said, such as a title and a version; ``name``,
+            ``instructions``, ``page_size``, ``policy`` and ``limits`` then do not count.
         fast_path: Whether plain requests are answered without the SDK.
         session_idle_seconds: How long a session of the handshake era may go unused; None for as long as the app runs.
         auth: Who may come in: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None for
@@ -105,6 +106,7 @@ def http_app(
         limits: How much each caller may take; a publisher that is given brings its own.
         max_sessions: How many sessions of the handshake era may be open. Where all are, one that is unused is ended
             for a caller with fewer of them than another has.
+        instructions: What a model should know about the server as a whole.
 
     Returns:
         The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
@@ -131,7 +133,9 @@ def http_app(
         raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
     if max_sessions < 1:
         raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
-    publisher = publisher or Publisher(tools, name=name, page_size=page_size, policy=policy, limits=limits)
+    publisher = publisher or Publisher(
+        tools, name=name, instructions=instructions, page_size=page_size, policy=policy, limits=limits
+    )
     guarding = None if auth is None else _guarding(auth, publisher, max_request_bytes)
     service = _Service(
         publisher,
