@@ -71,13 +71,16 @@ class SessionEvents(EventStore):
         entry = "0-0"
         if stream_id != GET_STREAM_KEY:
             is_answer = isinstance(message, JSONRPCResponse | JSONRPCError)
-            self._unkept[stream_id] = self._answer_to_keep(stream_id, text) if is_answer else ""
+            if not is_answer:
+                self._unkept[stream_id] = ""
             try:
                 with self._link.soon():
                     entry = await self._add(stream_id, text)
                 if is_answer:
                     self._unkept.pop(stream_id, None)
             except self._link.failures as error:
+                if is_answer:
+                    self._unkept[stream_id] = self._answer_to_keep(stream_id, text)
                 self._link.failed(error)
         return f"{entry}/{quote(stream_id, safe='')}"
 

@@ -134,7 +134,7 @@ class Link:
         Raises:
             RedisError: Redis does not answer.
         """
-        if not self.is_sure:
+        if replica == self.replica or not self.is_sure:
             return False
         async with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.pttl(self.key("alive", replica))
