@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from bridge.cli.inheritance import Inheritance
     from bridge.cli.serve_options import ServeOptions
+    from bridge.cli.serving import Serving
     from bridge.cli.targets import Target
     from bridge.server.auth import Auth
     from bridge.server.auth.unmatched import Unmatched
     from bridge.server.telemetry_metrics import WrittenMetrics
-    from bridge.tools.toolbox import ToolBox
 
 
 def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
@@ -121,7 +121,7 @@ def _serve_here(
             watched.close()
             serving.last_act()
 
-        app = _app(ctx, serving.tools, name, options, auth)
+        app = _app(ctx, serving, name, options, auth)
         operations = Operations(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
         metrics: WrittenMetrics | None = watched.metrics
@@ -158,17 +158,19 @@ def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[
     return opened
 
 
-def _app(ctx: click.Context, tools: ToolBox, name: str, options: ServeOptions, auth: Auth | None) -> Starlette:
+def _app(ctx: click.Context, serving: Serving, name: str, options: ServeOptions, auth: Auth | None) -> Starlette:
     from bridge.server.http import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - as above
 
     state_keys = options.scaling.secrets(ctx)
     try:
         return http_app(
-            tools,
+            serving.tools,
             publisher=Publisher(
-                tools,
+                serving.tools,
                 name=name,
+                version=serving.version,
+                instructions=options.instructions,
                 page_size=options.page_size,
                 policy=options.limits.policy(),
                 state_keys=state_keys,

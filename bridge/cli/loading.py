@@ -48,6 +48,14 @@ def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
         raise TargetError(str(error)) from error
 
 
+def version_of(targets: Sequence[LocalTarget]) -> str:
+    """The ``__version__`` of the one module that is served, which has been loaded; empty where there is none."""
+    if len(targets) != 1 or (isinstance(target := targets[0], FileTarget) and target.path.is_dir()):
+        return ""
+    version = getattr(_imported(targets[0]), "__version__", "")
+    return version if isinstance(version, str) else ""
+
+
 def _sources_of(target: LocalTarget) -> list[object]:
     if isinstance(target, FileTarget) and target.path.is_dir():
         return _sources_in(target.path)

@@ -90,6 +90,7 @@ class _Transport(click.Choice[str]):
 @telemetry_options
 @pins_options
 @option("--name", help="What the server calls itself; by default after its targets.")
+@option("--instructions", help="What a model should know about the server as a whole.")
 @texts_option(
     "--default-targets",
     metavar="TARGET[,TARGET…]",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.failures import say
-from bridge.cli.loading import load_toolbox
+from bridge.cli.loading import load_toolbox, version_of
 from bridge.cli.options import typed_options
 from bridge.cli.serving import Serving
 from bridge.cli.targets import existing_targets, given_targets, split_targets
@@ -42,6 +42,7 @@ class ServeOptions:
     no_fast_path: bool
     reload: bool
     name: str | None
+    instructions: str | None
     forward_headers: tuple[str, ...]
     auth: AuthOptions
     limits: LimitsOptions
@@ -100,7 +101,7 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
             pin_mode=options.pin_mode,
             reload=options.reload,
         )
-    return Serving(load_toolbox(local))
+    return Serving(load_toolbox(local), version=version_of(local))
 
 
 def name_of(targets: list[Target], options: ServeOptions) -> str:

@@ -28,3 +28,5 @@ class Serving:
     """Called where the process has to end before that is closed; from any thread."""
     servers: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """How each server behind the tools is, as ``bridge status --json`` has it."""
+    version: str = ""
+    """The version of what is served; empty where it says none."""

@@ -58,6 +58,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     note_unaccompanied(ctx, options)
     serving, name = serving_of(targets, options), name_of(targets, options)
     said = [f"--name={options.name}"] if options.name else []
+    said += [f"--instructions={options.instructions}"] if options.instructions else []
     said += [f"--page-size={options.page_size}"] if options.page_size else []
     say(f"serving {name} over stdio; for a host's configuration:")
     say(configuration(name, shown_entry(targets, said)))
@@ -73,6 +74,8 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
         publisher = Publisher(
             serving.tools,
             name=name,
+            version=serving.version,
+            instructions=options.instructions,
             page_size=options.page_size,
             policy=options.limits.policy(),
             limits=options.limits.limits(ctx),

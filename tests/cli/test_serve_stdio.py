@@ -105,7 +105,20 @@ def test_name_page_size_and_the_longest_message_can_be_set(run: Run, *, in_envir
     )
     assert results[0]["serverInfo"]["name"] == "sums"
     assert [tool["name"] for tool in results[1]["tools"]] == ["add", "shout"]
-    assert results[None]["code"] == -32600
+    assert results[2]["code"] == -32600
+
+
+def test_clients_are_told_the_instructions_and_the_version_of_the_module(run: Run, directory: Path) -> None:
+    program = "from bridge import tool\n__version__ = {}\n@tool\ndef spell(word: str) -> str: ...\n"
+    for name, version in (("words", "'1.2'"), ("odd", "(1, 2)")):
+        (directory / f"{name}.py").write_text(program.format(version))
+    results, done = exchange(run, ["words.py", "--instructions", "Spells."])
+    assert results[0]["serverInfo"] == {"name": "words", "version": "1.2"}
+    assert results[0]["instructions"] == "Spells."
+    assert "--instructions=Spells." in done.stderr
+    for targets in (["odd.py"], ["words.py:spell", "calculator.py"]):
+        results, _ = exchange(run, targets, env={"BRIDGE_INSTRUCTIONS": "Here."})
+        assert (results[0]["serverInfo"]["version"], results[0]["instructions"]) == ("", "Here.")
 
 
 def test_an_option_that_stdio_has_no_use_for_is_noted_where_it_was_typed(run: Run) -> None:
