@@ -31,7 +31,7 @@ from bridge.client.server_config import (
     ServersConfig,
     StdioTransport,
 )
-from bridge.client.spelling import is_disabled, spelled
+from bridge.client.spelling import canonical_key, is_disabled, spelled
 from bridge.client.transport_config import TransportReader
 from bridge.errors import ConfigError, ConfigProblem
 
@@ -195,7 +195,10 @@ def _transport_kind(name: str, entry: ServerEntry, said: SpelledEntry, findings:
     if entry.command is not None and entry.url is not None:
         findings.problem(f"has both 'command' and {written['url']!r}: keep one", server=name)
     elif entry.command is None and entry.url is None:
-        findings.problem("has neither 'command' (a program to start) nor 'url' (a server to connect to)", server=name)
+        slips = [key for key, meant in said.meant.items() if canonical_key(meant) in {"command", "url"}]
+        hint = f"; did you mean {said.meant[slips[0]]!r} by {slips[0]!r}?" if slips else ""
+        message = f"has neither 'command' (a program to start) nor 'url' (a server to connect to){hint}"
+        findings.problem(message, server=name)
     elif entry.command is not None and entry.type in {"http", "sse"}:
         findings.problem(
             f"is {entry.type!r}, which goes with a 'url', not a 'command'", server=name, key=written["type"]

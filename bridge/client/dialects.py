@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.client.findings import kind_of
 from bridge.client.inputs import read_inputs
 from bridge.client.jsonc import repeated_keys
-from bridge.client.spelling import canonical_key
+from bridge.client.spelling import canonical_key, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -76,9 +76,11 @@ def _bare_servers(document: Mapping[str, Any], findings: Findings) -> dict[str, 
         if key != "$schema" and not (key == "inputs" and isinstance(value, list))
     }
     if found and not any(_is_server(value) for value in found.values()):
+        slip = next((str(key) for key in found if nearest(str(key), _MAPS) is not None), None)
+        hint = f"; did you mean {nearest(slip, _MAPS)!r} by {slip!r}?" if slip is not None else ""
         findings.problem(
             "there are no servers here: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
-            "or nothing but servers by name, each with a 'command' or a 'url'"
+            f"or nothing but servers by name, each with a 'command' or a 'url'{hint}"
         )
         return {}
     return _checked(found, repeated_keys(document), findings)

@@ -5,6 +5,7 @@ Foreign errors are translated here and nowhere else; an ExceptionGroup is replac
 
 from __future__ import annotations
 
+import shutil
 import ssl
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -218,6 +219,9 @@ def _cause_of_spawn(error: OSError, transport: StdioTransport) -> _Cause:
         return _Cause(f"its folder {transport.cwd!r} cannot be entered: {error.strerror}", is_permanent=True)
     if isinstance(error, FileNotFoundError):
         hint = "install it, or give its whole path: it is looked for in the PATH that the server gets"
+        program, *words = transport.command.split() or [""]
+        if words and shutil.which(program) is not None:
+            hint = "split it: 'command' is the program alone, and 'args' is a list of the words after it"
         return _Cause(f"there is no command {transport.command!r}", hint, is_permanent=True)
     if isinstance(error, PermissionError):
         return _Cause(f"{transport.command!r} may not be run", "make it executable", is_permanent=True)

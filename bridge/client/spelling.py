@@ -1,7 +1,7 @@
 """Spelling: the keys and the transports of one server as hosts write them, brought to this package's own.
 
-Known are the spellings of Claude, Cursor, VS Code, FastMCP, Windsurf, Cline and Copilot. Our own keys are written in
-camelCase, and ``snake_case`` says the same.
+Known are the spellings of Claude, Cursor, VS Code, FastMCP, Windsurf, Cline, Copilot and Gemini. Our own keys are
+written in camelCase, and ``snake_case`` says the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bridge.client.entry import KEYS
 from bridge.client.jsonc import repeated_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bridge.client.findings import Findings
 
@@ -25,6 +25,7 @@ _KEY_SPELLINGS = {
     "transport": "type",
     "transportType": "type",
     "serverUrl": "url",
+    "httpUrl": "url",
     "disabledTools": "exclude",
     "excludeTools": "exclude",
     "enabledTools": "include",
@@ -51,6 +52,8 @@ class SpelledEntry:
     """What is said, by key; a key that holds null is left out."""
     written: Mapping[str, str]
     """How each key was written."""
+    meant: Mapping[str, str]
+    """What each key that is not known may be meant to be."""
 
 
 def canonical_key(key: str) -> str | None:
@@ -71,10 +74,14 @@ def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEnt
         findings.problem("stands twice: remove one", server=name, key=path)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
+    meant: dict[str, str] = {}
     for key, value in raw.items():
         canonical = canonical_key(str(key))
         if canonical is None:
-            findings.warning(f"not known, and ignored{_suggestion(str(key))}", server=name, key=str(key))
+            if (near := nearest(str(key), (*KEYS, *_KEY_SPELLINGS))) is not None:
+                meant[str(key)] = near
+            suggestion = f"; did you mean {near!r}?" if near is not None else ""
+            findings.warning(f"not known, and ignored{suggestion}", server=name, key=str(key))
         elif value is not None:
             said = _canonical_value(canonical, str(key), value)
             if canonical == "auth":
@@ -83,7 +90,9 @@ def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEnt
                 findings.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
             values[canonical] = said
             written.setdefault(canonical, str(key))
-    return SpelledEntry(values, written)
+    if written.get("url") == "httpUrl" and "type" not in values:
+        values["type"], written["type"] = "http", "httpUrl"
+    return SpelledEntry(values, written, meant)
 
 
 def _canonical_value(canonical: str, key: str, value: Any) -> Any:
@@ -95,7 +104,8 @@ def _canonical_value(canonical: str, key: str, value: Any) -> Any:
     return value
 
 
-def _suggestion(key: str) -> str:
-    spellings = {spelling.lower(): spelling for spelling in (*KEYS, *_KEY_SPELLINGS)}
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """Which of the known keys one that is not may be meant to be; None for none."""
+    spellings = {spelling.lower(): spelling for spelling in known}
     near = get_close_matches(key.lower().replace("_", ""), spellings, n=1, cutoff=0.75)
-    return f"; did you mean {spellings[near[0]]!r}?" if near else ""
+    return spellings[near[0]] if near else None

@@ -47,16 +47,28 @@ class TransportReader:
         if not command.value.strip() and command is not _NOTHING:
             self.problem("is empty: give the program to start, or a 'url'", "command")
         args = [self.expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
+        cwd = None if entry.cwd is None else self.path(entry.cwd, "cwd").value
+        self._look_beside(command.value, cwd)
         inherited = entry.inherit_env or "minimal"
         return StdioTransport(
             command.value,
             args=tuple(arg.value for arg in args),
             env=self._environment(entry),
-            cwd=None if entry.cwd is None else self.path(entry.cwd, "cwd").value,
+            cwd=cwd,
             inherit_env=tuple(inherited) if isinstance(inherited, list) else inherited,
             shown=redact_command([command.shown, *(arg.shown for arg in args)]).shown,
             expanded=_secrets((command, *args)),
         )
+
+    def _look_beside(self, command: str, cwd: str | None) -> None:
+        """Warn of a program that is not where it is looked for, but beside the configuration."""
+        path, folder = Path(command), self.variables.workspace_folder
+        is_of_path = path.name == command or path.is_absolute()
+        if is_of_path or (Path.cwd() / (cwd or "") / path).exists():
+            return
+        if (folder / path).is_file():
+            message = "is beside the configuration, and looked for in the working directory: write ${workspaceFolder}/…"
+            self.findings.warning(message, server=self.server, key=self._written("command"))
 
     def http(self, entry: ServerEntry) -> HttpTransport:
         """The transport of a server behind a URL."""

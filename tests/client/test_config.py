@@ -270,3 +270,17 @@ def test_the_configuration_is_plain_json(tmp_path: Path) -> None:
     assert load_config(file) == ServersConfig(
         servers={"a": ServerConfig(name="a", transport=StdioTransport("x"))}, source=str(file)
     )
+
+
+def test_a_program_that_is_only_beside_the_configuration_earns_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.sh").touch()
+    document = {"a": {"command": "./run.sh"}}
+    message = "is beside the configuration, and looked for in the working directory: write ${workspaceFolder}/…"
+    config = parse_config(document, environ={}, workspace_folder=tmp_path)
+    assert config.warnings == (f"server 'a', 'command': {message}",)
+    entered = parse_config({"a": {"command": "./run.sh", "cwd": "."}}, environ={}, workspace_folder=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found = parse_config(document, environ={}, workspace_folder=tmp_path)
+    assert (entered.warnings, found.warnings) == ((), ())

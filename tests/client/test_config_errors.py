@@ -35,6 +35,13 @@ NO_SERVERS = (
 
 BAD_ENTRIES: list[tuple[dict[str, Any], str]] = [
     ({}, "server 'a': has neither 'command' (a program to start) nor 'url' (a server to connect to)"),
+    (
+        {"comand": "x"},
+        (
+            "server 'a': has neither 'command' (a program to start) nor 'url' (a server to connect to); "
+            "did you mean 'command' by 'comand'?"
+        ),
+    ),
     ({"command": "x", "serverUrl": "http://h"}, "server 'a': has both 'command' and 'serverUrl': keep one"),
     ({"command": ""}, "server 'a', 'command': is empty: give the program to start, or a 'url'"),
     ({"command": " "}, "server 'a', 'command': is empty: give the program to start, or a 'url'"),
@@ -301,3 +308,10 @@ def test_no_depth_of_a_file_raises_anything_but_a_configuration_error(depth: int
     file = tmp_path / "deep.json"
     file.write_text(f'{{"a": {{"url": {deep}, "serverUrl": {deep}, "args": {deep}, "odd": {deep}}}}}')
     assert isinstance(outcome(lambda: load_config(file, environ={})), ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("mcpServer", "mcpServers"), ("mcp_servers", "mcpServers"), ("server", "servers")]
+)
+def test_a_root_key_that_is_nearly_right_is_put_right(key: str, meant: str) -> None:
+    assert problems({key: {"a": {"command": "x"}}}) == [f"{NO_SERVERS}; did you mean {meant!r} by {key!r}?"]

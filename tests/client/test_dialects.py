@@ -113,3 +113,8 @@ def test_an_unknown_key_earns_a_warning_and_never_an_error(key: str, hint: str) 
     assert config.warnings == (f"server 'a', {key!r}: not known, and ignored{hint}",)
     assert isinstance(config, ServersConfig)
     assert config.servers["a"].transport == StdioTransport("x")
+
+
+def test_geminis_url_of_streamable_http_is_one() -> None:
+    config = parse_config({"mcpServers": {"a": {"httpUrl": "https://h"}}}, environ={})
+    assert (config.servers["a"].transport, config.warnings) == (HttpTransport("https://h", kind="http"), ())

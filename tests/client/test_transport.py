@@ -134,6 +134,11 @@ async def test_a_command_that_does_not_exist_says_so() -> None:
     )
 
 
+async def test_a_command_with_its_arguments_in_one_text_is_told_to_split_it() -> None:
+    failure = await failure_of(ServerConfig(name="x", transport=StdioTransport(f"{sys.executable} -m bridge")))
+    assert failure.hint == "split it: 'command' is the program alone, and 'args' is a list of the words after it"
+
+
 async def test_a_file_that_may_not_be_run_says_so(tmp_path: Path) -> None:
     file = tmp_path / "server"
     file.write_text("#!/bin/sh\n")
