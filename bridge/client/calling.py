@@ -251,7 +251,7 @@ class _Sending:
         if error.code == HEADER_MISMATCH and link.era == "modern" and not self._has_relisted:
             await self._relist(link)
             return False
-        if not is_cut_off(error) and not is_without_words(error, attempt.status):
+        if not is_cut_off(error, link, attempt) and not is_without_words(error, attempt.status):
             raise failures.refused(self._phase, error, attempt.status) from error
         self._sends += attempt.sent
         if attempt.sent and not (self._is_repeatable and self._sends < MAX_SENDS):

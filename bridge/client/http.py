@@ -126,9 +126,12 @@ class WatchedHttpClient(httpx2.AsyncClient):
             response = await super().send(request, **options)
             if _is_json(response):
                 await response.aread()
+            elif attempt is not None and not self._is_sse:
+                self._watch(response, self._answer_ended)
         except httpx2.TransportError as error:
             if attempt is not None:
                 attempt.failure = error
+                attempt.cut_off = True
                 attempt.sent = not isinstance(error, _NEVER_SENT)
             return self._undelivered(request, error)
         except SignInError as error:
@@ -193,14 +196,25 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if response.status_code == UNAUTHORIZED:
             self._watcher.unauthorized(response.status_code)
         elif response.status_code == httpx2.codes.OK:
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _EndingStream(response.stream, self._stream_ended)
+            if (attempt := current_attempt.get()) is not None:
+                attempt.cut_off = False  # the answer goes on here
+            self._watch(response, self._stream_ended)
         elif response.status_code == httpx2.codes.NOT_FOUND and not self._is_sse:
             self._watcher.suspect()
         return response
 
+    def _watch(self, response: httpx2.Response, ended: Callable[[Exception | None], None]) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _EndingStream(response.stream, ended)
+
+    def _answer_ended(self, error: Exception | None) -> None:
+        """A stream has ended that nobody had read enough of: nobody reads on behind an answer."""
+        _logger.debug("the stream of an answer ended: %r", error)
+        if (attempt := current_attempt.get()) is not None:
+            attempt.cut_off = True
+
     def _stream_ended(self, error: Exception | None) -> None:
-        _logger.debug("the stream from the server ended: %r", error)
+        self._answer_ended(error)
         if self._is_sse:
             self._watcher.undelivered(error or httpx2.RemoteProtocolError("the server ended its stream"))
         else:

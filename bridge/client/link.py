@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from bridge.client.abandoned import Abandoned
-from bridge.client.attempt import Attempt, current_attempt
+from bridge.client.attempt import Attempt, current_attempt, sending
 from bridge.client.peers import NOBODY
 from bridge.client.states import ServerInfo
 from bridge.telemetry import switch
@@ -72,6 +72,7 @@ class Link:
         checked: Set when the next such question is settled; a new one for each.
         answers: How often the server has answered.
         status: The HTTP status of the last answer; None without one.
+        is_deaf: No answer can come any more.
         sifts_tools: Its lists of tools are freed of what is no tool; see `bridge.client.sieve`.
     """
 
@@ -87,6 +88,7 @@ class Link:
         self.checked = anyio.Event()
         self.answers = 0
         self.status: int | None = None
+        self.is_deaf = False
         self.sifts_tools = False
         self.peer = NOBODY
         self.protocol_version = ""
@@ -259,16 +261,17 @@ class Link:
         self.answers += 1
         return result
 
-    async def ping(self) -> None:
+    async def ping(self, attempt: Attempt) -> None:
         """Ask whether the server is there.
 
         Raises:
             MCPError: As for `request`.
         """
-        if self.era == "modern":
-            await self.client.session.send_discover(self.protocol_version)
-        else:
-            await self.client.session.send_request(_Asked(method="ping", params=None), EmptyResult)
+        with sending(attempt):
+            if self.era == "modern":
+                await self.client.session.send_discover(self.protocol_version)
+            else:
+                await self.client.session.send_request(_Asked(method="ping", params=None), EmptyResult)
         self.answers += 1
 
 

@@ -59,6 +59,7 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
 
     async def aclose(self) -> None:
         """Read no more."""
+        self._link.is_deaf = True
         await self._messages.aclose()
 
 

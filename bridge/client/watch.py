@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import anyio
 from mcp import MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
+from bridge.client.attempt import Attempt, sending
 from bridge.client.failures import is_cut_off
 
 if TYPE_CHECKING:
@@ -55,11 +57,12 @@ class Watch:
     async def _check(self) -> None:
         link = self._link
         checked, link.checked, link.suspicion = link.checked, anyio.Event(), anyio.Event()
+        attempt = Attempt()
         try:
             with anyio.fail_after(self._healing.health_timeout_seconds):
-                await link.ping()
+                await link.ping(attempt)
         except MCPError as error:
-            if is_cut_off(error):  # any other answer is a sign of life
+            if is_cut_off(error, link, attempt):  # any other answer is a sign of life
                 link.fail(error)
         except Exception as error:  # noqa: BLE001 - whatever came, it was no sign of life
             link.fail(error)
@@ -72,18 +75,13 @@ class Watch:
         await self._changes_wanted.wait()
         losses = 0
         while not link.ended.is_set():
-            began = anyio.current_time()
+            began, attempt = anyio.current_time(), Attempt()
             try:
-                async with link.client.listen(tools_list_changed=True) as subscription:
-                    if self.hears_changes.is_set():
-                        link.tools_changed()  # they may have changed while nobody listened
-                    self.hears_changes.set()
-                    async for _ in subscription:
-                        link.tools_changed()
+                await self._subscribe(attempt)
             except ListenNotSupportedError:
                 return
             except MCPError as error:
-                if not is_cut_off(error):
+                if not is_cut_off(error, link, attempt):
                     _logger.debug("server %r tells of no changes: %s", self._name, error)
                     return
             except SubscriptionLost:
@@ -93,3 +91,15 @@ class Watch:
             losses = 1 if anyio.current_time() - began >= LASTING_SECONDS else losses + 1
             link.suspect()
             await self._healing.wait(link.ended, self._healing.delay_seconds(losses))
+
+    async def _subscribe(self, attempt: Attempt) -> None:
+        """Hear of changes for as long as one subscription lasts."""
+        async with AsyncExitStack() as stack:
+            with sending(attempt):
+                listening = self._link.client.listen(tools_list_changed=True)
+                subscription = await stack.enter_async_context(listening)
+            if self.hears_changes.is_set():
+                self._link.tools_changed()  # they may have changed while nobody listened
+            self.hears_changes.set()
+            async for _ in subscription:
+                self._link.tools_changed()
