@@ -35,6 +35,7 @@ TERMINATE_GRACE_SECONDS = 2.0
 """How long it may take to end once it was asked to by a signal."""
 _REAP_SECONDS = 2.0
 _POLL_SECONDS = 0.01
+_CLOSING_ERRORS = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
 _MAX_WORDS = 20
 _MAX_WORD_CHARS = 500
 
@@ -114,6 +115,9 @@ class ChildProcess:
         finally:
             self.kill()
         await self._ended(_REAP_SECONDS)
+        if self._process.returncode is not None:  # else it would be waited for without end
+            with anyio.move_on_after(_REAP_SECONDS), suppress(*_CLOSING_ERRORS):
+                await self._process.aclose()  # on asyncio nothing else gives a pipe's descriptor back
         for stream in (self.stdout, self._process.stderr):
             if stream is not None:
                 await _close(stream)
@@ -175,7 +179,7 @@ async def _started(transport: StdioTransport, name: str) -> ChildProcess:
 
 
 async def _close(stream: ByteSendStream | ByteReceiveStream) -> None:
-    with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+    with suppress(*_CLOSING_ERRORS):
         await stream.aclose()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -149,3 +150,36 @@ async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
     with pytest.raises(FileNotFoundError):
         async with child_process(StdioTransport("there-is-no-such-command"), "x"):
             raise AssertionError
+
+
+DAEMON = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    import socket
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as here:
+        print(os.getpid(), flush=True)
+        here.recv(1)
+    os._exit(0)
+"""
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="descriptors cannot be counted here")
+async def test_a_daemon_that_keeps_the_pipes_open_costs_no_descriptor() -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with child_process(transport("", port), "x"):
+                pass  # whatever a first child needs for ever
+            before = open_descriptors()
+            async with child_process(transport(DAEMON, port), "x") as child:
+                daemon = int(await child.stdout.receive())
+            try:
+                assert is_running(daemon)
+                assert open_descriptors() == before
+            finally:
+                os.kill(daemon, signal.SIGKILL)
