@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import UnionType
 
 _MAX_DEPTH = 20
+_HALF = "surrogates not allowed"
 
 
 def must_be(value: object, kinds: type | UnionType, what: str, taken: str) -> None:
@@ -32,11 +33,13 @@ def must_be(value: object, kinds: type | UnionType, what: str, taken: str) -> No
         raise DefinitionError(f"{what} must be {taken}, not {abridged(value)}")
 
 
-def must_be_json(what: str, **parts: object) -> None:
+def must_be_json(what: str, *, allows_halves: bool = False, **parts: object) -> None:
     """Refuse what cannot be written as JSON: nobody could be told of a tool that says it.
 
     Args:
         what: Whose parts they are, for the message: ``the tool 'add'``.
+        allows_halves: Whether texts may hold halves of characters, which JSON can say and UTF-8 cannot: texts of others
+            do, and whoever sends them on replaces them.
         parts: What was declared.
 
     Raises:
@@ -45,7 +48,7 @@ def must_be_json(what: str, **parts: object) -> None:
     if _problem(tuple(parts.values())) is None:
         return
     for name, part in parts.items():
-        if (problem := _problem(part)) is not None:
+        if (problem := _problem(part)) is not None and not (allows_halves and _HALF in problem):
             where, culprit = _culprit(part)
             raise DefinitionError(
                 f"{name}{where} of {what} cannot be written as JSON: {abridged(culprit)} ({problem}); "

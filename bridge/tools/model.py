@@ -144,6 +144,7 @@ class ToolSpecification:
             raise DefinitionError(f"the parameters of {self.name!r} must be a JSON Schema of type 'object'")
         must_be_json(
             f"the tool {name!r}",
+            allows_halves=True,
             name=name,
             title=self.title,
             description=self.description,

@@ -110,6 +110,13 @@ def test_a_specification_by_hand_is_held_to_the_same(said: Mapping[str, Any], to
         ToolSpecification(name="add", **said)
 
 
+def test_half_a_character_in_the_text_of_others_is_carried() -> None:
+    half = "\ud83d"
+    assert ToolSpecification(name="add", description=half, metadata={"a": half}).description == half
+    with pytest.raises(DefinitionError, match=r"output_schema\['a'\] of the tool 'add' cannot be written"):
+        ToolSpecification(name="add", description=half, output_schema={"a": object()})
+
+
 def test_icons_by_hand_may_stand_in_a_list() -> None:
     icon = {"src": "data:,"}
     icons: Any = [icon]
