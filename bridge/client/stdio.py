@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from bridge.client.process import ChildProcess
 
 _FLUSH_SECONDS = 0.5
+_MAX_NOISE_BYTES = 256 * 1024
+"""How much may come before the first message that is none: more than any banner, or an installer's progress."""
+
+
+class NoProtocolError(Exception):
+    """A child does not speak the protocol."""
+
+    def __init__(self) -> None:
+        super().__init__("this is no MCP server: its output is no JSON-RPC")
 
 
 class LineWriter(ObjectSendStream[SessionMessage]):
@@ -53,9 +63,11 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
     It is read by whoever wants the next message: a task between the two would cost each call a turn of the event loop.
     """
 
-    def __init__(self, child: ChildProcess, ended: Callable[[], None]) -> None:
+    def __init__(self, child: ChildProcess, ended: Callable[[], None], refused: Callable[[Exception], None]) -> None:
         self._child = child
         self._ended = ended
+        self._refused = refused
+        self._noise_bytes: int | None = 0  # None once it has spoken the protocol
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []  # of a line that has not ended yet
 
@@ -65,15 +77,27 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         Raises:
             EndOfStream: The child says no more.
         """
+        has_read = False
         while True:
             while self._lines:
                 if (message := self._read(self._lines.popleft())) is not None:
+                    self._noise_bytes = None
                     return message
+                self._bear_noise()
+            if has_read:
+                await anyio.lowlevel.checkpoint()  # a flood is read without ever waiting
             try:
                 self._split(await self._child.stdout.receive())
+                has_read = True
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
                 self._ended()
                 raise anyio.EndOfStream from None
+
+    def _bear_noise(self) -> None:
+        if self._noise_bytes is not None and self._noise_bytes > _MAX_NOISE_BYTES:
+            self._lines.clear()
+            self._refused(NoProtocolError())
+            raise anyio.EndOfStream
 
     def _split(self, chunk: bytes) -> None:
         *lines, rest = chunk.split(b"\n")
@@ -87,6 +111,8 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
+            if self._noise_bytes is not None:
+                self._noise_bytes += len(line) + 1
             self._child.heard(f"(on standard output) {line.decode(errors='replace')}" if line.strip() else "")
             return None
 
@@ -95,12 +121,15 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 @asynccontextmanager
-async def stdio_streams(child: ChildProcess, ended: Callable[[], None]) -> AsyncIterator[tuple[LineReader, LineWriter]]:
+async def stdio_streams(
+    child: ChildProcess, ended: Callable[[], None], refused: Callable[[Exception], None]
+) -> AsyncIterator[tuple[LineReader, LineWriter]]:
     """The streams to and from a child, as a transport of the SDK.
 
     Args:
         child: The child; it is left running.
         ended: Called when it can no longer be talked to.
+        refused: Called when what it says is no protocol, and is read no further.
     """
     lines, written = anyio.create_memory_object_stream[tuple[bytes, "Attempt | None"]](0)
     flushed = anyio.Event()
@@ -121,7 +150,7 @@ async def stdio_streams(child: ChildProcess, ended: Callable[[], None]) -> Async
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         try:
-            yield LineReader(child, ended), LineWriter(lines)
+            yield LineReader(child, ended, refused), LineWriter(lines)
         finally:
             lines.close()
             with anyio.move_on_after(_FLUSH_SECONDS, shield=True):

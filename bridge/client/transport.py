@@ -76,7 +76,7 @@ async def opened(
             case StdioTransport() as transport:
                 link.kind = "stdio"
                 link.child = await stack.enter_async_context(child_process(transport, config.name))
-                streams = sifted(stdio_streams(link.child, link.child_ended), link)
+                streams = sifted(stdio_streams(link.child, link.child_ended, link.undelivered), link)
                 client = await _greeted(stack, streams, mode, options)
             case MemoryTransport(server=server):
                 link.kind = "memory"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerFailure, ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, python_config
+from tests.client.scripted import listed, scripted_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,6 +139,24 @@ async def test_a_command_that_does_not_exist_says_so() -> None:
 async def test_a_command_with_its_arguments_in_one_text_is_told_to_split_it() -> None:
     failure = await failure_of(ServerConfig(name="x", transport=StdioTransport(f"{sys.executable} -m bridge")))
     assert failure.hint == "split it: 'command' is the program alone, and 'args' is a list of the words after it"
+
+
+async def test_a_flood_that_is_no_protocol_is_given_up_and_said_to_be_none() -> None:
+    flood = "import sys\nwhile True: sys.stdout.write('y\\n' * 1000)"
+    with anyio.fail_after(DEADLINE_SECONDS):
+        failure = await failure_of(python_config(flood))
+    assert failure.reason == "this is no MCP server: its output is no JSON-RPC"
+    assert failure.is_permanent
+
+
+async def test_who_says_much_before_the_protocol_is_still_listened_to() -> None:
+    banner = "print('loading\\n' * 1000, flush=True)\n"
+    config = scripted_config([listed("add")], {})
+    assert isinstance(config.transport, StdioTransport)
+    code = banner + config.transport.args[-1]
+    transport = replace(config.transport, args=(*config.transport.args[:-1], code))
+    async with Connection(replace(config, transport=transport)) as connection:
+        assert [tool["name"] for tool in (await connection.list_tools()).tools] == ["add"]
 
 
 async def test_a_file_that_may_not_be_run_says_so(tmp_path: Path) -> None:
