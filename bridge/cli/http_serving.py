@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from bridge.cli.targets import Target
     from bridge.server.auth import Auth
     from bridge.server.auth.unmatched import Unmatched
+    from bridge.server.limits import Limits
+    from bridge.server.publisher import Publisher
     from bridge.server.telemetry_metrics import WrittenMetrics
 
 
@@ -115,13 +117,18 @@ def _serve_here(
     serving = serving_of(targets, options)
     announce: Callable[[], None] = partial(_announce, name, sockets, options)
     channel = None if inheritance is None else inheritance.channel
+    from bridge.server.limits.unmatched import looked_after  # noqa: PLC0415 - as late as the rest of the server
+
     with observed(options.telemetry, name) as watched:
 
         def last_act() -> None:
             watched.close()
             serving.last_act()
 
-        app = _app(ctx, serving, name, options, auth)
+        limits = options.limits.limits(ctx)
+        publisher = _publisher(ctx, serving, name, options, limits)
+        app = _app(ctx, publisher, options, auth)
+        lifespan = looked_after(limits, publisher, serving.lifespan)
         operations = Operations(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
         metrics: WrittenMetrics | None = watched.metrics
@@ -142,7 +149,7 @@ def _serve_here(
                 max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections
             ),
             is_late=inheritance is not None and inheritance.is_late,
-            lifespan=serving.lifespan,
+            lifespan=lifespan,
             last_act=last_act,
         )
 
@@ -158,24 +165,34 @@ def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[
     return opened
 
 
-def _app(ctx: click.Context, serving: Serving, name: str, options: ServeOptions, auth: Auth | None) -> Starlette:
-    from bridge.server.http import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
-    from bridge.server.publisher import Publisher  # noqa: PLC0415 - as above
+def _publisher(
+    ctx: click.Context, serving: Serving, name: str, options: ServeOptions, limits: Limits | None
+) -> Publisher:
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     state_keys = options.scaling.secrets(ctx)
     try:
-        return http_app(
+        return Publisher(
             serving.tools,
-            publisher=Publisher(
-                serving.tools,
-                name=name,
-                version=serving.version,
-                instructions=options.instructions,
-                page_size=options.page_size,
-                policy=options.limits.policy(),
-                state_keys=state_keys,
-                limits=options.limits.limits(ctx),
-            ),
+            name=name,
+            version=serving.version,
+            instructions=options.instructions,
+            page_size=options.page_size,
+            policy=options.limits.policy(),
+            state_keys=state_keys,
+            limits=limits,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from error
+
+
+def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Starlette:
+    from bridge.server.http import http_app  # noqa: PLC0415 - as above
+
+    try:
+        return http_app(
+            publisher.tools,
+            publisher=publisher,
             max_sessions=options.limits.max_sessions,
             path=options.path,
             sse=not options.no_sse and options.scaling.workers == 1,

@@ -62,8 +62,11 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     said += [f"--page-size={options.page_size}"] if options.page_size else []
     say(f"serving {name} over stdio; for a host's configuration:")
     say(configuration(name, shown_entry(targets, said)))
+    limits = options.limits.limits(ctx)
     from bridge.server import stdio  # noqa: PLC0415 - after the targets, whose mistakes come first
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - as above
+
+    lifespan = serving.lifespan
 
     with observed(options.telemetry, name) as watched:
 
@@ -78,13 +81,17 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
             instructions=options.instructions,
             page_size=options.page_size,
             policy=options.limits.policy(),
-            limits=options.limits.limits(ctx),
+            limits=limits,
         )
+        if limits is not None:
+            from bridge.server.limits.unmatched import looked_after  # noqa: PLC0415 - for those who limit something
+
+            lifespan = looked_after(limits, publisher, lifespan)
         stdio.serve_stdio(
             publisher,
             streams,
             max_line_bytes=options.max_request_bytes,
             fast_path=not options.no_fast_path,
-            lifespan=serving.lifespan or nullcontext,
+            lifespan=lifespan or nullcontext,
             last_act=last_act,
         )

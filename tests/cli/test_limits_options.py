@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import TYPE_CHECKING
 
 import httpx
@@ -11,6 +13,8 @@ from tests.server import http_server as http
 from tests.server.auth.guarded import Modern
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cli.conftest import Run, Start
 
 DEADLINE_SECONDS = 40
@@ -57,3 +61,22 @@ def test_what_is_no_limit_is_refused_at_the_start(run: Run, arguments: list[str]
     ran = run("serve", "calculator.py", "--transport", "http", "--port", "0", *arguments)
     assert ran.returncode == 2
     assert said in ran.stderr
+
+
+NO_SUCH_TOOL = "no tool matches 'ad', whose calls are to be limited: one of another name is not"
+
+
+@pytest.mark.parametrize("words", [("--tool-rate", "ad=1/60"), ("--tool-concurrency", "ad=1")])
+@pytest.mark.parametrize("target", ["calculator.py", "mcp.json"])
+def test_a_limit_of_a_tool_that_is_not_there_is_warned_of(
+    start: Start, directory: Path, words: tuple[str, str], target: str
+) -> None:
+    behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", "calculator.py"], "cwd": str(directory)}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}), encoding="utf-8")
+    with start("serve", target, "--transport", "http", "--port", "0", *words) as process:
+        process.line_with(NO_SUCH_TOOL)
+
+
+def test_over_stdio_a_limit_of_a_tool_that_is_not_there_is_warned_of_and_of_others_nothing_is_said(run: Run) -> None:
+    done = run("serve", "calculator.py", "--tool-rate", "ad=1/60", "--tool-rate", "a*=1/60")
+    assert done.stderr.count("no tool matches") == done.stderr.count(NO_SUCH_TOOL) == 1

@@ -1,0 +1,72 @@
+"""What limits say of tools that are not there: as a rule a name that is misspelt."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from bridge.server.auth.access import matches
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from bridge.server.limits.limits import Limits
+    from bridge.server.publisher import Publisher
+
+    Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+_logger = logging.getLogger("bridge.server.limits")
+
+
+class UnmatchedLimits:
+    """Warns of names and patterns that no tool matches, each when it is found so.
+
+    Args:
+        limits: What names tools.
+        publisher: What has the tools. While there are none, they are still to come.
+    """
+
+    def __init__(self, limits: Limits, publisher: Publisher) -> None:
+        self._patterns = frozenset((*limits.tool_rates, *limits.tool_concurrency))
+        self._publisher = publisher
+        self._told: frozenset[str] = frozenset()
+
+    def look(self) -> None:
+        """Warn of what has no tool now and had one, or was not there, when looked at before."""
+        names = [tool.name for tool in self._publisher.tools]
+        if not names:
+            return
+        found = frozenset(each for each in self._patterns if not any(matches((each,), name) for name in names))
+        for pattern in sorted(found - self._told):
+            _logger.warning("no tool matches %r, whose calls are to be limited: one of another name is not", pattern)
+        self._told = found
+
+
+def looked_after(limits: Limits | None, publisher: Publisher, lifespan: Lifespan | None) -> Lifespan | None:
+    """What brings the tools, with a look at what limits say of them: now where they are there, else once they came.
+
+    Args:
+        limits: What names tools; None for nothing.
+        publisher: What has the tools.
+        lifespan: What brings them; None where they are there.
+    """
+    if limits is None:
+        return lifespan
+    unmatched = UnmatchedLimits(limits, publisher)
+    if lifespan is None:
+        unmatched.look()
+        return None
+
+    @asynccontextmanager
+    async def looking() -> AsyncIterator[None]:
+        async with lifespan():
+            unmatched.look()
+            end = publisher.changes.listen(unmatched.look)
+            try:
+                yield
+            finally:
+                end()
+
+    return looking
