@@ -134,14 +134,16 @@ class Link:
         Raises:
             RedisError: Redis does not answer.
         """
-        if replica == self.replica or not self.is_sure:
+        if replica == self.replica or not self.is_settled:
             return False
         async with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.pttl(self.key("alive", replica))
             pipeline.pubsub_numsub(self.key("to", replica))
             left_milliseconds, ((_, hearers),) = await pipeline.execute()
+        if left_milliseconds < 0:
+            return self.is_sure
         silent_seconds = GONE_SECONDS - left_milliseconds / 1000
-        return left_milliseconds < 0 or (silent_seconds > ALIVE_SECONDS and not hearers)
+        return silent_seconds > ALIVE_SECONDS and not hearers
 
     async def tell(self, message: Mapping[str, Any], *, to: str = "all") -> int:
         """Tell one other replica, or all; returns how many heard it, this one included.
