@@ -252,7 +252,7 @@ class _Sending:
             await self._relist(link)
             return False
         if not is_cut_off(error, link, attempt) and not is_without_words(error, attempt.status):
-            raise failures.refused(self._phase, error, attempt.status) from error
+            raise failures.refused(self._phase, error, attempt.status, attempt.failure) from error
         self._sends += attempt.sent
         if attempt.sent and not (self._is_repeatable and self._sends < MAX_SENDS):
             if link.child is not None:

@@ -5,6 +5,7 @@ Foreign errors are translated here and nowhere else; an ExceptionGroup is replac
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import ssl
 from dataclasses import dataclass, replace
@@ -116,8 +117,13 @@ class Failures:
         cause = _auth(error) if isinstance(error, UnauthorizedError) else _of_sign_in(error)
         return ServerAuthError(self._failure(phase, cause))
 
-    def refused(self, phase: str, error: MCPError, status: int | None) -> ServerRefusedError:
-        """The error for a call that the server answered with an error."""
+    def refused(
+        self, phase: str, error: MCPError, status: int | None, seen: Exception | None = None
+    ) -> ServerRefusedError:
+        """The error for a call that the server answered with an error; the transport may have seen more of it."""
+        if isinstance(seen, httpx2.HTTPStatusError) and (scope := _missing_scope(seen.response)) is not None:
+            cause = self._cause_of_scope(scope)
+            return ServerRefusedError(self._failure(phase, cause), error.code, error.message, error.data)
         words = f"{self._scrubbed(error.message)} ({error.code})"
         if status is not None and status >= httpx2.codes.BAD_REQUEST:
             words += f", HTTP {status}"
@@ -173,6 +179,14 @@ class Failures:
             return _Cause("it ended before it had greeted", "run the command by hand to see what it says")
         return _cause_of_greeting(error)
 
+    def _cause_of_scope(self, scope: str) -> _Cause:
+        transport = self._config.transport
+        assert isinstance(transport, HttpTransport)
+        target = shlex.quote(transport.login_target or transport.redacted())
+        asked = " ".join(f"--scope {shlex.quote(each)}" for each in scope.split())
+        hint = f"have the key or token granted it; or leave its header out, and run: bridge login {target} {asked}"
+        return _Cause(f"the scope {scope!r} is missing (HTTP 403)", hint)
+
     def _cause_of_loss(self, link: Link, error: BaseException | None) -> _Cause:
         reason = link.reason or (_leaf(error) if error is not None else None)
         if isinstance(reason, UnauthorizedError):
@@ -198,6 +212,14 @@ def is_cut_off(error: MCPError, link: Link, attempt: Attempt) -> bool:
 def is_without_words(error: MCPError, status: int | None) -> bool:
     """Whether a server, or what stands before it, failed with an HTTP status and no error of the protocol."""
     return status is not None and status >= _SERVER_ERROR and error.message == "Server returned an error response"
+
+
+def _missing_scope(response: httpx2.Response) -> str | None:
+    """The scope that a server wants its caller to be granted; None where it names none."""
+    from bridge.client.auth.challenge import challenge_in  # noqa: PLC0415 - only for servers that refuse
+
+    challenge = challenge_in(response)
+    return challenge.scope if challenge is not None and challenge.is_step_up else None
 
 
 def _is_closed(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cli.conftest import Run, Start
 
@@ -75,3 +76,14 @@ def test_a_secret_for_one_of_several_urls_is_given_to_none(run: Run) -> None:
     urls = ("http://127.0.0.1:9/mcp", "http://localhost:9/mcp")
     done = run("chat", *urls, "--model", "openai:any", "--header", "X: s3cret", env={"OPENAI_API_KEY": "none"})
     assert (done.returncode, "there are 2, and it may be a secret of one" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_scope_that_is_missing_is_named_with_how_to_get_it(run: Run, start: Start, directory: Path) -> None:
+    (directory / "keys").write_text(f"ada {KEY} scopes=read\n", encoding="utf-8")
+    scopes = ("--api-keys", "keys", "--tool-scope", "add=write")
+    with start("serve", "calculator.py", "--transport", "http", "--port", "0", *scopes) as process:
+        url = process.url()
+        done = run("call", url, "add", "a=1", "--header", BEARER, env={"SOME_KEY": KEY})
+    assert done.returncode == 1
+    assert "calling 'add': the scope 'write' is missing (HTTP 403)" in done.stderr
+    assert f"bridge login {url} --scope write" in done.stderr
