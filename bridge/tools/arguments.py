@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _RECEIVED_CHARS = 200
 _MAX_PROBLEMS = 100
+_JSONS = {"True": "true", "False": "false", "None": "null"}
+_PYTHONS = re.compile(r"'(?:[^'\\]|\\.)*'|\b(?:True|False|None)\b")
+"""What JSON writes in another way, and texts, in which nothing is to be found."""
 _TOO_DEEP = "should be nested less deeply"
 
 _FENCE = "```"
@@ -228,6 +231,8 @@ def _words_of(details: ErrorDetails) -> str:
     if details["type"] == "extra_forbidden":
         return "is not known here"
     said = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "literal_error":
+        said = _PYTHONS.sub(lambda match: _JSONS.get(match[0], match[0]), said)
     return f"should be {said.removeprefix('Input should be ')}" if said.startswith("Input should be ") else said
 
 

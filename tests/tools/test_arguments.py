@@ -5,7 +5,7 @@ import math
 from collections import UserDict
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -261,3 +261,10 @@ def test_an_exception_of_a_validator_that_is_no_complaint_is_passed_on() -> None
 
     with pytest.raises(KeyError):
         reader_of(take).read({"broken": {"value": 1}})
+
+
+def test_a_literal_is_written_as_json_writes_it() -> None:
+    def take(sure: Literal[True, "True"]) -> None: ...
+
+    with pytest.raises(ArgumentsError, match="sure: should be true or 'True', got false"):
+        reader_of(take).read({"sure": False})
