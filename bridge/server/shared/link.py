@@ -43,9 +43,22 @@ SOON_SECONDS = 0.5
 _ACKNOWLEDGED_SECONDS = 2.0
 _HEARD_SECONDS = 1.0
 _FIRST_HEARING_SECONDS = 5.0
+_SHOWN = 100
 _SETTLING_SECONDS = 3 * BEAT_SECONDS
-_SHOWN = 200
+_BEGINNING_SECONDS = 1.5 * BEAT_SECONDS
 """How many characters of a message the log has at most."""
+
+
+class LateError(TimeoutError):
+    """Redis did not answer soon.
+
+    Args:
+        is_again: What was asked before did not come either. Otherwise it may be this process that was busy.
+    """
+
+    def __init__(self, *, is_again: bool) -> None:
+        super().__init__(f"it did not answer within {SOON_SECONDS:g} seconds")
+        self.is_again = is_again
 
 
 class Link:
@@ -72,7 +85,10 @@ class Link:
         """What is done when Redis is used again, after that."""
         self._prefix = prefix
         self._began_at = math.inf
+        self._late_at = math.inf
+        """Since when Redis has answered nothing that was asked `soon`."""
         self._returned_at = -math.inf
+        self._may_have_forgotten = False
         self._hears = anyio.Event()
         self._hearers: dict[str, Hear] = {"acknowledged": self._acknowledged}
         self._awaited: dict[str, tuple[int, anyio.Event]] = {}
@@ -93,7 +109,7 @@ class Link:
     @property
     def is_sure(self) -> bool:
         """Whether that can be said for good: this replica may have begun just when Redis came back empty."""
-        return self.is_settled and monotonic() - self._began_at > _SETTLING_SECONDS
+        return self.is_settled and monotonic() - self._began_at > _BEGINNING_SECONDS
 
     @contextmanager
     def soon(self) -> Iterator[None]:
@@ -104,10 +120,14 @@ class Link:
         """
         if not self.is_up:
             raise TimeoutError("it did not answer lately")
+        begun_at = monotonic()
         with anyio.move_on_after(SOON_SECONDS) as waiting:
             yield
         if waiting.cancelled_caught:
-            raise TimeoutError(f"it did not answer within {SOON_SECONDS:g} seconds")
+            is_again = begun_at >= self._late_at
+            self._late_at = min(self._late_at, monotonic())
+            raise LateError(is_again=is_again)
+        self._late_at = math.inf
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -173,7 +193,9 @@ class Link:
 
     def failed(self, error: Exception) -> None:
         """Redis did not answer; the log says so once."""
-        if self.is_up:
+        # One that was slow for once has forgotten nothing.
+        self._may_have_forgotten = self._may_have_forgotten or not isinstance(error, TimeoutError)
+        if self.is_up and not (isinstance(error, LateError) and not error.is_again):
             self.is_up = False
             _logger.error(
                 "Redis cannot be used (%s): sessions that are open here go on, those of other replicas are answered "
@@ -190,7 +212,9 @@ class Link:
                     await self.redis.connection_pool.disconnect(inuse_connections=False)
                     await self._catch_up()
                     self.is_up = True
-                    self._returned_at = monotonic()
+                    if self._may_have_forgotten:
+                        self._may_have_forgotten = False
+                        self._returned_at = monotonic()
                     _logger.warning("Redis is back")
                     for each in self.on_use:
                         await each()
@@ -233,7 +257,9 @@ class Link:
         except self.failures:
             raise
         except Exception:
-            _logger.exception("what came by a channel of the replicas is no message of theirs: %s", cut(text, _SHOWN))
+            _logger.exception(
+                "what came by a channel of the replicas is no message of theirs (%d characters)", len(text)
+            )
 
     async def _follow(self, message: Mapping[str, Any]) -> None:
         if message["from"] == self.replica:
@@ -243,8 +269,9 @@ class Link:
         except self.failures:
             raise
         except Exception:
-            shown = cut(json.dumps(message), _SHOWN)
-            _logger.exception("what another replica told could not be followed: %s", shown)
+            # What it says of a session may be all that lets somebody into it.
+            kind = cut(repr(message["kind"]), _SHOWN)
+            _logger.exception("what another replica told could not be followed; it was of the kind %s", kind)
         if "token" in message and message["kind"] != "acknowledged":
             await self.tell({"kind": "acknowledged", "token": message["token"]}, to=message["from"])
 
