@@ -151,7 +151,8 @@ class HttpServer(SilentServer):
         timeout_seconds, begun_at = self._times.timeout_seconds, asyncio.get_running_loop().time()
         draining = asyncio.create_task(self._app.state.drain(timeout_seconds))
         try:
-            await self._app.state.drain.answered()
+            with anyio.move_on_after(timeout_seconds):
+                await self._app.state.drain.answered()
             waited_seconds = asyncio.get_running_loop().time() - begun_at
             self.config.timeout_graceful_shutdown = math.ceil(timeout_seconds - waited_seconds) + _ANSWER_SECONDS
             await self._stop_listening(sockets or [])

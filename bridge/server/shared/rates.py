@@ -54,13 +54,16 @@ COUNT = """
 local left = {}
 for i, key in ipairs(KEYS) do
     local due = tonumber(redis.call("GET", key) or now) or now
-    due = math.max(due, now + ARGV[2 * i - 1]) + ARGV[2 * i]
+    due = math.max(math.min(due, now + ARGV[3 * i]), now + ARGV[3 * i - 2]) + ARGV[3 * i - 1]
     left[i] = due - now
     redis.call("SET", key, string.format("%.0f", due), "PX", math.max(1, math.ceil(left[i] / 1000)))
 end
 return left
 """
-"""Counts for meters, in microseconds: of each, what is known of it already, and what is new."""
+"""Counts for meters, in microseconds: of each, what is known of it already, what is new, and how much may be left."""
+
+_MOST_RATES_LEFT = 10
+"""Of how many rates the calls may be counted ahead. There are more where the clock of Redis was set back."""
 
 
 class SharedMeter(Meter):
@@ -72,11 +75,13 @@ class SharedMeter(Meter):
         note: Told when there is something to tell, or to ask.
     """
 
-    __slots__ = ("__weakref__", "_known_due", "_note", "_untold_seconds", "key")
+    __slots__ = ("__weakref__", "_known_due", "_note", "_untold_seconds", "key", "most_seconds")
 
     def __init__(self, key: str, rate: Rate, note: Callable[[SharedMeter], None]) -> None:
         super().__init__(rate)
         self.key = key
+        self.most_seconds = _MOST_RATES_LEFT * rate.per_seconds
+        """How much may be left of it."""
         self._note = note
         self._known_due = 0.0
         self._untold_seconds = 0.0
@@ -180,7 +185,8 @@ class SharedRates:
                 meter.regain(now)
         taken = [meter.take_untold() for meter in meters]
         known = [meter.known_seconds(now) if was_lost else 0.0 for meter in meters]
-        counts = [math.ceil(seconds * _MICROSECONDS) for pair in zip(known, taken, strict=True) for seconds in pair]
+        most = [meter.most_seconds for meter in meters]
+        counts = [math.ceil(seconds * _MICROSECONDS) for of in zip(known, taken, most, strict=True) for seconds in of]
         try:
             answer = await self._count(keys=[meter.key for meter in meters], args=counts)
         except BaseException:

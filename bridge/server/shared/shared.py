@@ -35,7 +35,7 @@ class Shared:
     """
 
     def __init__(self, url: str, publisher: Publisher, sessions: Sessions, idle_seconds: float | None) -> None:
-        self.link = Link(redis_at(url), f"bridge:{publisher.name}")
+        self.link = Link(redis_at(url), f"bridge:{{{publisher.name}}}")  # the braces keep all on one node of a cluster
         """The way to the other replicas."""
         self.sessions = SharedSessions(publisher.server, sessions, self.link, idle_seconds)
         """The sessions that are alive here."""

@@ -4,11 +4,18 @@ import logging
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import anyio
 import httpx
 import pytest
+from redis.crc import key_slot
 
-from bridge.redis import blocking_redis_at
+from bridge.redis import blocking_redis_at, redis_at
 from bridge.server import http_app
+from bridge.server.publisher import Publisher
+from bridge.server.sessions import Sessions
+from bridge.server.shared import Shared
+from bridge.server.shared import link as link_module
+from bridge.server.shared.link import Link
 from tests.redis_server import redis_server
 from tests.server.shared.speaking import Talk, message_in, text_of
 from tests.server.shared.tools import TOOLS
@@ -84,7 +91,7 @@ def test_what_is_no_message_of_replicas_is_logged_and_nothing_else_comes_of_it(
     one, other = (f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp" for _ in range(2))
     talk = Talk(one)
     with blocking_redis_at(redis.url) as anybody:
-        assert anybody.publish(f"bridge:{name}:to:all", told) == 2
+        assert anybody.publish(f"bridge:{{{name}}}:to:all", told) == 2
     assert talk.sum(other, 1, 2).status_code == 200
     while talk.end(other) == 503:
         pass
@@ -94,3 +101,37 @@ def test_what_is_no_message_of_replicas_is_logged_and_nothing_else_comes_of_it(
     logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(logged) == 2
     assert max(map(len, logged)) < 300
+
+
+@pytest.mark.anyio
+async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_process(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "SOON_SECONDS", 0.01)
+    async with redis_at(redis.url) as client:
+        link = Link(client, f"late-{uuid4().hex}")
+
+        async def late() -> None:
+            try:
+                with link.soon():
+                    await anyio.sleep_forever()
+            except TimeoutError as error:
+                link.failed(error)
+
+        async with anyio.create_task_group() as tasks:  # what was asked at one time is late once
+            tasks.start_soon(late)
+            tasks.start_soon(late)
+        assert link.is_up
+        with link.soon():
+            await client.ping()
+        await late()
+        assert link.is_up
+        await late()
+        assert not link.is_up
+
+
+def test_all_keys_of_a_server_are_on_one_node_of_a_cluster(redis: RedisServer) -> None:
+    link = Shared(redis.url, Publisher(TOOLS, name="one"), Sessions(), None).link
+    assert {key_slot(link.key(*parts).encode()) for parts in (("session", "a"), ("ended", "b"), ("rate", "c"))} == {
+        key_slot(b"{one}")
+    }
