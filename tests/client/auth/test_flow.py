@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import anyio
 import httpx2
 import pytest
-from mcp.client.auth import OAuthFlowError
 from pydantic import AnyHttpUrl
 
 from bridge import IdentityAssertion, OAuthLogin
