@@ -64,7 +64,7 @@ class Link:
         kind: How the server is reached.
         child: The server's process, where it is a child.
         calls: The calls that are under way.
-        abandoned: The calls that were given up without an answer; None where none ever was.
+        abandoned: The calls that were given up a moment ago without an answer; None where none ever was.
         ended: Set when the link is not to be used any more.
         left: Set when it has ended, and a call that was under way over it is the last to be over.
         reason: Why it ended; None where this side wanted it, or where nobody knows.
@@ -202,9 +202,9 @@ class Link:
         calls = self.current_calls()
         if not calls or _named_call() is not None:
             return calls[0] if calls else None
-        peer = calls[0].context.peer
-        if self.abandoned is not None and not self.abandoned.are_all_of(peer):
+        if self.abandoned is not None and not self.abandoned.are_all_of(calls[0].context):
             return None
+        peer = calls[0].context.peer
         # Whichever of them it is, the same person is asked.
         is_one = len(calls) == 1 or (peer is not None and all(call.context.peer is peer for call in calls))
         return calls[0] if is_one else None

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import anyio
 
+from bridge.client.abandoned import GIVEN_UP_SECONDS
 from bridge.client.handlers import ClientHandlers
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.server.channel import missing_capability
@@ -25,6 +26,7 @@ from bridge.server.protocol import (
 )
 from bridge.tools.questions import InputRequired
 from bridge.wire import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
+from bridge.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,8 +217,9 @@ class _PassingHandlers(ClientHandlers):
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
         if not context.has_listener:
             raise ToolError(
-                "calls of several callers are under way, or were given up and may go on, and this server does not tell "
-                "which of them asks: nobody was asked; call again when it is idle"
+                "calls of several callers are under way, or were given up within the last "
+                f"{counted(GIVEN_UP_SECONDS, 'second')} and may go on, and this server does not tell which of them "
+                "asks: nobody was asked; call again in a moment, when it is idle"
             )
         key = uuid4().hex
         try:

@@ -1,51 +1,107 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from bridge.client import abandoned
-from bridge.client.abandoned import Abandoned
+from bridge.client.abandoned import GIVEN_UP_SECONDS, Abandoned
 from bridge.client.attempt import Attempt
-
-if TYPE_CHECKING:
-    import pytest
+from bridge.tools.context import InvocationContext
 
 
-def attempt_of(peer: object | None, request_id: object = None, *, sent: bool = True) -> Attempt:
-    call: Any = SimpleNamespace(context=SimpleNamespace(peer=peer))
+class Time:
+    """What the clock shows, which is what the test says."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    time = Time()
+    monkeypatch.setattr(abandoned, "monotonic", time)
+    return time
+
+
+def of(peer: object | None, **words: Any) -> InvocationContext:
+    """The context of a call that came from elsewhere, from this client where one is known."""
+    channel: Any = SimpleNamespace(peer=peer)
+    return InvocationContext(channel=channel, **words)
+
+
+def attempt_of(context: InvocationContext, request_id: object = None, *, sent: bool = True) -> Attempt:
+    call: Any = SimpleNamespace(context=context)
     attempt = Attempt(call, sent=sent)
     attempt.request_id = request_id
     return attempt
 
 
+ALICE, BOB, UNKNOWN = of(object()), of(object()), of(None)
+
+
 def test_a_client_is_told_from_others_until_their_calls_are_answered() -> None:
-    calls, alice, bob = Abandoned(), object(), object()
-    calls.add(attempt_of(alice, 7))
-    assert (calls.are_all_of(alice), calls.are_all_of(bob), calls.are_all_of(None)) == (True, False, False)
+    calls = Abandoned()
+    calls.add(attempt_of(ALICE, 7))
+    told = [calls.are_all_of(each) for each in (ALICE, BOB, UNKNOWN, InvocationContext())]
+    assert told == [True, False, False, False]
     calls.answered(8)
-    assert not calls.are_all_of(bob)
+    assert not calls.are_all_of(BOB)
     calls.answered("7")
-    assert calls.are_all_of(bob)
+    assert calls.are_all_of(BOB)
 
 
 def test_whoever_is_not_known_is_nobody_else() -> None:
     calls = Abandoned()
-    calls.add(attempt_of(None, 7))
-    assert not calls.are_all_of(None)
-    assert not calls.are_all_of(object())
+    calls.add(attempt_of(UNKNOWN, 7))
+    assert not calls.are_all_of(UNKNOWN)
+    assert not calls.are_all_of(ALICE)
+
+
+def test_a_program_that_calls_for_itself_is_one_as_long_as_it_says_the_same_of_itself() -> None:
+    calls = Abandoned()
+    calls.add(attempt_of(InvocationContext(memory_id=1, parameters={"user": "bob"}), 7))
+    assert calls.are_all_of(InvocationContext(memory_id=1, parameters={"user": "bob"}))
+    for another in ({"memory_id": 1}, {"memory_id": 2, "parameters": {"user": "bob"}}):
+        assert not calls.are_all_of(InvocationContext(**another))
+    assert not calls.are_all_of(of(None, memory_id=1, parameters={"user": "bob"}))
+
+
+def test_a_call_that_is_never_answered_counts_for_a_bounded_time(time: Time) -> None:
+    calls = Abandoned()
+    calls.add(attempt_of(ALICE, 7))
+    time.now += GIVEN_UP_SECONDS / 2
+    calls.add(attempt_of(BOB, 8))
+    time.now += GIVEN_UP_SECONDS / 2 - 1
+    assert not calls.are_all_of(BOB)
+    time.now += 1
+    assert (calls.are_all_of(ALICE), calls.are_all_of(BOB)) == (False, True)
+    time.now += GIVEN_UP_SECONDS / 2
+    assert calls.are_all_of(UNKNOWN)
 
 
 def test_a_call_that_was_never_sent_is_not_remembered() -> None:
     calls = Abandoned()
-    calls.add(attempt_of(object(), sent=False))
+    calls.add(attempt_of(ALICE, sent=False))
     calls.add(Attempt(sent=True))
-    assert calls.are_all_of(None)
+    assert calls.are_all_of(UNKNOWN)
 
 
-def test_beyond_the_limit_nobody_can_be_told_from_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_limit_nobody_can_be_told_from_anybody_for_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch, time: Time
+) -> None:
     monkeypatch.setattr(abandoned, "MAX_REMEMBERED", 1)
-    calls, alice = Abandoned(), object()
-    calls.add(attempt_of(alice, 1))
-    calls.add(attempt_of(object(), 2))
+    calls = Abandoned()
+    calls.add(attempt_of(ALICE, 1))
+    time.now += GIVEN_UP_SECONDS - 1
+    calls.add(attempt_of(BOB, 2))
     calls.answered(1)
-    assert not calls.are_all_of(alice)
+    assert not calls.are_all_of(ALICE)
+    time.now += GIVEN_UP_SECONDS - 1
+    assert not calls.are_all_of(ALICE)
+    time.now += 1
+    assert calls.are_all_of(ALICE)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from bridge.client import ClientHandlers
+from bridge.client import ClientHandlers, abandoned
 from bridge.gateway import Gateway
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer
-from tests.client.conftest import DEADLINE_SECONDS, python_config
+from tests.client.conftest import DEADLINE_SECONDS, opened, python_config
 from tests.client.reports import Reports, listening
 from tests.gateway.between import caller, text_of
 
@@ -143,6 +144,37 @@ async def test_whoever_gave_a_call_up_hears_and_is_asked_as_before() -> None:
         await callers.begin_and_give_up(callers.alice)
         assert '"pin": "alice"' in await callers.call(callers.alice, "speak")
         assert (callers.alice.asked, callers.alice.heard) == (["Your PIN?"], [SECRET])
+
+
+async def test_a_server_that_never_answers_a_cancelled_call_may_ask_others_after_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two_callers() as callers:
+        await callers.begin_and_give_up(callers.alice)
+        assert "nobody was asked" in await callers.call(callers.bob, "speak")
+        later = monotonic() + abandoned.GIVEN_UP_SECONDS
+        monkeypatch.setattr(abandoned, "monotonic", lambda: later)
+        assert '"pin": "bob"' in await callers.call(callers.bob, "speak")
+        assert (callers.bob.asked, callers.bob.heard) == (["Your PIN?"], [SECRET])
+
+
+async def test_a_program_that_gave_a_call_up_has_its_own_contexts_where_it_is_asked_for_the_next() -> None:
+    users: list[object] = []
+
+    async def answer(question: Any, context: InvocationContext) -> ElicitationAnswer:
+        users.append(context.parameters.get("user"))
+        return ElicitationAnswer("decline")
+
+    config, handlers = python_config(HEEDLESS, protocol="legacy"), ClientHandlers(elicitation=answer)
+    async with listening() as reports, opened(config, handlers=handlers) as connection:
+        async with anyio.create_task_group() as tasks:
+            arguments, context = {"port": reports.port}, InvocationContext(parameters={"user": "ada"})
+            tasks.start_soon(lambda: connection.call_tool("begin", arguments, context=context))
+            await reports.wait_for("began")
+            tasks.cancel_scope.cancel()
+        for user in ("ada", "eve"):
+            await connection.call_tool("speak", {}, context=InvocationContext(parameters={"user": user}))
+    assert users == ["ada", None]
 
 
 async def test_once_the_call_has_been_answered_after_all_others_are_asked_again() -> None:
