@@ -52,6 +52,7 @@ class Tenure:
         self._tenures = tenures
         self.credential = credential
         self.token = token
+        """What it was found to be when it was last looked at."""
         self.due = math.inf
         """When it is looked at again; never, while it is."""
         self.ends: dict[object, Callable[[], object]] = {}
@@ -145,7 +146,7 @@ class Tenures:
         except TokenRefusedError:
             return None
         except IssuerUnavailableError as error:
-            return error.retry_after_seconds  # what was good before is not taken back by silence
+            return _seconds_left_unasked(tenure.token, error)
         except Exception:
             _logger.exception("a credential could not be looked at again, and its streams end")
             return None
@@ -153,7 +154,8 @@ class Tenures:
             return None
         if self._auth.required_scopes.difference(found.scopes):
             return None  # other scopes, and other tools, are seen with each request
-        left = math.inf if found.expires_at is None else found.expires_at - time.time()
+        tenure.token = found
+        left = _seconds_until_expiry(found)
         kept = found.keep_seconds if isinstance(found, VerifiedToken) and found.keep_seconds > 0 else LOOK_SECONDS
         return None if left <= 0 else min(left, max(kept, _LOOK_AT_MOST_EVERY_SECONDS))
 
@@ -166,6 +168,21 @@ class Tenures:
             _logger.info(told, abridged(name), len(ends))
         for end in ends.values():
             end()
+
+
+def _seconds_left_unasked(token: AccessToken, error: IssuerUnavailableError) -> float | None:
+    """How long a credential holds of which nobody can tell; None where it does not.
+
+    What an issuer found good is not taken back by its silence, and ends when the issuer said. Of a key no issuer is to
+    be asked: it is in use no more.
+    """
+    left = _seconds_until_expiry(token)
+    is_key = isinstance(token, VerifiedToken) and token.is_key
+    return None if is_key or left <= 0 else min(left, error.retry_after_seconds)
+
+
+def _seconds_until_expiry(token: AccessToken) -> float:
+    return math.inf if token.expires_at is None else token.expires_at - time.time()
 
 
 def _bearer(token: AccessToken) -> tuple[object, ...]:

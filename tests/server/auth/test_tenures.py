@@ -109,6 +109,17 @@ def test_a_stream_ends_when_the_issuer_takes_its_token_back(serving: Callable[..
         assert ended("modern", lines)
 
 
+def test_the_stream_of_a_key_that_is_taken_away_ends_though_an_issuer_is_away(
+    serving: Callable[..., str], issuer: Issuer, path: Path
+) -> None:
+    issuer.is_down = True
+    asking = Introspection(f"{issuer.url}/introspect", *CLIENT, audience=AUDIENCE)
+    origin = serving(http_app(toolbox(), auth=Auth(KeyFile(path, check_seconds=0.02), asking)))
+    with streaming("modern", origin, ADA) as lines:
+        path.write_text(f"bob {BOB}\n", encoding="utf-8")
+        assert ended("modern", lines)
+
+
 class Held:
     """A tool that runs until it is let go."""
 
@@ -182,13 +193,13 @@ def good(**changes: Any) -> VerifiedToken:
     return found.model_copy(update=changes)
 
 
-async def _end_of(*verdicts: VerifiedToken | Exception | None) -> None:
+async def _end_of(*verdicts: VerifiedToken | Exception | None, was: VerifiedToken | None = None) -> None:
     """Wait until a stream is ended by the last of some verdicts."""
     verifier, has_ended = Verdicts(*verdicts), anyio.Event()
     tenures = Tenures(Auth(verifier, required_scopes=["needed"]))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tenures.keep)
-        with anyio.fail_after(DEADLINE_SECONDS), Tenure(tenures, "t", good()).ending(has_ended.set):
+        with anyio.fail_after(DEADLINE_SECONDS), Tenure(tenures, "t", was or good()).ending(has_ended.set):
             await has_ended.wait()
         assert verifier.asked == len(verdicts)
         assert len(tenures) == 0
@@ -207,6 +218,37 @@ async def test_a_stream_ends_where_its_credential_is_not_what_it_was(last: Verif
 @pytest.mark.anyio
 async def test_an_issuer_that_cannot_be_asked_ends_no_stream() -> None:
     await _end_of(IssuerUnavailableError("down", 0.01), IssuerUnavailableError("down", 0.01), None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("was", [good(expires_at=1), good(is_key=True)])
+async def test_an_issuer_that_cannot_be_asked_saves_no_key_and_no_token_that_has_expired(was: VerifiedToken) -> None:
+    await _end_of(IssuerUnavailableError("down", 0.01), was=was)
+
+
+class _Away:
+    """Says once when its token expires, and nothing after that for an hour."""
+
+    def __init__(self, expires_at: int) -> None:
+        self._verdicts = [good(expires_at=expires_at, keep_seconds=0.1)]
+
+    async def verify_token(self, token: str) -> VerifiedToken | None:
+        assert token == "t"
+        if not self._verdicts:
+            raise IssuerUnavailableError("down", 3600)
+        return self._verdicts.pop()
+
+
+@pytest.mark.anyio
+async def test_a_stream_ends_when_its_token_expires_though_its_issuer_is_away() -> None:
+    expires_at, has_ended = int(time.time()) + 3, anyio.Event()
+    tenures = Tenures(Auth(_Away(expires_at)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tenures.keep)
+        with anyio.fail_after(DEADLINE_SECONDS), Tenure(tenures, "t", good(expires_at=1)).ending(has_ended.set):
+            await has_ended.wait()
+        assert time.time() >= expires_at, "what the issuer said last counts"
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.anyio
