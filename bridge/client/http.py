@@ -35,8 +35,11 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, h
 _NEVER_RUN_STATUSES = frozenset({UNAUTHORIZED, 407, 421})
 _SESSION_HEADER = "mcp-session-id"
 _UNKNOWN_SESSION = re.compile(
-    rb"session[ -]?id|(?:no|no valid|invalid|unknown|expired) session"
-    rb"|session (?:is |was |has )?(?:been )?(?:not found|expired|terminated|closed)|not initialized",
+    rb"session[ -]?id|not initialized"
+    rb"|(?:no|no valid|no such|no active|invalid|unknown|expired|missing) session"
+    rb"|(?:could not|couldn't|cannot|can't|unable to|failed to|did not) find (?:the |a |your |this )?session"
+    rb"|session (?:\S*\d\S* )?(?:is |was |has )?(?:been )?"
+    rb"(?:not found|unknown|invalid|expired|terminated|closed|does not exist|doesn't exist)",
     re.IGNORECASE,
 )
 """How servers that answer 400 in place of 404 say that they do not know a session."""

@@ -47,6 +47,7 @@ def refusing(response: Response, times: int = 1_000_000) -> Callable[[Json], Awa
         (404, "booking 7 not found"),
         (404, "Session not found"),
         (400, "charged, but the session ID could not be closed"),
+        (400, "charged, but the checkout session could not be closed"),
         (401, "the bank wants to know who you are"),
     ],
 )
@@ -64,6 +65,14 @@ async def test_an_error_with_the_calls_own_id_is_its_answer_whatever_the_status(
     assert (caught.value.code, caught.value.message) == (-32002, text)
 
 
+WORDS = (
+    "Session abc123 not found",
+    "Session '6f1e-4c' does not exist",
+    "session does not exist",
+    "Could not find session",
+    "Invalid or missing session",
+    "Session is unknown",
+)
 REFUSALS = [
     Response(status_code=404),
     PlainTextResponse("session not found", 404),
@@ -79,6 +88,12 @@ REFUSALS = [
     ),
     PlainTextResponse("Bad Request: Unknown Mcp-Session-Id header", 400),
     PlainTextResponse("Bad Request: Server not initialized", 400),
+    *(PlainTextResponse(words, 400) for words in WORDS),
+    *(
+        JSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": words}}, 400)
+        for words in WORDS
+        for number in (None, "server-error")
+    ),
 ]
 
 
