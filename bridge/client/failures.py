@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from bridge.client.http import CONNECTION_CLOSED
 from bridge.client.link import SessionExpiredError, UnauthorizedError
 from bridge.client.server_config import HttpTransport, StdioTransport
-from bridge.client.stdio import NoProtocolError
+from bridge.client.stdio import LineTooLongError, NoProtocolError
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAnswerError,
@@ -274,6 +274,8 @@ def _cause_of_transport(error: BaseException) -> _Cause:
     if isinstance(error, NoProtocolError):
         hint = "look at the command: what it writes for people belongs on its standard error"
         return _Cause(str(error), hint, is_permanent=True)
+    if isinstance(error, LineTooLongError):
+        return _Cause(str(error), "have it answer in parts: each message is one line")
     if isinstance(error, httpx2.HTTPStatusError):
         return _cause_of_status(error.response.status_code, error)
     if isinstance(error, TimeoutError):

@@ -128,10 +128,10 @@ class Link:
         self.status = status
 
     def undelivered(self, error: Exception) -> None:
-        """A message did not get through. Over SSE, nobody else would be told."""
+        """A message did not get through. Over SSE and a child's pipes, nobody else would be told."""
         if self._client is None:
             self.reason = error
-        elif self.kind == "sse":
+        elif self.kind in {"sse", "stdio"}:
             self.fail(error)
         else:
             self.suspect()

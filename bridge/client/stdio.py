@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 import anyio.lowlevel
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _FLUSH_SECONDS = 0.5
 _MAX_NOISE_BYTES = 256 * 1024
 """How much may come before the first message that is none: more than any banner, or an installer's progress."""
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""How long one message of a child may be, which is kept until it is whole: 64 MiB."""
 
 
 class NoProtocolError(Exception):
@@ -36,6 +38,13 @@ class NoProtocolError(Exception):
 
     def __init__(self) -> None:
         super().__init__("this is no MCP server: its output is no JSON-RPC")
+
+
+class LineTooLongError(Exception):
+    """A child says more without an end of the line than is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(f"a line of its output is longer than {MAX_LINE_BYTES / 2**20:g} MiB")
 
 
 class LineWriter(ObjectSendStream[SessionMessage]):
@@ -70,6 +79,7 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         self._noise_bytes: int | None = 0  # None once it has spoken the protocol
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []  # of a line that has not ended yet
+        self._parts_bytes = 0
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message.
@@ -84,6 +94,7 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
                     self._noise_bytes = None
                     return message
                 self._bear_noise()
+            self._bear_line()
             if has_read:
                 await anyio.lowlevel.checkpoint()  # a flood is read without ever waiting
             try:
@@ -95,16 +106,33 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
 
     def _bear_noise(self) -> None:
         if self._noise_bytes is not None and self._noise_bytes > _MAX_NOISE_BYTES:
-            self._lines.clear()
-            self._refused(NoProtocolError())
-            raise anyio.EndOfStream
+            self._refuse(NoProtocolError())
+
+    def _bear_line(self) -> None:
+        """Bear with a line that has not ended yet: it may be a long message, or noise already."""
+        if self._parts_bytes > MAX_LINE_BYTES:
+            self._refuse(LineTooLongError())
+        may_be_noise = self._noise_bytes is not None and self._parts_bytes > _MAX_NOISE_BYTES
+        if may_be_noise and not self._parts[0].lstrip().startswith(b"{"):
+            self._refuse(NoProtocolError())
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        self._lines.clear()
+        self._parts.clear()
+        self._parts_bytes = 0
+        self._refused(error)
+        raise anyio.EndOfStream
 
     def _split(self, chunk: bytes) -> None:
         *lines, rest = chunk.split(b"\n")
         if lines and self._parts:
             lines[0] = b"".join((*self._parts, lines[0]))
+        if lines:
             self._parts.clear()
-        self._parts.append(rest)
+            self._parts_bytes = 0
+        if rest:
+            self._parts.append(rest)
+            self._parts_bytes += len(rest)
         self._lines.extend(lines)
 
     def _read(self, line: bytes) -> SessionMessage | None:
@@ -129,7 +157,7 @@ async def stdio_streams(
     Args:
         child: The child; it is left running.
         ended: Called when it can no longer be talked to.
-        refused: Called when what it says is no protocol, and is read no further.
+        refused: Called when what it says is no protocol, or too long, and is read no further.
     """
     lines, written = anyio.create_memory_object_stream[tuple[bytes, "Attempt | None"]](0)
     flushed = anyio.Event()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
+from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport, stdio
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerFailure, ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, python_config
 from tests.client.scripted import listed, scripted_config
@@ -20,6 +20,24 @@ if TYPE_CHECKING:
     from tests.client.guard import Guard
 
 pytestmark = pytest.mark.anyio
+
+
+LONG_LINES = """
+import json, sys
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        told = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}, "instructions": "x" * 2**19}
+        result = {"protocolVersion": "2025-11-25", **told}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    elif message["method"] == "tools/call":
+        for _ in range(2**9):
+            sys.stdout.write("x" * 2**16)
+        sys.stdout.flush()
+    elif "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), flush=True)
+"""
 
 
 async def failure_of(config: ServerConfig) -> ServerFailure:
@@ -147,6 +165,30 @@ async def test_a_flood_that_is_no_protocol_is_given_up_and_said_to_be_none() -> 
         failure = await failure_of(python_config(flood))
     assert failure.reason == "this is no MCP server: its output is no JSON-RPC"
     assert failure.is_permanent
+
+
+async def test_a_flood_without_an_end_of_a_line_is_given_up_as_early() -> None:
+    flood = "import sys\nfor _ in range(2**9): sys.stdout.write('y' * 2**16)\nsys.stdout.flush()\nsys.stdin.read()"
+    with anyio.fail_after(DEADLINE_SECONDS):
+        failure = await failure_of(python_config(flood))
+    assert failure.reason == "this is no MCP server: its output is no JSON-RPC"
+    assert failure.is_permanent
+
+
+async def test_a_first_message_may_be_long() -> None:
+    async with opened(python_config(LONG_LINES, protocol="legacy")) as connection:
+        assert connection.server_info is not None
+        assert len(connection.server_info.instructions or "") == 2**19
+
+
+async def test_a_line_that_does_not_end_is_read_no_further_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 2**20)
+    async with opened(python_config(LONG_LINES, protocol="legacy")) as connection:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await connection.call_tool("flood", {})
+    failure = caught.value.failure
+    assert failure.reason == "a line of its output is longer than 1 MiB; it may have run: the outcome is unknown"
+    assert failure.hint == "have it answer in parts: each message is one line"
 
 
 async def test_who_says_much_before_the_protocol_is_still_listened_to() -> None:
