@@ -44,6 +44,8 @@ _UNKNOWN_SESSION = re.compile(
 )
 """How servers that answer 400 in place of 404 say that they do not know a session."""
 _WRITE_SECONDS = 30.0
+START_SOON = "bridge.client.start_soon"
+"""The extension of a request by which what signs it does more beside, as long as the connection lasts."""
 
 
 @cache
@@ -110,6 +112,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request; see the class."""
+        request.extensions[START_SOON] = self._watcher.start_soon
         if request.method == "GET":
             return await self._get(request, options)
         attempt = current_attempt.get()

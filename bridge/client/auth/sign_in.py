@@ -23,6 +23,7 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import union_scopes
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
+from bridge.client.auth.beside import begun
 from bridge.client.auth.challenge import Challenge, challenge_in
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError, need, refusal
@@ -46,8 +47,10 @@ _MAX_SENDS = 4
 """As it was, with a token that somebody else has renewed, with a refreshed one, and with one that a login gave."""
 _TOKEN_SECONDS = 10.0
 """How long an authorization server may take to answer."""
+_SOON_SECONDS = 1.0
+"""How long a request whose token is still good waits for another one."""
 _REST_SECONDS = 5.0
-"""How long a token that is still good is used as it is where renewing it has just failed."""
+"""How long a token that is still good is used as it is after renewing it has begun, or failed."""
 _MAX_REASON_CHARS = 300
 _PROTOCOL_HEADER = "mcp-protocol-version"
 _QUESTION_HEADERS = {"accept": "text/event-stream", _PROTOCOL_HEADER: LATEST_HANDSHAKE_VERSION}
@@ -129,19 +132,41 @@ class SignIn(httpx2.Auth):
             self._login = await self._load()
             self._is_loaded = True
         login = self._login
-        if login is not None and self._is_to_be_refreshed(login):
+        if login is None or not self._is_to_be_refreshed(login):
+            return login
+        if not login.has_ended:
+            return await self._renewed_soon(login, request)
+        try:
+            return await self._renewed(login.access_token, None, request, may_refresh=True)
+        except SignInError as error:
+            if error.is_permanent:
+                return None  # the server says what it asks for
+            raise
+
+    async def _renewed_soon(self, login: Login, request: httpx2.Request) -> Login | None:
+        """Another token than one that is still good where it comes soon, else that one; the renewal then goes on."""
+        if self._lock.locked():
+            return login
+        found: Login | None = login
+
+        async def renew() -> None:
+            nonlocal found
             try:
-                return await self._renewed(login.access_token, None, request, may_refresh=True)
+                found = await self._renewed(login.access_token, None, request, may_refresh=True)
             except SignInError as error:
-                if error.is_permanent:
-                    return None  # the server says what it asks for
-                if login.has_ended:
-                    raise
+                found = None if error.is_permanent else login
                 self._rests_until = monotonic() + _REST_SECONDS
-        return login
+            except Exception as error:  # noqa: BLE001 - whatever keeps logins; the token is still good
+                _logger.warning(
+                    "the login to %s cannot be renewed: %s", redact_url(self._url).shown, self._scrubbed(error)
+                )
+
+        self._rests_until = monotonic() + _REST_SECONDS
+        await begun(renew, request, _SOON_SECONDS)
+        return found
 
     def _is_to_be_refreshed(self, login: Login) -> bool:
-        """Whether a token is renewed before it is used; while it is good, not again right after that failed."""
+        """Whether a token is renewed before it is used; while it is good, not again right after that."""
         may_wait = not login.has_ended and monotonic() < self._rests_until
         return login.is_stale and login.can_be_refreshed and not may_wait
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,14 @@ import anyio.to_thread
 import pytest
 
 from bridge import Connection, ConnectionState, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
+from bridge.client.auth import sign_in
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore, login_key
 from tests.client.auth import authority as authorities
 from tests.client.auth.conftest import age, browse, stored_login
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.client.auth.authority import Authority
     from tests.client.auth.resource import Resource
@@ -40,6 +41,16 @@ async def sum_over(connection: Connection, a: int, b: int) -> Any:
 async def logged_in(url: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
         await SignIn(url, OAuthLogin(), show_page=browse).log_in()
+
+
+@contextmanager
+def hanging(authority: Authority) -> Iterator[None]:
+    """An authorization server that says nothing, in this block or until its gate is opened."""
+    authority.gate.clear()
+    try:
+        yield
+    finally:
+        authority.gate.set()
 
 
 # --- logging in ------------------------------------------------------------------------------------------------------
@@ -189,6 +200,42 @@ async def test_a_token_that_is_still_good_is_used_where_it_cannot_be_renewed(
         assert await sum_over(connection, 2, 2) == 4
     assert resource.tokens[-1] == old
     assert authority.grants == ["authorization_code", "refresh_token"], "not asked again with each request"
+
+
+async def test_a_token_that_is_still_good_is_used_while_an_authorization_server_hangs(
+    authority: Authority, resource: Resource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sign_in, "_TOKEN_SECONDS", 600.0)
+    await logged_in(resource.url)
+    await age(resource.url, ends_at=time.time() + 20)
+    old = (await stored_login(resource.url)).access_token
+    with hanging(authority):
+        async with connected(resource.url) as connection:
+            for number in range(3):
+                assert await sum_over(connection, number, 0) == number
+            assert resource.tokens[-1] == old
+            authority.gate.set()
+            while resource.tokens[-1] == old:
+                await sum_over(connection, 1, 2)
+    assert authority.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_a_connection_ends_when_the_renewal_has_that_it_began(authority: Authority, resource: Resource) -> None:
+    """The refresh token is good for one use."""
+    await logged_in(resource.url)
+    await age(resource.url, ends_at=time.time() + 20)
+    old = (await stored_login(resource.url)).access_token
+
+    async def answer_later() -> None:
+        await anyio.wait_all_tasks_blocked()
+        authority.gate.set()
+
+    with hanging(authority):
+        async with anyio.create_task_group() as tasks:
+            async with connected(resource.url) as connection:
+                assert await sum_over(connection, 1, 2) == 3
+                tasks.start_soon(answer_later)
+            assert (await stored_login(resource.url)).access_token != old
 
 
 async def test_a_file_that_holds_no_login_is_named_and_kept(authority: Authority, resource: Resource) -> None:
