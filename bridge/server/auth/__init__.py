@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.jwt import JwtVerifier
     from bridge.server.auth.key_file import KeyFile
     from bridge.server.auth.keys import ApiKey, ApiKeys
-    from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+    from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
     from bridge.server.auth.token import VerifiedToken
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "IssuerUnavailableError",
     "JwtVerifier",
     "KeyFile",
+    "TokenExpiredError",
     "TokenRefusedError",
     "VerifiedToken",
 ]
@@ -40,6 +41,7 @@ _HOMES = {
     "IssuerUnavailableError": "refusals",
     "JwtVerifier": "jwt",
     "KeyFile": "key_file",
+    "TokenExpiredError": "refusals",
     "TokenRefusedError": "refusals",
     "VerifiedToken": "token",
 }

@@ -14,7 +14,7 @@ from bridge.server.auth.issuer import checked_url
 from bridge.server.auth.key_file import KeyFile
 from bridge.server.auth.keys import ApiKeys
 from bridge.server.auth.principal import issuer_in, name_of
-from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
 from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.token import VerifiedToken
 
@@ -104,6 +104,7 @@ class Auth:
             The credential, verified; None where nobody knows it.
 
         Raises:
+            TokenExpiredError: It was good, and has expired.
             TokenRefusedError: It is known to be bad.
             IssuerUnavailableError: Nobody knows it, and one could not be asked.
         """
@@ -117,7 +118,8 @@ class Auth:
                 refusal = error
                 continue
             except TokenRefusedError as error:
-                refusal = refusal or error
+                if refusal is None or (isinstance(error, TokenExpiredError) and isinstance(refusal, TokenRefusedError)):
+                    refusal = error
                 continue
             if found is not None:
                 told = self._with_issuer(found, verifier, source)

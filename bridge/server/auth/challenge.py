@@ -27,6 +27,8 @@ class Challenge:
     """What has to be granted."""
     retry_after_seconds: float | None = None
     """When trying again may help."""
+    is_guess: bool = True
+    """Whether the credential, where one came, may have been made up."""
 
 
 _UNAVAILABLE = 503

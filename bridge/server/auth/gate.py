@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from bridge.server.auth.challenge import NO_CREDENTIAL, Challenge, send_challeng
 from bridge.server.auth.identity import KnownUser
 from bridge.server.auth.patience import Patience
 from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
-from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
 from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.tenures import Tenure
 from bridge.server.auth.token import VerifiedToken
@@ -126,7 +127,7 @@ class Gate:
             with self._patience.looking(scope):
                 found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
         except TokenRefusedError as error:
-            return self._unauthorized(str(error))
+            return replace(self._unauthorized(str(error)), is_guess=not isinstance(error, TokenExpiredError))
         except IssuerUnavailableError as error:
             description = "the issuer of tokens cannot be asked at the moment; the server's log says why"
             return Challenge(

@@ -17,7 +17,7 @@ from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
 from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
 from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
 from bridge.server.auth.patience import is_suspected
-from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
+from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Introspection:
         now = time.time()
         expires_at, not_before = _time_in(claims, "exp"), _time_in(claims, "nbf")
         if expires_at is not None and expires_at + LEEWAY_SECONDS < now:
-            raise TokenRefusedError("the token has expired")
+            raise TokenExpiredError("the token has expired")
         if not_before is not None and not_before - LEEWAY_SECONDS > now:
             raise TokenRefusedError("the token is not valid yet")
         if self.issuer is not None and claims.get("iss", self.issuer) != self.issuer:

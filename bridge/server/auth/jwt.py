@@ -13,7 +13,7 @@ from bridge.errors import DefinitionError
 from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
 from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
 from bridge.server.auth.jwks import REFETCH_SECONDS, KeySet
-from bridge.server.auth.refusals import TokenRefusedError
+from bridge.server.auth.refusals import TokenExpiredError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class JwtVerifier:
             The token, verified; None where it is no signed token at all.
 
         Raises:
+            TokenExpiredError: It is none any more.
             TokenRefusedError: It is a bad one.
             IssuerUnavailableError: Nobody can tell, because the issuer cannot be asked for its keys.
         """
@@ -122,7 +123,7 @@ class JwtVerifier:
                 options={"require": list(_REQUIRED)},
             )
         except jwt.ExpiredSignatureError:
-            raise TokenRefusedError("the token has expired") from None
+            raise TokenExpiredError("the token has expired") from None
         except jwt.ImmatureSignatureError:
             raise TokenRefusedError("the token is not valid yet") from None
         except jwt.InvalidAudienceError:

@@ -63,7 +63,8 @@ class Patience:
     async def weighed(self, scope: Scope, challenge: Challenge) -> Challenge:
         """What a request that goes no further is to be answered now, when it is: 429 after too many bad credentials.
 
-        That none came at all is no guess, and remains what it is, but is held back as well from who goes on with it.
+        That none came at all is no guess, nor is one that has expired: such a request is answered as it is, so that its
+        client logs in or renews, but is held back as well from who goes on with it.
 
         Args:
             scope: The request.
@@ -71,11 +72,13 @@ class Patience:
         """
         account, now = self._accounts.of(scope), self._accounts.clock()
         refusal = account.refusal(now, None)
-        is_bad = challenge.error is not None and challenge.retry_after_seconds is None
+        is_bad = challenge.is_guess and challenge.error is not None and challenge.retry_after_seconds is None
         if is_bad and refusal is None:
             account.count(now)
             return challenge
-        if (refusal is not None or challenge.error is None) and not account.is_answered_at_once(now):
+        if (
+            refusal is not None or challenge.error is None or not challenge.is_guess
+        ) and not account.is_answered_at_once(now):
             await hold_back(self._hold_seconds)
         if refusal is None or not is_bad:
             return challenge

@@ -9,6 +9,10 @@ class TokenRefusedError(BridgeError):
     """A token is known to be bad. The message is fit for its bearer, and shows nothing of the token."""
 
 
+class TokenExpiredError(TokenRefusedError):
+    """A token was good, as its issuer's signature or word says, and has expired: whoever sends it makes no guess."""
+
+
 class IssuerUnavailableError(BridgeError):
     """Nobody can tell whether a token is good, because what issued it cannot be asked.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,8 +15,10 @@ from bridge.server import http_app
 from bridge.server.auth import (
     ApiKey,
     ApiKeys,
+    Auth,
     Introspection,
     IssuerUnavailableError,
+    JwtVerifier,
     TokenRefusedError,
     VerifiedToken,
     patience,
@@ -153,6 +156,28 @@ async def test_requests_without_a_credential_are_held_back_and_never_429(held: l
     assert [await watched.weighed({"client": None}, NONE) for _ in range(12)] == [NONE] * 12
     assert held == [3.0, 3.0]
     assert await watched.weighed({"client": None}, BAD) == BAD, "they are no guesses"
+
+
+def test_a_token_that_has_expired_is_401_in_a_flood_so_that_its_bearer_renews_it(issuer: Issuer) -> None:
+    expired = issuer.token(exp=1000)
+    auth = Auth(KEYS, JwtVerifier(issuer.url, AUDIENCE, algorithms=["ES256"]), JwtVerifier(issuer.url, AUDIENCE))
+    with http.serving(http_app(toolbox(), auth=auth)) as origin, asking(origin) as ask:
+        while ask("guess").status_code != 429:
+            pass
+        answer = ask(expired)
+        assert answer.status_code == 401
+        assert "the token has expired" in answer.headers["www-authenticate"]
+        while ask(expired[:-8] + "AAAAAAAA").status_code != 429:
+            pass
+
+
+@pytest.mark.anyio
+async def test_expired_tokens_are_held_back_and_are_no_guesses(held: list[float]) -> None:
+    watched = Patience(Rate(2, 60), hold_seconds=3.0, clock=lambda: 100.0)
+    expired = replace(BAD, is_guess=False)
+    assert [await watched.weighed({"client": None}, expired) for _ in range(12)] == [expired] * 12
+    assert held == [3.0, 3.0]
+    assert await watched.weighed({"client": None}, BAD) == BAD
 
 
 @pytest.mark.anyio
