@@ -77,7 +77,7 @@ def test_a_command_is_named_after_its_program() -> None:
         ("/:tools", "'/' is a directory; name a file in it"),
         ("two words", "'two words' is no target; name file.py[:object], "),
         ("", "'' is no target; name file.py[:object], "),
-        ("tools:1", "'tools:1' is no target; name "),
+        ("tools:1", "'tools:1' is no file; if it is a URL, write 'http://tools:1'"),
         ("http://", "'http://' is no URL of a server: it names no host"),
         ("http://[", "'http://[' is no URL of a server: it names no host"),
         ("nothing.json", "there is no file 'nothing.json' (looked for "),
