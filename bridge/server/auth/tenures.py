@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from contextlib import contextmanager
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -35,6 +35,8 @@ LOOK_SECONDS = 60.0
 """How often a credential is looked at whose verifier does not say how long its verdicts may be kept."""
 
 _LOOK_AT_MOST_EVERY_SECONDS = 1.0
+_FEW = 16
+"""So many looks ahead may be for nothing."""
 
 
 class Tenure:
@@ -123,9 +125,16 @@ class Tenures:
     def _schedule(self, tenure: Tenure, due: float) -> None:
         tenure.due = due
         if due < math.inf:
+            if len(self._queue) > max(_FEW, 2 * len(self._open)):
+                self._forget_the_closed()
             heappush(self._queue, (due, next(self._order), tenure))
             if due < self._next:
                 self._woken.set()
+
+    def _forget_the_closed(self) -> None:
+        """Let go of the credentials whose streams have ended before they were to be looked at again."""
+        self._queue = [each for each in self._queue if each[2] in self._open and each[2].due == each[0]]
+        heapify(self._queue)
 
     def _look_at_all(self) -> None:
         now = monotonic()
@@ -150,7 +159,7 @@ class Tenures:
         except Exception:
             _logger.exception("a credential could not be looked at again, and its streams end")
             return None
-        if found is None or _bearer(found) != _bearer(tenure.token):
+        if found is None or self._bearer(found) != self._bearer(tenure.token):
             return None
         if self._auth.required_scopes.difference(found.scopes):
             return None  # other scopes, and other tools, are seen with each request
@@ -159,11 +168,15 @@ class Tenures:
         kept = found.keep_seconds if isinstance(found, VerifiedToken) and found.keep_seconds > 0 else LOOK_SECONDS
         return None if left <= 0 else min(left, max(kept, _LOOK_AT_MOST_EVERY_SECONDS))
 
+    def _bearer(self, token: AccessToken) -> tuple[str, str]:
+        """Who bears a credential, and for which client."""
+        return self._auth.name_of(token), token.client_id
+
     def _end(self, tenure: Tenure) -> None:
         self._open.discard(tenure)
         ends, tenure.ends = tenure.ends, {}
         if ends:
-            name = tenure.token.subject or tenure.token.client_id
+            name = self._auth.name_of(tenure.token)
             told = "ended the open streams of %r, %d: the credential that opened them holds no more"
             _logger.info(told, abridged(name), len(ends))
         for end in ends.values():
@@ -183,7 +196,3 @@ def _seconds_left_unasked(token: AccessToken, error: IssuerUnavailableError) -> 
 
 def _seconds_until_expiry(token: AccessToken) -> float:
     return math.inf if token.expires_at is None else token.expires_at - time.time()
-
-
-def _bearer(token: AccessToken) -> tuple[object, ...]:
-    return token.client_id, token.subject

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import anyio
 import anyio.to_thread
@@ -209,7 +212,15 @@ async def _end_of(*verdicts: VerifiedToken | Exception | None, was: VerifiedToke
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "last",
-    [None, good(client_id="bob"), good(subject="bob"), good(scopes=[]), good(expires_at=1), RuntimeError("broken")],
+    [
+        None,
+        good(client_id="bob"),
+        good(subject="bob"),
+        good(claims={"iss": "https://another.example.org"}),
+        good(scopes=[]),
+        good(expires_at=1),
+        RuntimeError("broken"),
+    ],
 )
 async def test_a_stream_ends_where_its_credential_is_not_what_it_was(last: VerifiedToken | Exception | None) -> None:
     await _end_of(last)
@@ -268,6 +279,44 @@ async def test_a_credential_is_looked_at_when_its_stream_opens_and_when_others_c
             verifier.changed()
             await has_ended.wait()
         tasks.cancel_scope.cancel()
+
+
+class _Counted:
+    """Finds every credential good, and says of how many of its verdicts somebody still knows."""
+
+    def __init__(self) -> None:
+        self._found: list[ref[VerifiedToken]] = []
+
+    def __len__(self) -> int:
+        return sum(each() is not None for each in self._found)
+
+    async def verify_token(self, token: str) -> VerifiedToken | None:
+        found = good(token=token, keep_seconds=60.0)
+        self._found.append(ref(found))
+        return found
+
+
+@pytest.mark.anyio
+async def test_credentials_whose_streams_have_ended_are_let_go() -> None:
+    counted = _Counted()
+    tenures = Tenures(Auth(counted))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tenures.keep)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            for _ in range(200):
+                tenure = Tenure(tenures, "t", good())
+                with tenure.ending(lambda: None):
+                    while not monotonic() + 30 < tenure.due < math.inf:
+                        await anyio.lowlevel.checkpoint()
+        assert 0 < len(counted) < 30
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_the_end_of_streams_names_their_bearer_as_everything_else_does(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await _end_of(None)
+    assert "ended the open streams of 'client:ada', 1" in caplog.text
 
 
 @pytest.mark.anyio
