@@ -35,6 +35,7 @@ class Signature:
             return request
         if login.proof_key is None:
             request.headers["Authorization"] = f"Bearer {token}"
+            request.headers.pop("DPoP", None)  # of a token that it was sent with before
         else:
             prove(request, login.proof_key, self._nonces, token)
         return request

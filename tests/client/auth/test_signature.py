@@ -89,6 +89,13 @@ async def test_another_process_goes_on_with_the_key(authority: Authority, resour
     assert (authority.grants, judge.faults) == (["authorization_code"], [])
 
 
+async def test_a_request_that_is_sent_again_with_a_token_that_is_not_bound_has_no_proof() -> None:
+    signature, sent = Signature(), httpx2.Request("POST", URL)
+    assert "DPoP" in signature.put(sent, LOGIN).headers
+    signature.put(sent, LOGIN.model_copy(update={"proof_key": None}))
+    assert (sent.headers["Authorization"], "DPoP" in sent.headers) == ("Bearer token", False)
+
+
 # --- who has the token alone -----------------------------------------------------------------------------------------
 
 PING = modern(request("tools/list"))
