@@ -102,7 +102,7 @@ class Binding:
             SignInError: The authorization server does not take the proof, or takes none.
             HTTPError: It cannot be reached.
         """
-        if request.headers.get("Content-Type") != _FORM:
+        if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _FORM:
             response = await http.send(request, auth=None, follow_redirects=False)
             self._hear(response)
             return response

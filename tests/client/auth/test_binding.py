@@ -260,3 +260,25 @@ async def test_an_authority_that_wants_one_nonce_after_another_is_given_up() -> 
         with pytest.raises(SignInError, match="its authorization server wants another nonce"):
             await binding.send(request, http)
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/x-www-form-urlencoded; charset=utf-8", "Application/X-WWW-Form-Urlencoded"]
+)
+async def test_a_request_for_tokens_is_proved_however_its_content_type_is_written(kind: str) -> None:
+    proved = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        proved.append("DPoP" in request.headers)
+        return httpx2.Response(200, json={"access_token": "t", "token_type": "DPoP"})
+
+    binding = Binding(Login(server_url="https://mcp.example.com", proof_key=ProofKey.generated()), Nonces())
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        request = http.build_request(
+            "POST",
+            "https://login.example.com/token",
+            content=b"grant_type=refresh_token",
+            headers={"Content-Type": kind},
+        )
+        response = await binding.send(request, http)
+    assert (proved, response.json()["token_type"]) == ([True], "Bearer")
