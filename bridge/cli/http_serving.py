@@ -189,6 +189,8 @@ def _publisher(
 def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Starlette:
     from bridge.server.http import http_app  # noqa: PLC0415 - as above
 
+    for modern in (False, True):  # or it would be made later, and be gone through by the garbage collector ever after
+        publisher.catalog.page(modern=modern)
     try:
         return http_app(
             publisher.tools,
