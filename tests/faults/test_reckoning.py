@@ -62,7 +62,14 @@ async def test_a_socket_that_is_not_closed_is_found() -> None:
 
 
 async def test_a_process_that_does_not_end_is_found_even_if_it_is_a_grandchild() -> None:
-    code = "import subprocess, sys; child = subprocess.Popen(['cat']); print(child.pid, flush=True); child.wait()"
+    code = (
+        "import sys\n"
+        "from subprocess import PIPE, Popen\n"
+        "child = Popen(['cat'], stdin=PIPE, stdout=PIPE)\n"
+        "child.stdin.write(b'there\\n'); child.stdin.flush(); child.stdout.readline()  # it has begun\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
     with subprocess.Popen(  # noqa: ASYNC220 - short
         [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
