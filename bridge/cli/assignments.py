@@ -50,9 +50,10 @@ def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[st
 
 def unknown_names(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
     """Those names that a schema has no parameter for, where it lists all that it has."""
-    if any(key in schema for key in ("additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf")):
+    open_keys = {"additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf"}
+    if "properties" not in schema or not open_keys.isdisjoint(schema):
         return []
-    return [name for name in names if name not in schema.get("properties", {})]
+    return [name for name in names if name not in schema["properties"]]
 
 
 def _read(name: str, texts: list[str], root: Mapping[str, Any]) -> Any:

@@ -115,3 +115,4 @@ def test_a_name_is_unknown_only_where_the_schema_lists_all_that_it_has() -> None
     assert unknown_names(["a", "b"], properties) == ["b"]
     assert unknown_names(["a", "b"], {**properties, "additionalProperties": {"type": "string"}}) == []
     assert unknown_names(["a", "b"], {"$ref": "#/$defs/X"}) == []
+    assert unknown_names(["a", "b"], {"type": "object"}) == []

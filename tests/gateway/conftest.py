@@ -6,9 +6,10 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
-from tests.interop.counterpart import MODERN, TOOLS, Route, connected, serving
+from tests.interop.counterpart import DEADLINE_SECONDS, MODERN, TOOLS, Route, connected, serving
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
@@ -80,6 +81,10 @@ def route(request: pytest.FixtureRequest) -> Route:
 async def connection(route: Route, gateway_origin: str, config: str) -> AsyncIterator[Counterpart]:
     """The official client, connected to a gateway."""
     async with connected(route, gateway_origin, target=config) as counterpart:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            # What a client of another route gave up counts for some seconds, in which nobody else is asked.
+            while (await counterpart.client.call_tool("order", {})).is_error:
+                pass
         yield counterpart
 
 

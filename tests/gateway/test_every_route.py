@@ -20,6 +20,7 @@ pytestmark = direct.pytestmark
 _OWN = {
     "test_a_list_in_pages_has_every_tool_once",  # how a server's list is cut is no matter of the gateway's
     "test_a_change_of_the_list_reaches_the_client",  # below: it takes two steps here
+    "test_a_call_that_the_client_gives_up_ends_at_the_server",  # below: the last
 }
 
 globals().update({name: test for name, test in vars(direct).items() if name.startswith("test_") and name not in _OWN})
@@ -62,3 +63,8 @@ async def test_a_tool_that_came_later_can_be_called(counterpart: Counterpart, ro
     while not await change_and_hear_of_it(counterpart, route):
         pass
     assert direct.text_of(await direct.call(counterpart, "guest")) == "here"
+
+
+async def test_a_call_that_the_client_gives_up_ends_at_the_server(counterpart: Counterpart) -> None:
+    """The last of each route: for some seconds nobody is asked, as it might be the wrong one."""
+    await direct.test_a_call_that_the_client_gives_up_ends_at_the_server(counterpart)
