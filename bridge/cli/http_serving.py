@@ -13,7 +13,7 @@ from bridge.cli.entries import configuration, url_entry
 from bridge.cli.failures import say
 from bridge.cli.inheritance import inherited
 from bridge.cli.operating import admin_sockets, operated
-from bridge.cli.serve_options import name_of, note_unaccompanied, serving_of, targets_of
+from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
 from bridge.cli.targets import split_targets
 from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.cli.worker import Worker
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
     from bridge.cli.inheritance import Inheritance
     from bridge.cli.serve_options import ServeOptions
-    from bridge.cli.serving import Serving
     from bridge.cli.targets import Target
     from bridge.server.auth import Auth
     from bridge.server.auth.unmatched import Unmatched
-    from bridge.server.limits import Limits
     from bridge.server.publisher import Publisher
     from bridge.server.telemetry_metrics import WrittenMetrics
 
@@ -125,10 +123,9 @@ def _serve_here(
             watched.close()
             serving.last_act()
 
-        limits = options.limits.limits(ctx)
-        publisher = _publisher(ctx, serving, name, options, limits)
+        publisher = publisher_of(ctx, serving, name, options, options.scaling.secrets(ctx))
         app = _app(ctx, publisher, options, auth)
-        lifespan = looked_after(limits, publisher, serving.lifespan)
+        lifespan = looked_after(publisher, serving.lifespan)
         operations = Operations(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
         metrics: WrittenMetrics | None = watched.metrics
@@ -165,29 +162,8 @@ def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[
     return opened
 
 
-def _publisher(
-    ctx: click.Context, serving: Serving, name: str, options: ServeOptions, limits: Limits | None
-) -> Publisher:
-    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
-
-    state_keys = options.scaling.secrets(ctx)
-    try:
-        return Publisher(
-            serving.tools,
-            name=name,
-            version=serving.version,
-            instructions=options.instructions,
-            page_size=options.page_size,
-            policy=options.limits.policy(),
-            state_keys=state_keys,
-            limits=limits,
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error), ctx) from error
-
-
 def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Starlette:
-    from bridge.server.http import http_app  # noqa: PLC0415 - as above
+    from bridge.server.http import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     for modern in (False, True):  # or it would be made later, and be gone through by the garbage collector ever after
         publisher.catalog.page(modern=modern)

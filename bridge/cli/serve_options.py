@@ -14,6 +14,7 @@ from bridge.cli.serving import Serving
 from bridge.cli.targets import existing_targets, given_targets, split_targets
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bridge.cli.auth_options import AuthOptions
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets import Target
     from bridge.cli.telemetry_options import TelemetryOptions
     from bridge.client.pinning import PinMode
+    from bridge.server.publisher import Publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +109,39 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
 def name_of(targets: list[Target], options: ServeOptions) -> str:
     """What the server calls itself."""
     return options.name or "-".join(dict.fromkeys(target.name for target in targets))
+
+
+def publisher_of(
+    ctx: click.Context,
+    serving: Serving,
+    name: str,
+    options: ServeOptions,
+    state_keys: Sequence[bytes] | None = None,
+) -> Publisher:
+    """What is served, as the options say.
+
+    Args:
+        ctx: The command.
+        serving: What is served.
+        name: What it calls itself.
+        options: How to serve.
+        state_keys: Secrets that seal what clients carry; None for one of this process.
+
+    Raises:
+        click.UsageError: The options cannot be.
+    """
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
+
+    try:
+        return Publisher(
+            serving.tools,
+            name=name,
+            version=serving.version,
+            instructions=options.instructions,
+            page_size=options.page_size,
+            policy=options.limits.policy(),
+            state_keys=state_keys,
+            limits=options.limits.limits(ctx),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from error

@@ -12,7 +12,7 @@ from bridge.cli.failures import say
 from bridge.cli.operations_options import OperationsOptions
 from bridge.cli.options import typed_options
 from bridge.cli.scaling_options import ScalingOptions
-from bridge.cli.serve_options import name_of, note_unaccompanied, serving_of, targets_of
+from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
 from bridge.cli.targets import ConfigTarget
 from bridge.cli.telemetry_options import observed
 from bridge.server.diversion import divert_stdout
@@ -62,9 +62,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     said += [f"--page-size={options.page_size}"] if options.page_size else []
     say(f"serving {name} over stdio; for a host's configuration:")
     say(configuration(name, shown_entry(targets, said)))
-    limits = options.limits.limits(ctx)
     from bridge.server import stdio  # noqa: PLC0415 - after the targets, whose mistakes come first
-    from bridge.server.publisher import Publisher  # noqa: PLC0415 - as above
 
     lifespan = serving.lifespan
 
@@ -74,19 +72,11 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
             watched.close()
             serving.last_act()
 
-        publisher = Publisher(
-            serving.tools,
-            name=name,
-            version=serving.version,
-            instructions=options.instructions,
-            page_size=options.page_size,
-            policy=options.limits.policy(),
-            limits=limits,
-        )
-        if limits is not None:
+        publisher = publisher_of(ctx, serving, name, options)
+        if publisher.accounts is not None:
             from bridge.server.limits.unmatched import looked_after  # noqa: PLC0415 - for those who limit something
 
-            lifespan = looked_after(limits, publisher, lifespan)
+            lifespan = looked_after(publisher, lifespan)
         stdio.serve_stdio(
             publisher,
             streams,

@@ -100,3 +100,9 @@ def matches(patterns: tuple[str, ...], name: str) -> bool:
 @lru_cache(_KEPT_NAMES)
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)) or "(?!)")
+
+
+def unmatched(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
+    """Those names and patterns that match none of the names that there are."""
+    there = tuple(names)
+    return frozenset(each for each in patterns if not any(matches((each,), name) for name in there))

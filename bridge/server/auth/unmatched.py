@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.server.auth.access import matches
+from bridge.server.auth.access import unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from bridge.server.auth.auth import Auth
     from bridge.tools.toolbox import ToolBox
 
@@ -45,13 +43,9 @@ class Unmatched:
         names = [tool.name for tool in self._tools]
         if self._is_held or not names:
             return
-        scopes, keys = _without(names, self._auth.tool_scopes.patterns), _without(names, self._auth.key_tools)
+        scopes, keys = unmatched(self._auth.tool_scopes.patterns, names), unmatched(self._auth.key_tools, names)
         for pattern in sorted(scopes - self._scopes):
             _logger.warning("no tool matches %r, which is to need a scope: a tool of another name needs none", pattern)
         for pattern in sorted(keys - self._keys):
             _logger.warning("no tool matches %r, which a key is for: it opens no tool of another name", pattern)
         self._scopes, self._keys = scopes, keys
-
-
-def _without(names: list[str], patterns: Iterable[str]) -> frozenset[str]:
-    return frozenset(each for each in patterns if not any(matches((each,), name) for name in names))

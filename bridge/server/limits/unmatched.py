@@ -6,7 +6,7 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from bridge.server.auth.access import matches
+from bridge.server.auth.access import unmatched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -38,32 +38,31 @@ class UnmatchedLimits:
         names = [tool.name for tool in self._publisher.tools]
         if not names:
             return
-        found = frozenset(each for each in self._patterns if not any(matches((each,), name) for name in names))
+        found = unmatched(self._patterns, names)
         for pattern in sorted(found - self._told):
             _logger.warning("no tool matches %r, whose calls are to be limited: one of another name is not", pattern)
         self._told = found
 
 
-def looked_after(limits: Limits | None, publisher: Publisher, lifespan: Lifespan | None) -> Lifespan | None:
+def looked_after(publisher: Publisher, lifespan: Lifespan | None) -> Lifespan | None:
     """What brings the tools, with a look at what limits say of them: now where they are there, else once they came.
 
     Args:
-        limits: What names tools; None for nothing.
-        publisher: What has the tools.
+        publisher: What has the tools, and the limits.
         lifespan: What brings them; None where they are there.
     """
-    if limits is None:
+    if publisher.accounts is None:
         return lifespan
-    unmatched = UnmatchedLimits(limits, publisher)
+    patterns = UnmatchedLimits(publisher.accounts.limits, publisher)
     if lifespan is None:
-        unmatched.look()
+        patterns.look()
         return None
 
     @asynccontextmanager
     async def looking() -> AsyncIterator[None]:
         async with lifespan():
-            unmatched.look()
-            end = publisher.changes.listen(unmatched.look)
+            patterns.look()
+            end = publisher.changes.listen(patterns.look)
             try:
                 yield
             finally:
