@@ -14,9 +14,10 @@ from bridge.client import ClientHandlers, abandoned
 from bridge.gateway import Gateway
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer
-from tests.client.conftest import DEADLINE_SECONDS, opened, python_config
+from tests.client.conftest import DEADLINE_SECONDS, opened
 from tests.client.reports import Reports, listening
 from tests.gateway.between import caller, text_of
+from tests.gateway.wayward import wayward_config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -28,38 +29,20 @@ pytestmark = pytest.mark.anyio
 
 SECRET = "the number of a card"
 HEEDLESS = """
-import json, socket, sys
-
-def send(**message):
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-
-def text(words):
-    return {"content": [{"type": "text", "text": words}]}
-
-for line in sys.stdin:
-    message = json.loads(line)
-    method, params = message.get("method"), message.get("params", {})
-    if method == "initialize":
-        told = {"capabilities": {"tools": {}, "logging": {}}, "serverInfo": {"name": "x", "version": "1"}}
-        send(id=message["id"], result={"protocolVersion": "2025-11-25", **told})
-    elif method == "tools/list":
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("begin", "speak", "end")]
-        send(id=message["id"], result={"tools": tools})
-    elif method == "tools/call" and params["name"] == "begin":
+for message in calls_and_answers("begin", "speak", "end"):
+    name = message["params"]["name"] if "params" in message else "answer"
+    if name == "begin":
         begun = message["id"]
-        socket.create_connection(("127.0.0.1", params["arguments"]["port"])).sendall(b"began")
-    elif method == "tools/call" and params["name"] == "speak":
+        socket.create_connection(("127.0.0.1", message["params"]["arguments"]["port"])).sendall(b"began")
+    elif name == "speak":
         speaking = message["id"]
         send(method="notifications/message", params={"level": "info", "data": "the number of a card"})
-        form = {"type": "object", "properties": {"pin": {"type": "string"}}}
-        send(id="question", method="elicitation/create", params={"message": "Your PIN?", "requestedSchema": form})
-    elif method == "tools/call":
+        ask("Your PIN?", "pin")
+    elif name == "answer":
+        send(id=speaking, result=text(json.dumps(message.get("result") or message["error"]["message"])))
+    else:
         send(id=begun, result=text("late"))
         send(id=message["id"], result=text("ended"))
-    elif message.get("id") == "question":
-        send(id=speaking, result=text(json.dumps(message.get("result") or message["error"]["message"])))
-    elif "id" in message:
-        send(id=message["id"], result={})
 """
 
 
@@ -122,7 +105,7 @@ async def two_callers() -> AsyncIterator[Callers]:
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(DEADLINE_SECONDS))
         reports = await stack.enter_async_context(listening())
-        gateway = await stack.enter_async_context(Gateway([python_config(HEEDLESS, protocol="legacy")]))
+        gateway = await stack.enter_async_context(Gateway([wayward_config(HEEDLESS)]))
         callers = Callers(reports)
         await callers.connect(stack, gateway)
         yield callers
@@ -165,7 +148,7 @@ async def test_a_program_that_gave_a_call_up_has_its_own_contexts_where_it_is_as
         users.append(context.parameters.get("user"))
         return ElicitationAnswer("decline")
 
-    config, handlers = python_config(HEEDLESS, protocol="legacy"), ClientHandlers(elicitation=answer)
+    config, handlers = wayward_config(HEEDLESS), ClientHandlers(elicitation=answer)
     async with listening() as reports, opened(config, handlers=handlers) as connection:
         async with anyio.create_task_group() as tasks:
             arguments, context = {"port": reports.port}, InvocationContext(parameters={"user": "ada"})

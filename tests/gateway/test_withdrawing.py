@@ -10,8 +10,8 @@ import pytest
 
 from bridge.client import ClientHandlers
 from bridge.gateway import Gateway
-from tests.client.conftest import python_config
 from tests.gateway.between import DEADLINE_SECONDS, caller, server_config, text_of
+from tests.gateway.wayward import wayward_config
 from tests.server.tools import NAME_FORM, made
 
 if TYPE_CHECKING:
@@ -24,32 +24,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 FORGETFUL = """
-import json, sys
-
-def send(**message):
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-
-def text(words):
-    return {"content": [{"type": "text", "text": words}]}
-
-for line in sys.stdin:
-    message = json.loads(line)
-    method, params = message.get("method"), message.get("params", {})
-    if method == "initialize":
-        told = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
-        send(id=message["id"], result={"protocolVersion": "2025-11-25", **told})
-    elif method == "tools/list":
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("greet", "end")]
-        send(id=message["id"], result={"tools": tools})
-    elif method == "tools/call" and params["name"] == "greet":
+for message in calls_and_answers("greet", "end"):
+    if "method" not in message:
+        continue
+    if message["params"]["name"] == "greet":
         greeting = message["id"]
-        form = {"type": "object", "properties": {"name": {"type": "string"}}}
-        send(id="question", method="elicitation/create", params={"message": "Who are you?", "requestedSchema": form})
-    elif method == "tools/call":
+        ask("Who are you?", "name")
+    else:
         send(id=greeting, result=text("nobody answered"))
         send(id=message["id"], result=text("ended"))
-    elif method and "id" in message:
-        send(id=message["id"], result={})
 """
 
 
@@ -104,7 +87,7 @@ async def test_a_result_waits_for_no_question_that_its_server_has_withdrawn() ->
 
 async def test_a_result_waits_for_no_question_of_its_own_call() -> None:
     person, results = Slow(), []
-    config = python_config(FORGETFUL, protocol="legacy")
+    config = wayward_config(FORGETFUL)
     async with answering(config, person) as connection, anyio.create_task_group() as tasks:
 
         async def greet() -> None:
