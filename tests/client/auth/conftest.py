@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
 import httpx2
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from bridge import ClientCredentials, Connection, HttpTransport, OAuthLogin, ServerConfig
+from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import STATE_VARIABLE, LoginStore, login_key
 from tests.client.auth import authority as authorities
 from tests.client.auth import resource as resources
@@ -16,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from bridge.client.auth.grants import Grant
     from bridge.client.auth.login import Login
     from tests.client.auth.authority import Authority
     from tests.client.auth.resource import Resource
+
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
@@ -61,6 +68,26 @@ async def browse(url: str) -> None:
     """Do as a person does who agrees."""
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         await browser.get(url)
+
+
+async def log_in(url: str) -> None:
+    """Have a person who agrees log in."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await SignIn(url, OAuthLogin(), show_page=browse).log_in()
+
+
+async def sum_by(url: str, grant: Grant | None = None) -> object:
+    """The sum of 1 and 2, asked of a server by a grant; None for the login that is kept."""
+    config = ServerConfig(name="guarded", transport=HttpTransport(url, auth=grant))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with Connection(config) as connection:
+            return (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"]["result"]
+
+
+def program_with_key(authority: Authority) -> ClientCredentials:
+    """A program that signs with the key that an authorization server knows."""
+    key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return ClientCredentials(client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin)
 
 
 async def stored_login(url: str) -> Login:

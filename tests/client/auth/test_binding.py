@@ -1,21 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from bridge import (
-    ClientCredentials,
-    Connection,
-    HttpTransport,
-    IdentityAssertion,
-    OAuthLogin,
-    ServerAuthError,
-    ServerConfig,
-)
+from bridge import IdentityAssertion, OAuthLogin, ServerAuthError
 from bridge.client.auth.binding import Binding
 from bridge.client.auth.dpop import Nonces, ProofKey
 from bridge.client.auth.errors import SignInError
@@ -23,7 +14,7 @@ from bridge.client.auth.login import Login
 from bridge.client.auth.revocation import logged_out
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore, login_key
-from tests.client.auth.conftest import age, browse, stored_login
+from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, program_with_key, stored_login, sum_by
 
 if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
@@ -32,19 +23,6 @@ if TYPE_CHECKING:
     from tests.client.auth.resource import Resource
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 60
-
-
-async def log_in(url: str) -> None:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        await SignIn(url, OAuthLogin(), show_page=browse).log_in()
-
-
-async def call(url: str, grant: Grant | None = None) -> Any:
-    config = ServerConfig(name="guarded", transport=HttpTransport(url, auth=grant))
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with Connection(config) as connection:
-            return (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"]["result"]
 
 
 async def bound_key(authority: Authority, resource: Resource) -> ProofKey | None:
@@ -72,7 +50,7 @@ async def test_a_server_that_says_nothing_of_proofs_gets_tokens_that_are_not_bou
 ) -> None:
     await log_in(resource.url)
     assert await bound_key(authority, resource) is None
-    assert await call(resource.url) == 3
+    assert await sum_by(resource.url) == 3
     assert (authority_judge.proofs, authority_judge.faults) == ([], [])
 
 
@@ -113,7 +91,7 @@ async def test_an_authority_that_offers_it_and_does_not_do_it_is_as_good_as_any(
     authority.judge = None
     await log_in(resource.url)
     assert await bound_key(authority, resource) is None
-    assert await call(resource.url) == 3
+    assert await sum_by(resource.url) == 3
 
 
 async def test_a_token_that_is_not_bound_is_not_taken_for_a_server_that_takes_no_such(
@@ -126,11 +104,6 @@ async def test_a_token_that_is_not_bound_is_not_taken_for_a_server_that_takes_no
 
 
 # --- who needs no person ---------------------------------------------------------------------------------------------
-
-
-def program_with_key(authority: Authority) -> ClientCredentials:
-    key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return ClientCredentials(client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin)
 
 
 @pytest.mark.parametrize("kind", ["program", "workload"])
@@ -146,7 +119,7 @@ async def test_tokens_of_programs_are_bound_too(
     }
     assert authority.judge is not None
     authority.judge.nonce = "wanted"
-    assert await call(resource.url, grants[kind]) == 3
+    assert await sum_by(resource.url, grants[kind]) == 3
     assert (authority.judge.faults, judge.faults, len(authority.judge.proofs)) == (["nonce"], [], 1)
     assert {sent["authorization"].split()[0] for sent in resource.requests} == {"DPoP"}
 
@@ -171,7 +144,7 @@ async def test_a_refreshed_token_is_bound_to_the_same_key(
     key = await bound_key(authority, resource)
     for _ in range(2):
         await age(resource.url)
-        assert await call(resource.url) == 3
+        assert await sum_by(resource.url) == 3
     assert await bound_key(authority, resource) == key
     assert authority.grants == ["authorization_code", "refresh_token", "refresh_token"]
 
@@ -190,7 +163,7 @@ async def test_a_refresh_that_would_give_an_unbound_token_is_refused(
     await age(resource.url)
     authority.judge = None
     with pytest.raises(ServerAuthError, match="has expired, or was revoked"):
-        await call(resource.url)
+        await sum_by(resource.url)
     assert "has ended: its authorization server gave a token that is not bound to a key" in caplog.text
     assert set(resource.tokens) == {""}, "neither token is used without a proof"
     login = await stored_login(resource.url)
@@ -207,7 +180,7 @@ async def test_a_login_that_was_bound_stays_so_until_it_is_forgotten(
     assert await logged_out(resource.url, OAuthLogin())
     await log_in(resource.url)
     assert await bound_key(authority, resource) is None
-    assert await call(resource.url) == 3
+    assert await sum_by(resource.url) == 3
 
 
 async def test_a_server_that_takes_no_bound_tokens_any_more_is_told_apart(
@@ -216,7 +189,7 @@ async def test_a_server_that_takes_no_bound_tokens_any_more_is_told_apart(
     await log_in(resource.url)
     resource.judge = None
     with pytest.raises(ServerAuthError, match=r"of which it says nothing.*bridge logout comes first"):
-        await call(resource.url)
+        await sum_by(resource.url)
 
 
 async def test_a_refused_proof_costs_no_login(authority: Authority, resource: Resource, judge: Judge) -> None:
@@ -225,9 +198,9 @@ async def test_a_refused_proof_costs_no_login(authority: Authority, resource: Re
     assert authority.judge is not None
     authority.judge.refuses = True
     with pytest.raises(ServerAuthError, match=r"its authorization server refuses the proof.*invalid_dpop_proof"):
-        await call(resource.url)
+        await sum_by(resource.url)
     authority.judge.refuses = False
-    assert await call(resource.url) == 3
+    assert await sum_by(resource.url) == 3
     assert authority.grants == ["authorization_code", "refresh_token"]
 
 

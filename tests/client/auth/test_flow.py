@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import anyio
 import httpx2
 import pytest
 from pydantic import AnyHttpUrl
@@ -16,25 +15,18 @@ from bridge.client.auth.flow import authorized, granted, refreshed
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import Loopback
 from bridge.client.auth.revocation import logged_out
-from bridge.client.auth.sign_in import SignIn
-from tests.client.auth.conftest import browse, stored_login
+from tests.client.auth.conftest import browse, log_in, stored_login
 
 if TYPE_CHECKING:
     from tests.client.auth.authority import Authority
     from tests.client.auth.resource import Resource
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 60
 OIDC_METADATA = {
     "jwks_uri": "https://keys.example/keys",
     "subject_types_supported": ["public"],
     "id_token_signing_alg_values_supported": ["ES256"],
 }
-
-
-async def log_in(url: str) -> None:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        await SignIn(url, OAuthLogin(), show_page=browse).log_in()
 
 
 # --- PKCE ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import anyio
 import httpx2
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bridge import (
     ClientCredentials,
@@ -22,24 +21,15 @@ from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.auth.sign_in import SignIn
 from tests.client.auth.authority import CLIENT_SECRET
-from tests.client.auth.conftest import browse
+from tests.client.auth.conftest import DEADLINE_SECONDS, browse, program_with_key, sum_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.client.auth.grants import Grant
     from tests.client.auth.authority import Authority
     from tests.client.auth.resource import Resource
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 60
-
-
-async def sum_by(url: str, grant: Grant) -> object:
-    config = ServerConfig(name="guarded", transport=HttpTransport(url, auth=grant))
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with Connection(config) as connection:
-            return (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"]["result"]
 
 
 async def test_a_program_shows_its_secret_and_leaves_nothing_on_disk(
@@ -52,9 +42,7 @@ async def test_a_program_shows_its_secret_and_leaves_nothing_on_disk(
 
 
 async def test_a_program_signs_with_its_key(authority: Authority, resource: Resource) -> None:
-    key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    grant = ClientCredentials(client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin)
-    assert await sum_by(resource.url, grant) == 3
+    assert await sum_by(resource.url, program_with_key(authority)) == 3
     assert authority.grants == ["client_credentials"]
 
 

@@ -14,7 +14,7 @@ from bridge.client.auth import sign_in
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore, login_key
 from tests.client.auth import authority as authorities
-from tests.client.auth.conftest import age, browse, stored_login
+from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, stored_login
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.client.auth.resource import Resource
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 60
 
 
 @asynccontextmanager
@@ -36,11 +35,6 @@ async def connected(url: str, *, auth: SignIn | None = None, **said: Any) -> Asy
 
 async def sum_over(connection: Connection, a: int, b: int) -> Any:
     return (await connection.call_tool("add", {"a": a, "b": b}))["structuredContent"]["result"]
-
-
-async def logged_in(url: str) -> None:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        await SignIn(url, OAuthLogin(), show_page=browse).log_in()
 
 
 @contextmanager
@@ -64,26 +58,26 @@ async def test_a_person_logs_in_where_a_browser_is_provided(authority: Authority
 
 
 async def test_a_login_is_used_by_whoever_comes_later(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     async with connected(resource.url) as connection:
         assert await sum_over(connection, 1, 2) == 3
     assert (authority.grants, resource.refusals) == (["authorization_code"], [401])
 
 
 async def test_a_login_serves_a_server_over_sse_too(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.sse_url)
+    await log_in(resource.sse_url)
     async with connected(resource.sse_url, kind="sse") as connection:
         assert await sum_over(connection, 2, 2) == 4
 
 
 async def test_a_person_who_logs_in_again_is_the_same_client(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.url)
-    await logged_in(resource.url)
+    await log_in(resource.url)
+    await log_in(resource.url)
     assert len(authority.registered) == 1
 
 
 async def test_a_header_comes_before_a_login(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     with pytest.raises(ServerAuthError, match="asks for credentials"):
         async with connected(resource.url, headers={"authorization": "Bearer of-somebody-else"}):
             pass
@@ -102,7 +96,7 @@ async def test_a_server_that_nobody_has_logged_in_to_needs_auth_and_the_error_na
         assert await connection.settled() is ConnectionState.NEEDS_AUTH
         with pytest.raises(ServerAuthError, match=f"(?s)'guarded'.*hint: run: bridge login {resource.url}"):
             await connection.call_tool("add", {"a": 1, "b": 2})
-        await logged_in(resource.url)
+        await log_in(resource.url)
         assert await sum_over(connection, 1, 2) == 3, "the next call tries again"
         await connection.aclose()
 
@@ -120,7 +114,7 @@ async def test_nobody_is_asked_and_nothing_is_registered_without_a_browser(
 
 
 async def test_twenty_who_wait_share_one_refresh(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     await age(resource.url)
     sums = []
     async with connected(resource.url) as connection, connected(resource.url) as other:
@@ -143,7 +137,7 @@ async def test_twenty_who_wait_share_one_refresh(authority: Authority, resource:
 async def test_a_token_that_ended_while_nobody_ran_is_refreshed_before_it_is_used(
     authority: Authority, resource: Resource
 ) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     old = (await stored_login(resource.url)).access_token
     await age(resource.url)
     async with connected(resource.url) as connection:
@@ -153,7 +147,7 @@ async def test_a_token_that_ended_while_nobody_ran_is_refreshed_before_it_is_use
 
 
 async def test_a_revoked_token_is_refreshed_in_the_middle_of_things(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     async with connected(resource.url) as connection:
         await sum_over(connection, 1, 2)
         authority.revoked.add((await stored_login(resource.url)).access_token or "")
@@ -163,7 +157,7 @@ async def test_a_revoked_token_is_refreshed_in_the_middle_of_things(authority: A
 
 
 async def test_a_login_that_cannot_be_renewed_needs_auth(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     async with connected(resource.url) as connection:
         authority.revoked.add((await stored_login(resource.url)).access_token or "")
         authority.refuses = "invalid_grant"
@@ -177,7 +171,7 @@ async def test_a_login_that_cannot_be_renewed_needs_auth(authority: Authority, r
 
 
 async def test_an_authorization_server_that_is_away_costs_no_login(authority: Authority, resource: Resource) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     await age(resource.url)
     authority.refuses, authority.status = "temporarily_unavailable", 503
     with pytest.raises(ServerAuthError, match="HTTP 503"):
@@ -191,7 +185,7 @@ async def test_an_authorization_server_that_is_away_costs_no_login(authority: Au
 async def test_a_token_that_is_still_good_is_used_where_it_cannot_be_renewed(
     authority: Authority, resource: Resource
 ) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     await age(resource.url, ends_at=time.time() + 20)
     old = (await stored_login(resource.url)).access_token
     authority.refuses, authority.status = "temporarily_unavailable", 503
@@ -206,7 +200,7 @@ async def test_a_token_that_is_still_good_is_used_while_an_authorization_server_
     authority: Authority, resource: Resource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sign_in, "_TOKEN_SECONDS", 600.0)
-    await logged_in(resource.url)
+    await log_in(resource.url)
     await age(resource.url, ends_at=time.time() + 20)
     old = (await stored_login(resource.url)).access_token
     with hanging(authority):
@@ -222,7 +216,7 @@ async def test_a_token_that_is_still_good_is_used_while_an_authorization_server_
 
 async def test_a_connection_ends_when_the_renewal_has_that_it_began(authority: Authority, resource: Resource) -> None:
     """The refresh token is good for one use."""
-    await logged_in(resource.url)
+    await log_in(resource.url)
     await age(resource.url, ends_at=time.time() + 20)
     old = (await stored_login(resource.url)).access_token
 
@@ -247,7 +241,7 @@ async def test_a_file_that_holds_no_login_is_named_and_kept(authority: Authority
         async with connected(resource.url):
             pass
     assert path.read_text(encoding="utf-8") == '{"tokens": 1, "half'
-    await logged_in(resource.url)
+    await log_in(resource.url)
     assert path.with_suffix(".bad").read_text(encoding="utf-8") == '{"tokens": 1, "half'
     async with connected(resource.url) as connection:
         assert await sum_over(connection, 1, 2) == 3
@@ -266,13 +260,13 @@ async def test_a_person_is_asked_for_more_where_a_server_wants_more(authority: A
 async def test_a_call_that_wants_more_fails_alone_and_the_next_login_asks_for_it(
     authority: Authority, resource: Resource
 ) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     async with connected(resource.url) as connection:
         with pytest.raises(ServerAuthError, match=r"(?s)to be allowed more \(write\).*run: bridge login"):
             await connection.call_tool("erase", {})
         assert await sum_over(connection, 1, 2) == 3
         assert connection.status().connects == 1
-        await logged_in(resource.url)
+        await log_in(resource.url)
         assert (await connection.call_tool("erase", {}))["content"][0]["text"] == "erased"
     assert authority.scopes == ["read", "read write"]
 
@@ -304,7 +298,7 @@ async def test_a_server_that_trusts_another_authority_is_registered_with_and_log
 async def test_a_server_that_trusts_another_authority_needs_auth_where_nobody_may_be_asked(
     authority: Authority, resource: Resource
 ) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     with authorities.running() as another:
         resource.authority = another
         with pytest.raises(ServerAuthError, match="bridge login"):
@@ -319,7 +313,7 @@ async def test_a_server_that_trusts_another_authority_needs_auth_where_nobody_ma
 async def test_a_call_that_is_given_up_does_not_cost_the_refresh_that_it_began(
     authority: Authority, resource: Resource
 ) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     async with connected(resource.url) as connection:
         authority.revoked.add((await stored_login(resource.url)).access_token or "")
         authority.gate.clear()
@@ -335,7 +329,7 @@ async def test_a_call_that_is_given_up_does_not_cost_the_refresh_that_it_began(
 
 async def test_a_call_under_way_keeps_no_other_waiting(authority: Authority, resource: Resource) -> None:
     """The SDK's own client signs one request at a time."""
-    await logged_in(resource.url)
+    await log_in(resource.url)
     async with connected(resource.url) as connection, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(connection.call_tool, "hold", {}))
         await anyio.to_thread.run_sync(resource.is_held.wait, DEADLINE_SECONDS)

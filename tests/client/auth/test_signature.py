@@ -15,7 +15,7 @@ from bridge.client.auth.login import Login
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.signature import Signature
 from bridge.client.auth.store import MemoryLogins
-from tests.client.auth.conftest import browse, stored_login
+from tests.client.auth.conftest import DEADLINE_SECONDS, log_in, stored_login
 from tests.client.auth.proofs import claims_of
 from tests.server.http_server import modern, modern_headers, request
 
@@ -27,14 +27,8 @@ if TYPE_CHECKING:
     from tests.client.auth.resource import Resource
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 60
 URL = "https://mcp.example.com/mcp"
 LOGIN = Login(server_url=URL, tokens=OAuthToken(access_token="token"), proof_key=ProofKey.generated())
-
-
-async def logged_in(url: str) -> None:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        await SignIn(url, OAuthLogin(), show_page=browse).log_in()
 
 
 async def sums(url: str, *, count: int = 1, protocol: Any = "auto", **said: Any) -> list[Any]:
@@ -53,21 +47,21 @@ async def sums(url: str, *, count: int = 1, protocol: Any = "auto", **said: Any)
 
 
 async def test_every_request_has_a_proof_of_its_own(resource: Resource, judge: Judge) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     assert await sums(resource.url, count=3) == [1, 2, 3]
     assert judge.faults == []
     assert len(judge.proofs) == len(resource.requests) > 3
 
 
 async def test_the_stream_of_a_session_and_its_end_have_proofs_too(resource: Resource, judge: Judge) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     assert await sums(resource.url, protocol="legacy") == [1]
     assert judge.faults == []
     assert {proof["htm"] for proof in judge.proofs} == {"POST", "GET", "DELETE"}
 
 
 async def test_proofs_name_the_address_for_messages_over_sse(resource: Resource, judge: Judge) -> None:
-    await logged_in(resource.sse_url)
+    await log_in(resource.sse_url)
     assert await sums(resource.sse_url, kind="sse") == [1]
     assert judge.faults == []
     assert {proof["htm"] for proof in judge.proofs} == {"POST", "GET"}
@@ -75,13 +69,13 @@ async def test_proofs_name_the_address_for_messages_over_sse(resource: Resource,
 
 
 async def test_a_token_that_is_not_bound_goes_alone(resource: Resource) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     assert await sums(resource.url) == [1]
     assert {(sent["authorization"].split()[0], "dpop" in sent) for sent in resource.requests} == {("Bearer", False)}
 
 
 async def test_another_process_goes_on_with_the_key(authority: Authority, resource: Resource, judge: Judge) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     command = [sys.executable, "-m", "bridge", "call", resource.url, "add", "a=1", "b=2"]
     with anyio.fail_after(DEADLINE_SECONDS):
         done = await anyio.run_process(command)
@@ -113,7 +107,7 @@ CHANGES: dict[str, Callable[[dict[str, str], str], dict[str, str]]] = {
 
 @pytest.mark.parametrize("fault", CHANGES)
 async def test_who_has_seen_a_request_cannot_make_another_one(resource: Resource, judge: Judge, fault: str) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     await sums(resource.url)
     login = await stored_login(resource.url)
     key, token, url = login.proof_key, login.access_token or "", httpx2.URL(resource.url)
@@ -133,7 +127,7 @@ async def test_who_has_seen_a_request_cannot_make_another_one(resource: Resource
 
 
 async def test_a_bound_token_is_no_good_without_its_key(resource: Resource, judge: Judge) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     token = (await stored_login(resource.url)).access_token or ""
     other = ProofKey.generated().proof("POST", httpx2.URL(resource.url), token=token)
     for headers in ({"authorization": f"Bearer {token}"}, {"authorization": f"DPoP {token}", "dpop": other}):
@@ -152,7 +146,7 @@ async def test_a_request_is_sent_again_with_the_nonce_that_a_server_asks_for(
     authority: Authority, resource: Resource, judge: Judge
 ) -> None:
     judge.nonce = "first"
-    await logged_in(resource.url)
+    await log_in(resource.url)
     assert await sums(resource.url, count=3) == [1, 2, 3]
     assert judge.faults == ["nonce"], "it is asked for once"
     assert authority.grants == ["authorization_code"], "and costs no renewal"
@@ -160,7 +154,7 @@ async def test_a_request_is_sent_again_with_the_nonce_that_a_server_asks_for(
 
 async def test_a_nonce_that_comes_with_an_answer_is_in_the_next_proof(resource: Resource, judge: Judge) -> None:
     judge.nonce, judge.nonces = "first", ["second", "third"]
-    await logged_in(resource.url)
+    await log_in(resource.url)
     await sums(resource.url, count=3)
     assert judge.faults == ["nonce"]
     assert [proof["nonce"] for proof in judge.proofs][:4] == ["first", "second", "third", "third"]
@@ -211,7 +205,7 @@ async def test_a_proof_that_is_refused_is_no_reason_to_renew_the_token(error: st
 async def test_a_refused_proof_is_told_with_what_may_be_wrong(
     authority: Authority, resource: Resource, judge: Judge
 ) -> None:
-    await logged_in(resource.url)
+    await log_in(resource.url)
     judge.refuses = True
     with pytest.raises(
         ServerAuthError, match=r"(?s)refuses the proof.*invalid_dpop_proof.*hint: look whether the clock"
