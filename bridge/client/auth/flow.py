@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
@@ -59,33 +60,42 @@ class _Untold(logging.Filter):
 logging.getLogger("mcp.client.auth.oauth2").addFilter(_Untold())
 
 
-async def refreshed(
-    url: str, login: Login, grant: Grant, request: httpx2.Request, http: httpx2.AsyncClient, nonces: Nonces
-) -> Login:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """What a login is renewed for, and what others are asked with."""
+
+    url: str
+    """The server."""
+    request: httpx2.Request
+    """What is to be signed."""
+    http: httpx2.AsyncClient
+    """Sends what has to be asked."""
+    nonces: Nonces
+    """What authorization servers want to find in proofs (RFC 9449)."""
+
+
+async def refreshed(renewal: Renewal, login: Login, grant: Grant) -> Login:
     """A login with fresh tokens; without any where the authorization server refuses to renew them.
 
     Args:
-        url: The server.
+        renewal: For what, and how.
         login: The login, which can be refreshed.
         grant: How it came to be.
-        request: What is to be signed.
-        http: Sends what has to be asked.
-        nonces: What authorization servers want to find in proofs (RFC 9449).
 
     Raises:
         SignInError: The authorization server does not answer, and another time it may; or nobody should go there.
     """
     draft = Draft(login.client, login.tokens)
-    provider = OAuthClientProvider(url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
+    provider = OAuthClientProvider(renewal.url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
     _remember(provider, login)
     provider.context.token_expiry_time = _LONG_AGO
     answer: httpx2.Response | None = None
-    binding = Binding(login, nonces)
-    async with _flow(provider, request) as flow:
+    binding = Binding(login, renewal.nonces)
+    async with _flow(provider, renewal.request) as flow:
         outgoing = await anext(flow)
-        while outgoing is not request:
+        while outgoing is not renewal.request:
             try:
-                answer = await _sent(outgoing, http, Reach(url, grant.issuer), binding)
+                answer = await _sent(outgoing, renewal.http, Reach(renewal.url, grant.issuer), binding)
             except UnboundTokenError as error:
                 _logger.warning("the login to %s has ended: %s", login.server_url, error)
                 return login.renewed(None)
@@ -99,26 +109,16 @@ async def refreshed(
 
 
 async def authorized(
-    url: str,
-    login: Login,
-    grant: OAuthLogin,
-    challenge: Challenge,
-    loopback: Loopback,
-    request: httpx2.Request,
-    http: httpx2.AsyncClient,
-    nonces: Nonces,
+    renewal: Renewal, login: Login, grant: OAuthLogin, challenge: Challenge, loopback: Loopback
 ) -> Login:
     """A login that a person has agreed to.
 
     Args:
-        url: The server.
+        renewal: For what, and how.
         login: What is known so far.
         grant: As whom, and for what, to log in.
         challenge: What the server asks for.
         loopback: Where the person is asked, and the answer comes.
-        request: What is to be signed.
-        http: Sends what has to be asked.
-        nonces: What authorization servers want to find in proofs (RFC 9449).
 
     Raises:
         SignInError: The authorization server is not one that may be logged in to.
@@ -126,9 +126,8 @@ async def authorized(
         HTTPError: A server cannot be reached.
     """
     draft = Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
-
-    reach = Reach(url, grant.issuer)
-    binding = Binding(login, nonces, challenge)
+    reach = Reach(renewal.url, grant.issuer)
+    binding = Binding(login, renewal.nonces, challenge)
 
     async def show(page: str) -> None:
         _require_fit(provider.context.oauth_metadata, reach)
@@ -136,7 +135,7 @@ async def authorized(
         await loopback.show(binding.page(page))
 
     provider = OAuthClientProvider(
-        url,
+        renewal.url,
         _metadata(grant, loopback.redirect_uri),
         draft,
         redirect_handler=show,
@@ -147,7 +146,7 @@ async def authorized(
         _remember(provider, login)
     context = provider.context
     try:
-        await _drive(provider, grant, challenge, reach, request, http, binding)
+        await _drive(renewal, provider, grant, challenge, binding)
     except OAuthRegistrationError as error:
         if context.oauth_metadata is None and context.protected_resource_metadata is None:
             raise SignInError(undescribed(challenge)) from error
@@ -167,38 +166,25 @@ async def authorized(
 
 
 async def granted(
-    url: str,
-    login: Login,
-    grant: ClientCredentials | IdentityAssertion,
-    challenge: Challenge,
-    request: httpx2.Request,
-    http: httpx2.AsyncClient,
-    nonces: Nonces,
+    renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion, challenge: Challenge
 ) -> Login:
     """A login that needs no person; see `authorized`."""
     try:
-        return await _granted(url, login, grant, challenge, request, http, nonces)
+        return await _granted(renewal, login, grant, challenge)
     except SpentAssertionError:
-        return await _granted(url, login, grant, challenge, request, http, nonces)
+        return await _granted(renewal, login, grant, challenge)
 
 
 async def _granted(
-    url: str,
-    login: Login,
-    grant: ClientCredentials | IdentityAssertion,
-    challenge: Challenge,
-    request: httpx2.Request,
-    http: httpx2.AsyncClient,
-    nonces: Nonces,
+    renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion, challenge: Challenge
 ) -> Login:
-    binding = Binding(login, nonces, challenge)
+    binding = Binding(login, renewal.nonces, challenge)
     if isinstance(grant, IdentityAssertion) and grant.client_secret is None:
-        tokens = await tokens_for_assertion(url, grant, challenge, http, binding)
+        tokens = await tokens_for_assertion(renewal.url, grant, challenge, renewal.http, binding)
         return binding.kept(login).renewed(tokens)
     draft = Draft(None, None)
-    scope = " ".join(grant.scopes) or None
-    reach = Reach(url, grant.issuer)
-    await _drive(_provider(url, grant, draft, scope), grant, challenge, reach, request, http, binding)
+    provider = _provider(renewal.url, grant, draft, " ".join(grant.scopes) or None)
+    await _drive(renewal, provider, grant, challenge, binding)
     return binding.kept(login).renewed(draft.tokens)
 
 
@@ -247,15 +233,14 @@ def _assertion_provider(url: str, grant: IdentityAssertion, draft: Draft, scope:
 
 
 async def _drive(
+    renewal: Renewal,
     provider: _Provider,
     grant: OAuthLogin | ClientCredentials | IdentityAssertion,
     challenge: Challenge,
-    reach: Reach,
-    request: httpx2.Request,
-    http: httpx2.AsyncClient,
     binding: Binding,
 ) -> None:
     """Have the SDK's client meet a challenge, until it would send the request again."""
+    request, reach = renewal.request, Reach(renewal.url, grant.issuer)
     async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         assert outgoing is request, "no token was given that could be refreshed"
@@ -263,7 +248,7 @@ async def _drive(
         while outgoing is not request:
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _require_fit(provider.context.oauth_metadata, reach)
-            answer = await _sent(outgoing, http, reach, binding)
+            answer = await _sent(outgoing, renewal.http, reach, binding)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
             outgoing = await flow.asend(answer)

@@ -27,7 +27,7 @@ from bridge.client.auth.beside import begun
 from bridge.client.auth.challenge import Challenge, challenge_in
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError, need, refusal
-from bridge.client.auth.flow import authorized, granted, refreshed
+from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listening
@@ -258,10 +258,9 @@ class SignIn(httpx2.Auth):
     async def _refreshed(self, stored: Login, request: httpx2.Request) -> Login:
         """Refresh a login, and keep it: a refresh token may be good for one use, so nobody interrupts this."""
         with anyio.CancelScope(shield=True):
-            async with _http() as http:
+            async with self._renewal(request) as renewal:
                 try:
-                    like = _same(request)
-                    login = await refreshed(self._url, stored, self._grant, like, http, self._authority_nonces)
+                    login = await refreshed(renewal, stored, self._grant)
                 except (OAuthFlowError, httpx2.HTTPError, ValueError) as error:
                     reason = f"its login cannot be renewed: {self._scrubbed(error)}"
                     raise SignInError(reason, is_permanent=False) from error
@@ -269,10 +268,15 @@ class SignIn(httpx2.Auth):
         self._refreshes_made += 1
         return login
 
+    @asynccontextmanager
+    async def _renewal(self, request: httpx2.Request) -> AsyncIterator[Renewal]:
+        async with _http() as http:
+            yield Renewal(url=self._url, request=_same(request), http=http, nonces=self._authority_nonces)
+
     async def _logged_in(self, login: Login, challenge: Challenge, request: httpx2.Request) -> Login:
         try:
-            async with _http() as http:
-                logged_in = await self._logged_in_over(http, login, challenge, _same(request))
+            async with self._renewal(request) as renewal:
+                logged_in = await self._logged_in_by(renewal, login, challenge)
         except (OAuthFlowError, ValueError) as error:
             raise SignInError(f"the login failed: {self._scrubbed(error)}") from error
         except httpx2.HTTPError as error:
@@ -281,18 +285,14 @@ class SignIn(httpx2.Auth):
         self._logins_made += 1
         return logged_in
 
-    async def _logged_in_over(
-        self, http: httpx2.AsyncClient, login: Login, challenge: Challenge, request: httpx2.Request
-    ) -> Login:
+    async def _logged_in_by(self, renewal: Renewal, login: Login, challenge: Challenge) -> Login:
         grant = self._grant
         if not isinstance(grant, OAuthLogin):
-            return await granted(self._url, login, grant, challenge, request, http, self._authority_nonces)
+            return await granted(renewal, login, grant, challenge)
         assert self._show_page is not None
         redirect_uri = await self._redirect_uri(login, grant)
         async with listening(redirect_uri, self._show_page) as loopback:
-            login = await authorized(
-                self._url, login, grant, challenge, loopback, request, http, self._authority_nonces
-            )
+            login = await authorized(renewal, login, grant, challenge, loopback)
         return login  # noqa: RET504 - a context manager might end the block without a value
 
     async def _redirect_uri(self, login: Login, grant: OAuthLogin) -> str | None:

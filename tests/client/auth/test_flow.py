@@ -11,7 +11,7 @@ from bridge import IdentityAssertion, OAuthLogin
 from bridge.client.auth.challenge import Challenge
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.flow import authorized, granted, refreshed
+from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import Loopback
 from bridge.client.auth.revocation import logged_out
@@ -27,6 +27,10 @@ OIDC_METADATA = {
     "subject_types_supported": ["public"],
     "id_token_signing_alg_values_supported": ["ES256"],
 }
+
+
+def renewal(url: str, http: httpx2.AsyncClient) -> Renewal:
+    return Renewal(url=url, request=httpx2.Request("POST", url), http=http, nonces=Nonces())
 
 
 # --- PKCE ------------------------------------------------------------------------------------------------------------
@@ -82,10 +86,7 @@ class Web:
     async def log_in(self, challenge: Challenge) -> None:
         async with self.http as http:
             loopback = Loopback("http://127.0.0.1:9/callback", (), browse)
-            request = httpx2.Request("POST", SERVER)
-            await authorized(
-                SERVER, Login(server_url=SERVER), OAuthLogin(), challenge, loopback, request, http, Nonces()
-            )
+            await authorized(renewal(SERVER, http), Login(server_url=SERVER), OAuthLogin(), challenge, loopback)
 
 
 def guarded_by(authority: str) -> httpx2.Response:
@@ -144,17 +145,11 @@ async def test_a_kept_login_is_not_renewed_where_nothing_is_encrypted(authority:
     login = await stored_login(resource.url)
     assert login.metadata is not None
     metadata = login.metadata.model_copy(update={"token_endpoint": AnyHttpUrl("http://login.example.com/token")})
+    kept = login.model_copy(update={"metadata": metadata})
     web = Web({})
     async with web.http as http:
         with pytest.raises(SignInError, match="not encrypted"):
-            await refreshed(
-                resource.url,
-                login.model_copy(update={"metadata": metadata}),
-                OAuthLogin(),
-                httpx2.Request("POST", resource.url),
-                http,
-                Nonces(),
-            )
+            await refreshed(renewal(resource.url, http), kept, OAuthLogin())
     assert web.asked == []
 
 
@@ -164,10 +159,9 @@ async def test_an_assertion_is_not_shown_where_nothing_is_encrypted(authority: A
 
     authority.says = {"token_endpoint": "http://login.example.com/token"}
     grant = IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=assertion)
-    request = httpx2.Request("POST", resource.url)
     async with httpx2.AsyncClient() as http:
         with pytest.raises(SignInError, match="not encrypted"):
-            await granted(resource.url, Login(server_url=resource.url), grant, Challenge(), request, http, Nonces())
+            await granted(renewal(resource.url, http), Login(server_url=resource.url), grant, Challenge())
 
 
 async def test_tokens_are_not_revoked_where_nothing_is_encrypted_and_are_forgotten(
