@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridge.cli.arrival import arriving
-from bridge.cli.bounded_h11 import h11_within
-from bridge.cli.connection_bounds import ConnectionBounds, bounded
-from bridge.cli.http_protocol import http_protocol
-from bridge.cli.joined_writes import joining
-from bridge.server import http_app
-from bridge.server.http import direct_way
+from bridge.cli.connection_bounds import ConnectionBounds
 from bridge.tools.function import tool
-from bridge.tools.toolbox import ToolBox
-from tests.server import http_server
+from tests.cli import bounding
+from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected
 from tests.server.http_mutations import modern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import socket
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-DEADLINE_SECONDS = 10
 LONG = 1000.0
 SHORT = 0.05
-CALL = modern("tools/call", name="add", arguments={"a": 1, "b": 2}).raw
 HEAD_BYTES = CALL.index(b"\r\n\r\n") + 4
-PROTOCOLS = pytest.mark.parametrize("protocol", ["direct", "httptools", "h11"])
 
 runs = threading.Event()
 goes_on = threading.Event()
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool
@@ -50,38 +37,17 @@ def wait() -> str:
     return "done"
 
 
-@contextmanager
-def served(protocol: str, *, silence: float = LONG, head: float = LONG, body_pause: float = LONG) -> Iterator[int]:
+def served(
+    protocol: str, *, silence: float = LONG, head: float = LONG, body_pause: float = LONG
+) -> AbstractContextManager[int]:
     bounds = ConnectionBounds(max_silence_seconds=silence, max_head_seconds=head, max_body_pause_seconds=body_pause)
-    app = http_app(ToolBox(add, wait))
-    kinds = {
-        "direct": lambda: http_protocol(direct_way(app, lambda: True), bounds),
-        "httptools": lambda: http_protocol(None, bounds),
-        "h11": lambda: joining(bounded(h11_within(bounds), bounds)),
-    }
-    with http_server.serving(app, http=kinds[protocol]()) as origin:
-        yield int(origin.rpartition(":")[2])
-
-
-@contextmanager
-def connected(port: int, raw: bytes = b"") -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS) as connection:
-        connection.sendall(raw)
-        yield connection
+    return bounding.served(protocol, bounds, wait)
 
 
 def until_closed(connection: socket.socket) -> bytes:
     """All that comes until the server closes; fails where it does not."""
     text = b""
     while part := connection.recv(65_536):
-        text += part
-    return text
-
-
-def answer(connection: socket.socket, raw: bytes = b"") -> bytes:
-    connection.sendall(raw)
-    text = b""
-    while b"\r\n\r\n" not in text and (part := connection.recv(65_536)):
         text += part
     return text
 

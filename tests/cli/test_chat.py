@@ -14,8 +14,10 @@ from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, servi
 from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+ENVIRONMENT = os.environ | {"OPENAI_API_KEY": "test"}
 TOOLS = '''
 from bridge import ToolAnnotations, tool
 
@@ -39,17 +41,21 @@ def tools(tmp_path: Path) -> Path:
     return path
 
 
-def chat(provider: Provider, *arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, env: Mapping[str, str] = ENVIRONMENT, said: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bridge", "chat", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+        env=env,
+        input=said,
+    )
+
+
+def chat(provider: Provider, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
     with serving(provider) as url:
-        return subprocess.run(
-            [sys.executable, "-m", "bridge", "chat", *arguments, "--model", "openai:test", "--base-url", url],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-            env=os.environ | {"OPENAI_API_KEY": "test"},
-            **({"input": said} if said is not None else {"stdin": subprocess.DEVNULL}),
-        )
+        return run(*arguments, "--model", "openai:test", "--base-url", url, said=said)
 
 
 def test_a_question_is_answered_with_a_tool_and_only_the_answer_is_data(tools: Path) -> None:
@@ -134,26 +140,15 @@ def test_a_person_at_the_terminal_is_asked_for_approval(tools: Path) -> None:
 
 
 def test_a_provider_that_is_not_there_is_one_line(tools: Path) -> None:
-    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:x", "--once", "hi"]
-    done = subprocess.run(
-        [*command, "--base-url", "http://127.0.0.1:1/v1"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-        env=os.environ | {"OPENAI_API_KEY": "test"},
-    )
+    done = run(str(tools), "--model", "openai:x", "--once", "hi", "--base-url", "http://127.0.0.1:1/v1")
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1].startswith("bridge chat: openai: ")
 
 
 def test_a_missing_key_is_one_line_that_says_what_to_do(tools: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
-    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:x", "--once", "hi"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False, env=environment
-    )
+    without = {name: value for name, value in ENVIRONMENT.items() if name != "OPENAI_API_KEY"}
+    done = run(str(tools), "--model", "openai:x", "--once", "hi", env=without)
     assert done.returncode == 1
     assert done.stderr == "bridge: openai: there is no key; set OPENAI_API_KEY, or pass api_key=\n"
 
@@ -167,15 +162,8 @@ def test_a_missing_extra_is_one_line_that_says_what_to_install(
     without = tmp_path / "without"
     without.mkdir()
     (without / f"{package}.py").write_text("raise ImportError")
-    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", f"{provider}:x", "--once", "hi"]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(without)},
-    )
+    environment = ENVIRONMENT | {"PYTHONPATH": str(without)}
+    done = run(str(tools), "--model", f"{provider}:x", "--once", "hi", env=environment)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert f"pip install 'mcp-toolbridge[{provider}]'" in line
@@ -183,22 +171,13 @@ def test_a_missing_extra_is_one_line_that_says_what_to_install(
 
 @pytest.mark.parametrize("model", ["gpt", "openai:", "nobody:gpt"])
 def test_a_model_is_named_with_its_provider(tools: Path, model: str) -> None:
-    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", model, "--once", "hi"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    done = run(str(tools), "--model", model, "--once", "hi")
     assert done.returncode == 2
     assert f"not {model!r}" in done.stderr
 
 
 def test_a_memory_that_cannot_be_opened_is_wrong_usage_in_one_line(tools: Path) -> None:
-    command = [sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:x", "--once", "hi"]
-    done = subprocess.run(
-        [*command, "--memory", "/nosuch/x.db"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-        env=os.environ | {"OPENAI_API_KEY": "none"},
-    )
+    done = run(str(tools), "--model", "openai:x", "--once", "hi", "--memory", "/nosuch/x.db")
     assert done.returncode == 2
     assert done.stderr.startswith("bridge chat: --memory '/nosuch/x.db': unable to open database file; name a file")
     assert len(done.stderr.splitlines()) == 1

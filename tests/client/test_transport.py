@@ -159,18 +159,18 @@ async def test_a_command_with_its_arguments_in_one_text_is_told_to_split_it() ->
     assert failure.hint == "split it: 'command' is the program alone, and 'args' is a list of the words after it"
 
 
-async def test_a_flood_that_is_no_protocol_is_given_up_and_said_to_be_none() -> None:
-    flood = "import sys\nwhile True: sys.stdout.write('y\\n' * 1000)"
+@pytest.mark.parametrize(
+    "flood",
+    [
+        pytest.param("while True: sys.stdout.write('y\\n' * 1000)", id="lines"),
+        pytest.param(
+            "for _ in range(2**9): sys.stdout.write('y' * 2**16)\nsys.stdout.flush()\nsys.stdin.read()", id="one line"
+        ),
+    ],
+)
+async def test_a_flood_that_is_no_protocol_is_given_up_early_and_said_to_be_none(flood: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
-        failure = await failure_of(python_config(flood))
-    assert failure.reason == "this is no MCP server: its output is no JSON-RPC"
-    assert failure.is_permanent
-
-
-async def test_a_flood_without_an_end_of_a_line_is_given_up_as_early() -> None:
-    flood = "import sys\nfor _ in range(2**9): sys.stdout.write('y' * 2**16)\nsys.stdout.flush()\nsys.stdin.read()"
-    with anyio.fail_after(DEADLINE_SECONDS):
-        failure = await failure_of(python_config(flood))
+        failure = await failure_of(python_config(f"import sys\n{flood}"))
     assert failure.reason == "this is no MCP server: its output is no JSON-RPC"
     assert failure.is_permanent
 

@@ -13,33 +13,24 @@ from bridge import ToolBox, tool
 from bridge.client import ConnectionState, Healing, HttpTransport, ServerConfig, StdioTransport
 from bridge.errors import DefinitionError, ServerUnavailableError
 from bridge.gateway import Gateway
-from tests.client.conftest import RemoteServer, reports, stdio_config
+from tests.client.conftest import RemoteServer, remote, reports, stdio_config
 from tests.gateway.between import between, server_config, text_of
 from tests.server.tools import made
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from bridge.client import Connection
     from bridge.tools.context import InvocationContext
     from bridge.tools.json_reading import Json
     from tests.client.reports import Reports
 
-__all__ = ["reports"]
+__all__ = ["remote", "reports"]
 
 pytestmark = pytest.mark.anyio
 
 ERAS = pytest.mark.parametrize("era", ["2026-07-28", "legacy"])
 DEADLINE_SECONDS = 30
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[RemoteServer]:
-    """A server over HTTP, which can be killed and started again at the same port."""
-    server = RemoteServer()
-    await server.start()
-    yield server
-    server.kill()
 
 
 def http_config(server: RemoteServer, **settings: Any) -> ServerConfig:

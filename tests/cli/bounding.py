@@ -1,0 +1,65 @@
+"""A server over HTTP in this process whose connections are bounded, by each way in which it reads them."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridge.cli.bounded_h11 import h11_within
+from bridge.cli.connection_bounds import bounded
+from bridge.cli.http_protocol import http_protocol
+from bridge.cli.joined_writes import joining
+from bridge.server import http_app
+from bridge.server.http import direct_way
+from bridge.tools.function import tool
+from bridge.tools.toolbox import ToolBox
+from tests.server import http_server
+from tests.server.http_mutations import modern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridge.cli.connection_bounds import ConnectionBounds
+
+DEADLINE_SECONDS = 10
+PROTOCOLS = pytest.mark.parametrize("protocol", ["direct", "httptools", "h11"])
+CALL = modern("tools/call", name="add", arguments={"a": 1, "b": 2}).raw
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@contextmanager
+def served(protocol: str, bounds: ConnectionBounds, *tools: object) -> Iterator[int]:
+    """The port at which `add` is served, with more tools."""
+    app = http_app(ToolBox(add, *tools))
+    kinds = {
+        "direct": lambda: http_protocol(direct_way(app, lambda: True), bounds),
+        "httptools": lambda: http_protocol(None, bounds),
+        "h11": lambda: joining(bounded(h11_within(bounds), bounds)),
+    }
+    with http_server.serving(app, http=kinds[protocol]()) as origin:
+        yield int(origin.rpartition(":")[2])
+
+
+@contextmanager
+def connected(port: int, raw: bytes = b"") -> Iterator[socket.socket]:
+    """A connection over which something was sent."""
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS) as connection:
+        connection.sendall(raw)
+        yield connection
+
+
+def answer(connection: socket.socket, raw: bytes = b"") -> bytes:
+    """What comes back for what is sent, at least its head; less where the server closes before."""
+    connection.sendall(raw)
+    text = b""
+    while b"\r\n\r\n" not in text and (part := connection.recv(65_536)):
+        text += part
+    return text
