@@ -126,8 +126,8 @@ def command(
         else:
             from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-            found = [servers.hurried(server, timeout) for server in servers.servers_of(target)]
-            result, error = _call_there(servers.pinned(found, pins, pin_mode), name, arguments_for), None
+            found = servers.asked_for(target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode)
+            result, error = _call_there(found, name, arguments_for), None
     is_told = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_told:
         click.echo(users_traceback(error), err=True, nl=False)  # which ends with what the error says

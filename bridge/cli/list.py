@@ -71,8 +71,8 @@ def _specifications(
     if not isinstance(target, FileTarget | ModuleTarget):
         from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-        found = [servers.hurried(server, timeout_seconds) for server in servers.servers_of(target)]
-        return servers.list_tools(servers.pinned(found, pins, pin_mode))
+        found = servers.asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode)
+        return servers.list_tools(found)
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - a remote target does without it
 
     return [tool.specification for tool in load_toolbox([target])]

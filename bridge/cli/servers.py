@@ -114,6 +114,24 @@ def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) ->
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
 
 
+def asked_for(
+    target: RemoteTarget, *, timeout_seconds: float | None, pins: Path | None, pin_mode: PinMode
+) -> list[ServerConfig]:
+    """The servers that a target means, for a command of a moment.
+
+    Args:
+        target: The target.
+        timeout_seconds: As for `hurried`.
+        pins: The lock file, as for `pinned`.
+        pin_mode: The mode, as for `pinned`.
+
+    Raises:
+        ConfigError: As for `servers_of`, and for `pinned`.
+        TargetError: As for `servers_of`.
+    """
+    return pinned([hurried(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
+
+
 @asynccontextmanager
 async def provided(servers: list[ServerConfig]) -> AsyncIterator[McpToolProvider]:
     """The tools of servers, while the context lasts; of an optional server that is not there the log tells.

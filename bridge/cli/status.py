@@ -68,11 +68,11 @@ def _rows(target: Target, timeout_seconds: float | None, pins: Path | None, pin_
 
     import anyio  # noqa: PLC0415
 
-    from bridge.cli.servers import hurried, pinned, servers_of  # noqa: PLC0415
+    from bridge.cli.servers import asked_for  # noqa: PLC0415
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
     assert not isinstance(target, FileTarget | ModuleTarget)
-    servers = pinned([hurried(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
+    servers = asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode)
 
     async def look() -> Sequence[ServerStatus]:
         async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:
