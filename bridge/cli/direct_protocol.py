@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from bridge.server.fast_http import CONTENT_TYPE, Answer
+from bridge.server.fast_http import Answer
+from bridge.server.json_answer import CONTENT_TYPE
 
 if TYPE_CHECKING:
     import asyncio

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.fast_path import failure, unplanned
 from bridge.server.hang_up import HungUpError, until_hang_up
+from bridge.server.json_answer import CONTENT_TYPE
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from bridge.server.sessions import Session, Sessions
     from bridge.tools.json_reading import Json
 
-CONTENT_TYPE = (b"content-type", b"application/json")
-"""The header of every answer of the fast path."""
 _KEPT_HEADER_VALUES = 256
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
 

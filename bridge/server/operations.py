@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import Event
 
+from bridge.server.json_answer import NO_STORE, send_json
 from bridge.server.refusal import refuse
 
 if TYPE_CHECKING:
@@ -258,12 +259,5 @@ class Pages:
 async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
     is_allowed = scope["method"] in _METHODS
     body = json.dumps(content if is_allowed else {"error": "only GET is answered here"}, ensure_ascii=False).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-    ]
-    if not is_allowed:
-        headers.append((b"allow", ", ".join(_METHODS).encode()))
-    await send({"type": "http.response.start", "status": status if is_allowed else 405, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    headers = [NO_STORE] if is_allowed else [NO_STORE, (b"allow", ", ".join(_METHODS).encode())]
+    await send_json(send, status if is_allowed else 405, body, headers, is_head=scope["method"] == "HEAD")

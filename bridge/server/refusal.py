@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from bridge.server.json_answer import CONTENT_TYPE, send_json
 from bridge.server.protocol import INVALID_REQUEST, PARSE_ERROR
 
 if TYPE_CHECKING:
     from starlette.types import Scope, Send
-
-_JSON = (b"content-type", b"application/json")
 
 
 async def refuse(
@@ -36,11 +35,8 @@ async def refuse(
     told = {key: value for key, value in data.items() if value is not None}
     error: dict[str, Any] = {"code": code, "message": message} | ({"data": told} if told else {})
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    headers = [_JSON, (b"content-length", str(len(body)).encode())]
-    if retry_after_seconds is not None:
-        headers.append((b"retry-after", b"%d" % retry_after_seconds))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    headers = [] if retry_after_seconds is None else [(b"retry-after", b"%d" % retry_after_seconds)]
+    await send_json(send, status, body, headers)
 
 
 async def saying_json(scope: Scope, send: Send) -> Scope | None:
@@ -50,13 +46,13 @@ async def saying_json(scope: Scope, send: Send) -> Scope | None:
     """
     kinds = [value for name, value in scope["headers"] if name == b"content-type"]
     said = [kind.split(b";")[0].strip() for kind in kinds]
-    if said == [_JSON[1]]:
+    if said == [CONTENT_TYPE[1]]:
         return scope
-    if [kind.lower() for kind in said] != [_JSON[1]]:
+    if [kind.lower() for kind in said] != [CONTENT_TYPE[1]]:
         await refuse(send, 415, "the content type of a message is application/json")
         return None
     others = [header for header in scope["headers"] if header[0] != b"content-type"]
-    return {**scope, "headers": [*others, _JSON]}
+    return {**scope, "headers": [*others, CONTENT_TYPE]}
 
 
 def message_problem(body: bytes) -> tuple[int, str] | None:

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.server.json_answer import NO_STORE, send_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -45,18 +47,12 @@ async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | N
         metadata_url: Where a client learns which issuers give tokens for this server; None where none do.
     """
     told = {"error": challenge.error or "unauthorized", "error_description": challenge.description}
-    body = json.dumps(told).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-    ]
+    headers = [NO_STORE]
     if challenge.retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(challenge.retry_after_seconds)))
     if challenge.status != _UNAVAILABLE:
         headers.append((b"www-authenticate", _written(challenge, metadata_url).encode("latin-1", "replace")))
-    await send({"type": "http.response.start", "status": challenge.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send_json(send, challenge.status, json.dumps(told).encode(), headers)
 
 
 def _written(challenge: Challenge, metadata_url: str | None) -> str:
