@@ -41,18 +41,28 @@ class CommandError(BridgeError):
     """A command cannot do what it was asked to do; the message says why."""
 
 
-_as_said: Callable[[str], str] | None = None
+_as_said: Callable[[str, str, str | None], str] | None = None
 
 
-def say(message: str) -> None:
-    """Write one diagnostic line to standard error."""
-    click.echo(message if _as_said is None else _as_said(message), err=True)
+def say(message: str, level: str = "info", traceback: str | None = None) -> None:
+    """Write one diagnostic line to standard error.
+
+    Args:
+        message: The line.
+        level: How severe it is, which only some forms tell: ``info``, ``warning`` or ``error``.
+        traceback: What follows it in the plain form, and is a part of it in others.
+    """
+    click.echo(_plain(message, level, traceback) if _as_said is None else _as_said(message, level, traceback), err=True)
 
 
-def say_as(form: Callable[[str], str] | None) -> None:
+def say_as(form: Callable[[str, str, str | None], str] | None) -> None:
     """Give what is said from now on another form, such as JSON; None for the plain one."""
     global _as_said  # noqa: PLW0603 - a process has one standard error
     _as_said = form
+
+
+def _plain(message: str, _level: str, traceback: str | None) -> str:
+    return message if traceback is None else f"{message}\n{traceback.rstrip()}"
 
 
 def one_line(error: BaseException) -> str:
@@ -88,7 +98,8 @@ def exit_code_of(command: Callable[[], object]) -> int:
         _give_up_on_unwritten()
         return code
     except Exception as error:
-        say(f"bridge: {type(error).__name__}: {error} (a mistake of bridge's; --log-level debug shows where)")
+        told = f"bridge: {type(error).__name__}: {error} (a mistake of bridge's; --log-level debug shows where)"
+        say(told, "error")
         _logger.debug("what happened:", exc_info=error)
         return FAILED
     return code if isinstance(code, int) else 0
@@ -104,9 +115,9 @@ def end_now(code: int) -> int:
 
 
 def _reported(error: BridgeError | OSError) -> int:
-    say(f"bridge: {one_line(error) if isinstance(error, ServerError) else error}")
-    if isinstance(error, ImportFailedError):
-        click.echo(error.users_traceback, err=True, nl=False)
+    traceback = error.users_traceback if isinstance(error, ImportFailedError) else None
+    say(f"bridge: {one_line(error) if isinstance(error, ServerError) else error}", "error", traceback)
+    if traceback is not None:
         return FAILED
     return USAGE if isinstance(error, TargetError | UnknownToolError | ArgumentsError) else FAILED
 
@@ -116,7 +127,7 @@ def _explained(error: click.ClickException) -> int:
         error.show()
     else:
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bridge"
-        say(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)")
+        say(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)", "error")
     return error.exit_code
 
 

@@ -40,10 +40,10 @@ class JsonFormatter(logging.Formatter):
         return written(told)
 
 
-def message_as_json(message: str) -> str:
+def message_as_json(message: str, level: str, traceback: str | None) -> str:
     """A message of the command's own as one line of JSON, like a log record."""
-    now = datetime.now(UTC).timestamp()
-    return written({"time": _iso(now), "level": "info", "logger": "bridge.cli", "message": message})
+    told = {"time": _iso(datetime.now(UTC).timestamp()), "level": level, "logger": "bridge.cli", "message": message}
+    return written(told if traceback is None else told | {"exception": _ends_of(traceback)})
 
 
 def _ends_of(traceback: str) -> str:

@@ -86,7 +86,7 @@ def note_unaccompanied(ctx: click.Context, options: ServeOptions) -> None:
     for option in typed_options(ctx):
         is_there, others = needed.get(option.name or "", (True, ""))
         if not is_there:
-            say(f"bridge serve: nothing is done with {option.opts[0]}; add {others}")
+            say(f"bridge serve: nothing is done with {option.opts[0]}; add {others}", "warning")
 
 
 def serving_of(targets: list[Target], options: ServeOptions) -> Serving:

@@ -41,7 +41,7 @@ def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
         or (option.name == "reload" and not follows)
     ]
     if ignored:
-        say(f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http")
+        say(f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http", "warning")
 
 
 def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:

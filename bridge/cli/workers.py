@@ -140,7 +140,7 @@ class _Workers:
                 failures = 0 if monotonic() - started_at > _STEADY_SECONDS else failures
                 delay_seconds = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
                 failures += 1
-                say(f"worker {number} ended ({_spelled(code)}); starting it again{_after(delay_seconds)}")
+                say(f"worker {number} ended ({_spelled(code)}); starting it again{_after(delay_seconds)}", "warning")
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)
 

@@ -23,7 +23,7 @@ def formatted(message: str, error: Exception | None = None) -> str:
 @pytest.mark.parametrize("nasty", ["\n", "\r", "\x1b[2J", "\x85", "\u2028", "\ud800"])
 def test_whatever_a_message_quotes_it_is_one_line(nasty: str) -> None:
     text = f'a{nasty}{{"level":"error"}}'
-    for line in (formatted(text, ValueError(text)), message_as_json(text)):
+    for line in (formatted(text, ValueError(text)), message_as_json(text, "info", text)):
         assert len(line.splitlines()) == 1
         assert json.loads(line)["message"] == text
 

@@ -66,6 +66,30 @@ def test_a_json_log_has_one_object_a_line_and_one_for_each_call_without_the_argu
     assert any(line.get("message", "").startswith("serving tools at ") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "code", "message"),
+    [
+        ("import nothing_there", HTTP, 1, "ModuleNotFoundError: No module named 'nothing_there'"),
+        (TOOLS, (*HTTP, "--host", "0.0.0.0"), 2, "nobody is asked for a key"),
+    ],
+)
+def test_what_keeps_a_server_from_starting_is_one_line_of_json_as_severe_as_it_is(
+    tmp_path: Path, text: str, options: tuple[str, ...], code: int, message: str
+) -> None:
+    (tmp_path / "tools.py").write_text(text, encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-m", "bridge", "serve", str(tmp_path / "tools.py"), *options, "--log-format", "json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    (line,) = (json.loads(line) for line in run.stderr.splitlines())
+    assert (run.returncode, line["level"], message in line["message"]) == (code, "error", True)
+    assert ("Traceback" in line.get("exception", "")) is (code == 1)
+
+
 def test_arguments_are_in_the_log_where_that_is_asked_for(tools: str) -> None:
     options = ("--log-format", "json", "--log-arguments")
     with serving("-m", "bridge", "serve", tools, *HTTP, *options) as server, httpx.Client() as client:
