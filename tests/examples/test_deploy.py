@@ -145,3 +145,26 @@ def test_the_entry_of_the_registry_is_this_package() -> None:
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
     assert len(entry["description"]) <= 100
     assert {each["name"] for each in package["environmentVariables"]} <= variables()
+    # The registry takes an entry whose package says in its description that it is meant.
+    assert f"<!-- mcp-name: {entry['name']} -->" in (ROOT / project["readme"]).read_text(encoding="utf-8")
+
+
+def test_what_clients_of_the_registry_run_is_the_command(tmp_path: Path) -> None:
+    entry = json.loads((DEPLOY / "server.json").read_text(encoding="utf-8"))
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    (package,) = entry["packages"]
+    # Clients run `uvx PACKAGE@VERSION ARGUMENTS`, and uvx what is called as the package.
+    assert (package["runtimeHint"], package.get("runtimeArguments")) == ("uvx", None)
+    assert scripts[package["identifier"]] == scripts["bridge"]
+    tools = tmp_path / "tools.py"
+    tools.write_text("from bridge import tool\n@tool\ndef add(a: int) -> int: return a\n", encoding="utf-8")
+    arguments = [each.get("value", str(tools)) for each in package["packageArguments"]]
+    done = subprocess.run(
+        [sys.executable, "-m", "bridge", *arguments],
+        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert json.loads(done.stdout)["id"] == 1, done.stderr
