@@ -7,6 +7,7 @@ sign_in ─── signs a server's requests, and renews what it signs with, once
   ├── binding ──── whether the tokens of a renewal are bound to a key
   ├── dpop ─────── such a key, and the proofs of having it
   ├── reach ────── where a login may lead, whatever a server says
+  ├── fitness ──── whether an authorization server may be told anything
   ├── loopback ─── where a browser hands over what a person agreed to
   ╰── store ────── logins on disk, for this user's eyes only
 """

@@ -11,26 +11,27 @@ import logging
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthRegistrationError
+from mcp.client.auth.utils import validate_authorization_response_iss
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
 from bridge.client.auth.binding import Binding
 from bridge.client.auth.draft import Draft
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError, undescribed
+from bridge.client.auth.fitness import require_fit
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
 from bridge.client.auth.reach import Reach
-from bridge.client.redaction import redact_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
-    from mcp.shared.auth import OAuthMetadata
 
     from bridge.client.auth.challenge import Challenge
     from bridge.client.auth.dpop import Nonces
@@ -130,9 +131,13 @@ async def authorized(
     binding = Binding(login, renewal.nonces, challenge)
 
     async def show(page: str) -> None:
-        _require_fit(provider.context.oauth_metadata, reach)
+        require_fit(context, grant, reach)
         reach.check(page)
-        await loopback.show(binding.page(page))
+        # The endpoint may have a query of its own (RFC 6749, 3.1), behind which the SDK's client begins another.
+        endpoint, mark, query = page.rpartition("?")
+        page = f"{endpoint}{'&' if '?' in endpoint else mark}{query}"
+        check_issuer = partial(validate_authorization_response_iss, oauth_metadata=context.oauth_metadata)
+        await loopback.show(binding.page(page), check_issuer)
 
     provider = OAuthClientProvider(
         renewal.url,
@@ -142,9 +147,9 @@ async def authorized(
         callback_handler=loopback.answer,
         client_metadata_url=grant.client_metadata_url,
     )
+    context = provider.context
     if challenge.is_step_up:
         _remember(provider, login)
-    context = provider.context
     try:
         await _drive(renewal, provider, grant, challenge, binding)
     except OAuthRegistrationError as error:
@@ -246,8 +251,9 @@ async def _drive(
         assert outgoing is request, "no token was given that could be refreshed"
         outgoing = await flow.asend(challenge.response(request, grant.scopes))
         while outgoing is not request:
-            if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
-                _require_fit(provider.context.oauth_metadata, reach)
+            is_told = outgoing.method == "POST"  # until then it is only asked what it says of itself
+            if is_told and isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
+                require_fit(provider.context, grant, reach)
             answer = await _sent(outgoing, renewal.http, reach, binding)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
@@ -270,29 +276,6 @@ async def _flow(
 async def _sent(request: httpx2.Request, http: httpx2.AsyncClient, reach: Reach, binding: Binding) -> httpx2.Response:
     reach.check(request.url)
     return await binding.send(request, http)
-
-
-def _require_fit(metadata: OAuthMetadata | None, reach: Reach) -> None:
-    """Refuse an authorization server before it is told anything, and before anybody is asked."""
-    if metadata is None:
-        return
-    _require_pkce(metadata)
-    for endpoint in (metadata.registration_endpoint, metadata.authorization_endpoint, metadata.token_endpoint):
-        if endpoint is not None:
-            reach.check(endpoint)
-
-
-def _require_pkce(metadata: OAuthMetadata) -> None:
-    """Refuse who does not say that a stolen code is no good without its verifier (MCP, Authorization Code Protection).
-
-    A server of 2025-03-26 without any metadata has no place to say it: it never comes here, and is sent the challenge.
-    """
-    if "S256" in (metadata.code_challenge_methods_supported or ()):
-        return
-    raise SignInError(
-        f"its authorization server {redact_url(str(metadata.issuer)).shown!r} does not say that it supports PKCE:"
-        " 'code_challenge_methods_supported' of its metadata has to name 'S256'"
-    )
 
 
 def _remember(provider: OAuthClientProvider, login: Login) -> None:

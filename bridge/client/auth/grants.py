@@ -31,7 +31,7 @@ class OAuthLogin:
     """Where the client describes itself (Client ID Metadata Documents); it is named by this where that is understood.
     """
     issuer: str | None = None
-    """The authorization server that knows the client, and the only one that is shown its secret."""
+    """The authorization server that knows the client: no other is logged in to, or shown its secret."""
     scopes: tuple[str, ...] = ()
     """What to ask for; empty for what the server asks for."""
     redirect_uri: str | None = None

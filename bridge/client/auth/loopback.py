@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from anyio.abc import SocketAttribute
-from mcp.client.auth import AuthorizationCodeResult
+from mcp.client.auth import AuthorizationCodeResult, OAuthFlowError
 
 from bridge.client.auth.errors import SignInError
 
@@ -24,6 +24,7 @@ LOCAL_HOSTS: Final = {"127.0.0.1": ("127.0.0.1",), "::1": ("::1",), "localhost":
 """The hosts that a redirect may name, each with the addresses that it is listened on."""
 
 _MAX_REQUEST_BYTES = 16 * 1024
+_MAX_ERROR_CHARS = 200
 _READ_SECONDS = 10.0
 _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 """A browser may open a connection that it does not use."""
@@ -48,13 +49,20 @@ class Loopback:
         self._listeners = tuple(listeners)
         self._show_page = show_page
         self._page = ""
+        self._check_issuer: Callable[[str | None], None]
         self._state: str | None = None
         self._result: AuthorizationCodeResult | SignInError | None = None
         self._answered = anyio.Event()
 
-    async def show(self, url: str) -> None:
-        """The page on which the person agrees is this; it is shown by `answer`."""
+    async def show(self, url: str, check_issuer: Callable[[str | None], None]) -> None:
+        """The page on which the person agrees is this; it is shown by `answer`.
+
+        Args:
+            url: The page.
+            check_issuer: Raises `OAuthFlowError` where the issuer that an answer names, or None, is not who was asked.
+        """
         self._page = url
+        self._check_issuer = check_issuer
         self._state = _only(parse_qs(urlsplit(url).query), "state")
 
     async def answer(self) -> AuthorizationCodeResult:
@@ -88,10 +96,18 @@ class Loopback:
         fields = parse_qs(parts.query, keep_blank_values=True)
         if self._state is None or _only(fields, "state") != self._state:
             return 400, "Not expected", "This is not the login that bridge waits for."
+        try:
+            self._check_issuer(_only(fields, "iss"))
+        except OAuthFlowError:
+            # Nothing that stands in such an answer is acted on or shown, an error least of all (RFC 9207, 2.4).
+            told = "the login failed: its answer is not from the authorization server that was asked (iss)"
+            self._result = self._result or SignInError(told)
+            return 400, "Not expected", "This answer is not from where you were sent to log in."
         if (error := _only(fields, "error")) is not None:
             said = ": ".join(filter(None, (error, _only(fields, "error_description"))))
-            self._result = self._result or SignInError(f"the login was refused ({said[:200]})")
-            return 200, "Not logged in", f"The login was refused ({said[:200]}). You can close this window."
+            said = "".join(char for char in said if char.isprintable())[:_MAX_ERROR_CHARS]
+            self._result = self._result or SignInError(f"the login was refused ({said})")
+            return 200, "Not logged in", f"The login was refused ({said}). You can close this window."
         if (code := _only(fields, "code")) is None:
             return 400, "Not expected", "There is no code in this address."
         self._result = self._result or AuthorizationCodeResult(code=code, state=self._state, iss=_only(fields, "iss"))

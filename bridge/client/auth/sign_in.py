@@ -277,7 +277,7 @@ class SignIn(httpx2.Auth):
         try:
             async with self._renewal(request) as renewal:
                 logged_in = await self._logged_in_by(renewal, login, challenge)
-        except (OAuthFlowError, ValueError) as error:
+        except (OAuthFlowError, ValueError, OverflowError) as error:  # a lifetime may be any number
             raise SignInError(f"the login failed: {self._scrubbed(error)}") from error
         except httpx2.HTTPError as error:
             reason = f"the login failed: {self._scrubbed(error) or type(error).__name__}"

@@ -15,6 +15,7 @@ from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import Loopback
 from bridge.client.auth.revocation import logged_out
+from bridge.client.auth.sign_in import SignIn
 from tests.client.auth.conftest import browse, log_in, stored_login
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ async def test_openid_metadata_that_declares_pkce_will_do(authority: Authority, 
 
 SERVER = "https://mcp.example.com/mcp"
 RESOURCE_METADATA = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
+ISSUER = "https://login.example.com"
+AUTHORITY_METADATA = f"{ISSUER}/.well-known/oauth-authorization-server"
+NOTHING, ANYBODY = Challenge(), OAuthLogin()
+KNOWN = OAuthLogin(client_id="by-hand", client_secret="secret-of-by-hand", issuer=ISSUER)
 
 
 class Web:
@@ -83,10 +88,10 @@ class Web:
         self.asked.append(str(request.url))
         return self._answers.get(str(request.url), httpx2.Response(404))
 
-    async def log_in(self, challenge: Challenge) -> None:
+    async def log_in(self, challenge: Challenge = NOTHING, grant: OAuthLogin = ANYBODY) -> None:
         async with self.http as http:
             loopback = Loopback("http://127.0.0.1:9/callback", (), browse)
-            await authorized(renewal(SERVER, http), Login(server_url=SERVER), OAuthLogin(), challenge, loopback)
+            await authorized(renewal(SERVER, http), Login(server_url=SERVER), grant, challenge, loopback)
 
 
 def guarded_by(authority: str) -> httpx2.Response:
@@ -107,7 +112,7 @@ async def test_a_server_cannot_name_an_authorization_server_in_a_private_network
 ) -> None:
     web = Web({RESOURCE_METADATA: guarded_by(authority)})
     with pytest.raises(SignInError, match="it leads the login to"):
-        await web.log_in(Challenge())
+        await web.log_in()
     assert web.asked == [RESOURCE_METADATA]
 
 
@@ -116,9 +121,44 @@ async def test_a_redirect_of_metadata_is_not_followed_to_another_host() -> None:
     redirect = httpx2.Response(302, headers={"location": elsewhere})
     web = Web({RESOURCE_METADATA: redirect, elsewhere: guarded_by("https://login.example.com")})
     with pytest.raises(SignInError, match="it names no authorization server"):
-        await web.log_in(Challenge())
+        await web.log_in()
     assert RESOURCE_METADATA in web.asked
     assert {httpx2.URL(url).host for url in web.asked} == {"mcp.example.com"}
+
+
+@pytest.mark.parametrize("status", [404, 500])
+@pytest.mark.parametrize("grant", [KNOWN, ANYBODY])
+async def test_a_server_is_told_nothing_while_its_authorization_server_is_away(status: int, grant: OAuthLogin) -> None:
+    web = Web({RESOURCE_METADATA: guarded_by(ISSUER), AUTHORITY_METADATA: httpx2.Response(status)})
+    with pytest.raises(SignInError, match=rf"'{re.escape(ISSUER)}' does not say how to log in") as caught:
+        await web.log_in(grant=grant)
+    assert not caught.value.is_permanent
+    assert {httpx2.URL(url).path.split("/")[1] for url in web.asked} == {".well-known"}
+
+
+@pytest.mark.parametrize("other", ["https://evil.example.com", None])
+async def test_a_client_of_one_issuer_is_nobodys_at_another(other: str | None) -> None:
+    says = {"issuer": other, "authorization_endpoint": f"{other}/authorize", "token_endpoint": f"{other}/token"}
+    answers = {f"{other}/.well-known/oauth-authorization-server": httpx2.Response(200, json=says)}
+    web = Web(answers | ({RESOURCE_METADATA: guarded_by(other)} if other is not None else {}))
+    named = re.escape(other or "https://mcp.example.com")
+    with pytest.raises(
+        SignInError, match=rf"leads the login to '{named}', and not to the issuer '{re.escape(ISSUER)}'"
+    ):
+        await web.log_in(grant=KNOWN)
+    assert {httpx2.URL(url).path.split("/")[1] for url in web.asked} == {".well-known"}
+
+
+async def test_an_authorization_endpoint_keeps_the_query_that_it_has(authority: Authority, resource: Resource) -> None:
+    pages = []
+
+    async def see(page: str) -> None:
+        pages.append(httpx2.URL(page).params)
+        await browse(page)
+
+    authority.says = {"authorization_endpoint": f"{authority.origin}/authorize?policy=sign-in"}
+    await SignIn(resource.url, OAuthLogin(), show_page=see).log_in()
+    assert (pages[0]["policy"], pages[0]["response_type"]) == ("sign-in", "code")
 
 
 @pytest.mark.parametrize("endpoint", ["registration_endpoint", "authorization_endpoint", "token_endpoint"])

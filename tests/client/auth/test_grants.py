@@ -21,7 +21,7 @@ from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.auth.sign_in import SignIn
 from tests.client.auth.authority import CLIENT_SECRET
-from tests.client.auth.conftest import DEADLINE_SECONDS, browse, program_with_key, sum_by
+from tests.client.auth.conftest import DEADLINE_SECONDS, browse, log_in, program_with_key, sum_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,3 +169,9 @@ async def test_connections_that_sign_in_alike_share_what_they_sign_with(state_fo
     assert shared_sign_in(HttpTransport("https://h/other")) is not one
     assert shared_sign_in(HttpTransport("https://h/mcp", auth=OAuthLogin(client_id="me"))) is not one
     assert shared_sign_in(HttpTransport("https://h/mcp", headers={"Authorization": "Bearer mine"})) is None
+
+
+async def test_a_lifetime_that_is_no_time_fails_the_login(authority: Authority, resource: Resource) -> None:
+    authority.expires_in = 10**400
+    with pytest.raises(SignInError, match="the login failed: int too large"):
+        await log_in(resource.url)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import anyio
 import httpx2
 import pytest
+from mcp.client.auth import OAuthFlowError
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.loopback import listening
@@ -19,15 +20,21 @@ DEADLINE_SECONDS = 30
 PAGE = "https://login.example/authorize?state=expected"
 
 
-async def answered(do: Callable[[str], Awaitable[None]], redirect_uri: str | None = None) -> tuple[str, str | None]:
-    """What is heard while a browser does something."""
+async def answered(
+    do: Callable[[str], Awaitable[None]], redirect_uri: str | None = None, issuer: str | None = None
+) -> tuple[str, str | None]:
+    """What is heard while a browser does something; an issuer is the only one who may answer."""
 
     async def show(url: str) -> None:
         await do(loopback.redirect_uri)
 
+    def check_issuer(named: str | None) -> None:
+        if issuer is not None and named != issuer:
+            raise OAuthFlowError(f"{named} is not {issuer}")
+
     with anyio.fail_after(DEADLINE_SECONDS):
         async with listening(redirect_uri, show) as loopback:
-            await loopback.show(PAGE)
+            await loopback.show(PAGE, check_issuer)
             result = await loopback.answer()
     return result.code, result.iss
 
@@ -68,6 +75,32 @@ async def test_a_refusal_ends_the_login_and_is_shown_as_text() -> None:
 
     with pytest.raises(SignInError, match=r"the login was refused \(access_denied"):
         await answered(browse)
+
+
+@pytest.mark.parametrize("answer", ["error=access_denied&error_description=call+555", "code=c"])
+@pytest.mark.parametrize("named", ["&iss=https%3A%2F%2Fevil.example", ""])
+async def test_an_answer_of_another_issuer_ends_the_login_and_nothing_of_it_is_told(answer: str, named: str) -> None:
+    pages = []
+
+    async def browse(uri: str) -> None:
+        pages.append(await get(f"{uri}?{answer}&state=expected{named}"))
+        await anyio.sleep_forever()
+
+    with pytest.raises(SignInError, match="not from the authorization server that was asked") as caught:
+        await answered(browse, issuer="https://login.example")
+    ((status, page),) = pages
+    assert status == 400
+    for said in ("access_denied", "call 555", "evil"):
+        assert said not in page + str(caught.value)
+
+
+async def test_a_refusal_writes_nothing_on_a_terminal_but_its_one_line() -> None:
+    async def browse(uri: str) -> None:
+        await get(f"{uri}?error=access_denied&error_description=no%1B%5B2J%0Aroot%23+%E2%80%AE&state=expected")
+
+    with pytest.raises(SignInError) as caught:
+        await answered(browse)
+    assert str(caught.value) == "the login was refused (access_denied: no[2Jroot# )"
 
 
 async def test_what_is_no_request_of_a_browser_harms_nothing() -> None:
