@@ -79,13 +79,26 @@ def test_a_container_has_no_rights_and_its_probes_a_port(manifest: Path) -> None
         assert container[probe]["httpGet"] == {"path": path, "port": "admin"}
 
 
-def test_a_standalone_server_is_protected_and_grows_with_the_calls_in_its_hands() -> None:
-    parts = parts_of(DEPLOY / "kubernetes" / "standalone.yaml")
-    assert {"NetworkPolicy", "PodDisruptionBudget", "HorizontalPodAutoscaler", "Service"} <= set(parts)
-    (metric,) = parts["HorizontalPodAutoscaler"]["spec"]["metrics"]
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
+def test_what_is_deployed_is_protected_and_grows_with_the_calls_in_its_hands(manifest: Path) -> None:
+    parts = parts_of(manifest)
+    deployment = parts["Deployment"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    policy = parts["NetworkPolicy"]["spec"]
+    assert policy["podSelector"] == parts["PodDisruptionBudget"]["spec"]["selector"] == {"matchLabels": labels}
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {"http", "admin"}
+    scaler = parts["HorizontalPodAutoscaler"]["spec"]
+    assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert "replicas" not in deployment["spec"]  # or each application of the manifest would undo what the scaler did
+    assert scaler["minReplicas"] > parts["PodDisruptionBudget"]["spec"]["minAvailable"]
+    (metric,) = scaler["metrics"]
     in_flight = import_module("bridge.telemetry.conventions").IN_FLIGHT
     assert metric["pods"]["metric"]["name"] == in_flight.replace(".", "_")
-    pod = parts["Deployment"]["spec"]["template"]["spec"]
+
+
+def test_a_standalone_server_is_drained_before_it_is_killed() -> None:
+    pod = parts_of(DEPLOY / "kubernetes" / "standalone.yaml")["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     environment = {each["name"]: each.get("value") for each in container["env"]}
     drain = float(environment["BRIDGE_DRAIN_DELAY"]) + float(environment["BRIDGE_DRAIN_TIMEOUT"])
