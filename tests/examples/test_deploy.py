@@ -109,7 +109,8 @@ def test_what_is_set_in_an_environment_is_read_by_serve() -> None:
     said: set[str] = set()
     for path in (path for path in DEPLOY.rglob("*") if path.is_file()):
         said |= set(re.findall(r"\bBRIDGE_[A-Z_]+", path.read_text(encoding="utf-8")))
-    assert {"BRIDGE_API_KEYS", "BRIDGE_ADMIN_PORT"} <= said <= variables()
+    state_folder = import_module("bridge.client.auth.store").STATE_VARIABLE
+    assert {"BRIDGE_API_KEYS", "BRIDGE_ADMIN_PORT"} <= said <= variables() | {state_folder}
 
 
 def test_the_configurations_in_manifests_are_read_as_any_other(tmp_path: Path) -> None:
@@ -130,6 +131,12 @@ def test_the_configuration_of_nginx_is_one() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_unit_of_systemd_keeps_state_where_the_service_may_write() -> None:
+    text = (DEPLOY / "bridge.service").read_text(encoding="utf-8")
+    (folder,) = re.findall(r"^StateDirectory=(.+)$", text, re.MULTILINE)
+    assert f"BRIDGE_STATE_DIR=%S/{folder}" in text
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd, which judges its units, is not here")
