@@ -21,7 +21,7 @@ _HEALTH_CHECK_SECONDS = 30
 
 
 class RedisUnreachableError(BridgeError):
-    """Redis does not answer."""
+    """Redis does not answer, or its URL cannot be used."""
 
 
 def is_redis_url(text: str) -> bool:
@@ -102,7 +102,8 @@ async def reach(url: str) -> None:
 
     Raises:
         MissingExtraError: As for `redis_at`.
-        RedisUnreachableError: It does not; the message says where and why, and no secret.
+        RedisUnreachableError: It does not, or the URL is not one of Redis; the message says where and why, and no
+            secret.
     """
     try:
         redis = redis_at(url)

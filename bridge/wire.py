@@ -101,9 +101,8 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
             output_schema=optional(wire, "outputSchema", dict),
             annotations=None if hints is None else _annotations_from_wire(hints),
             metadata=metadata,
-            icons=tuple(
-                filter(is_icon, optional(wire, "icons", list) or ())
-            ),  # only for show: another is as good as none
+            # They are only for show: one that is none is left out.
+            icons=tuple(filter(is_icon, optional(wire, "icons", list) or ())),
             strict=strict if isinstance(strict, bool) else None,
         )
     except DefinitionError as error:

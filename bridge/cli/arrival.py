@@ -4,7 +4,7 @@
     silence         the whole head     each further part  (whoever is at work on it takes what time it takes)
 
 uvicorn has a timer for what comes after an answer alone, and ends it with the first byte. Here a connection has at most
-one, made where a request did not come whole at once.
+one more: made when it is opened, and where a request does not come whole at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds of connections: how many there are, how long the head of a request may be, and how long one waits for it.
+"""Bounds of connections: how many there are, how long the head of a request may be, and how long it is waited for.
 
 What waits for the rest of a head is kept by the parser, without an end of its own in httptools; so it is counted here.
 h11 counts what it keeps, but no head that comes whole (`bridge.cli.bounded_h11`).
@@ -39,7 +39,7 @@ class ConnectionBounds:
     max_connections: int | None = None
     """None for as many as come."""
     max_silence_seconds: float = 75.0
-    """How long a connection may have said nothing at all: as long as it may between two requests."""
+    """How long a new connection may say nothing: as long as one may between two requests."""
     max_head_seconds: float = 30.0
     """How long the head of a request may take from its first byte."""
     max_body_pause_seconds: float = 30.0

@@ -66,7 +66,7 @@ class Link:
         calls: The calls that are under way.
         abandoned: The calls that were given up a moment ago without an answer; None where none ever was.
         ended: Set when the link is not to be used any more.
-        left: Set when it has ended, and a call that was under way over it is the last to be over.
+        left: Set when it has ended, and no call over it is waited for: the last is over, or they were given up.
         reason: Why it ended; None where this side wanted it, or where nobody knows.
         suspicion: Set when the server should be asked whether it is there.
         checked: Set when the next such question is settled; a new one for each.

@@ -70,6 +70,11 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
     """Lines to messages; the child's output, as the SDK's client reads from it.
 
     It is read by whoever wants the next message: a task between the two would cost each call a turn of the event loop.
+
+    Args:
+        child: As for `stdio_streams`.
+        ended: As for `stdio_streams`.
+        refused: As for `stdio_streams`.
     """
 
     def __init__(self, child: ChildProcess, ended: Callable[[], None], refused: Callable[[Exception], None]) -> None:
@@ -85,7 +90,7 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         """The next message.
 
         Raises:
-            EndOfStream: The child says no more.
+            EndOfStream: The child says no more, or is read no further.
         """
         has_read = False
         while True:

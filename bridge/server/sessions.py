@@ -32,7 +32,7 @@ _LOOK_AT_LEAST_EVERY_SECONDS = 60.0
 
 
 class Session:
-    """One session. It is entered while a request of it is answered: ``with session: …``.
+    """One session. It is entered while a request of it is answered, and while a call of it runs: ``with session: …``.
 
     Attributes:
         id: What the client sends in ``Mcp-Session-Id``.
@@ -56,7 +56,7 @@ class Session:
         self.capabilities = capabilities
         self.running: dict[str, Callable[[], object]] = {}
         self.requests = 0
-        """How many requests are being answered, open streams included."""
+        """How many requests are being answered, open streams included, and how many calls run in the SDK."""
         self.opened_at = self.unused_since = monotonic()
 
     def __enter__(self) -> None:

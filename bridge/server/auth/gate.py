@@ -55,7 +55,7 @@ class Gate:
         metadata_url: Where a client learns which issuers give tokens for this server.
         open_paths: Where everybody gets through who only reads.
         tenures: How long credentials hold for streams; None where there are no streams.
-        patience: With whom bad credentials come from; None for the usual.
+        patience: With the addresses from which bad credentials come; None for the usual.
     """
 
     def __init__(

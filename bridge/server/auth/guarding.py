@@ -1,6 +1,6 @@
 """Guarding: what an app needs so that nobody without a credential reaches its tools.
 
-Edge → Gate → BoundedBody, fast path → ScopedTools → the transports
+Edge → CrossOrigin → Gate → BoundedBody, fast path → ScopedTools → the transports
 """
 
 from __future__ import annotations

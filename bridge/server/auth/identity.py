@@ -28,7 +28,7 @@ class KnownUser(AuthenticatedUser):
         token: The credential, verified.
         access: What it lets its bearer do.
         tenure: How long it holds for streams; None where there are none.
-        name: What its bearer is called; None for its subject, else its client, of which there is one issuer alone.
+        name: What its bearer is called; None for the credential's subject, else its client.
     """
 
     def __init__(

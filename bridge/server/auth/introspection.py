@@ -115,6 +115,7 @@ class Introspection:
         """Who bears a token.
 
         Raises:
+            TokenExpiredError: It is none any more.
             TokenRefusedError: It is a bad one.
             IssuerUnavailableError: Nobody can tell, because the issuer cannot be asked.
         """

@@ -186,8 +186,8 @@ class Tenures:
 def _seconds_left_unasked(token: AccessToken, error: IssuerUnavailableError) -> float | None:
     """How long a credential holds of which nobody can tell; None where it does not.
 
-    What an issuer found good is not taken back by its silence, and ends when the issuer said. Of a key no issuer is to
-    be asked: it is in use no more.
+    What an issuer found good is not taken back by its silence, and ends when the issuer said. A key is known here:
+    where an issuer would have to be asked about it, it is among the keys no more.
     """
     left = _seconds_until_expiry(token)
     is_key = isinstance(token, VerifiedToken) and token.is_key

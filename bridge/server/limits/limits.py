@@ -26,9 +26,9 @@ class Limits:
     rate: Rate | None = None
     """How many requests over HTTP, messages of SSE among them."""
     concurrency: int | None = None
-    """How many calls at once. They are counted where they run, whatever became of the request that asked for them."""
+    """How many calls at once, in each process, whatever became of the requests that asked for them."""
     max_streams: int | None = None
-    """How many streams at once: those of sessions, of subscriptions and of SSE."""
+    """How many streams at once, in each process: those of sessions, of subscriptions and of SSE."""
     tool_rates: Mapping[str, Rate] = field(default_factory=lambda: _NOTHING)
     """How many calls of one tool, by its name or a pattern such as ``delete_*``; where several match, all count."""
     tool_concurrency: Mapping[str, int] = field(default_factory=lambda: _NOTHING)

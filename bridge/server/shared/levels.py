@@ -47,7 +47,7 @@ class SharedLevels:
             self._levels.keep(alive.connection.client_params, level)
 
     async def tell(self, alive: Alive) -> None:
-        """Tell other replicas the level of a session that they may know by what it was before.
+        """Tell other replicas the level of a session, of which they may know an earlier one.
 
         Raises:
             RedisError: Redis does not answer.

@@ -43,10 +43,10 @@ SOON_SECONDS = 0.5
 _ACKNOWLEDGED_SECONDS = 2.0
 _HEARD_SECONDS = 1.0
 _FIRST_HEARING_SECONDS = 5.0
-_SHOWN = 100
 _SETTLING_SECONDS = 3 * BEAT_SECONDS
 _BEGINNING_SECONDS = 1.5 * BEAT_SECONDS
-"""How many characters of a message the log has at most."""
+_SHOWN_CHARS = 100
+"""How much of a message the log has at most."""
 
 
 class LateError(TimeoutError):
@@ -108,7 +108,7 @@ class Link:
 
     @property
     def is_sure(self) -> bool:
-        """Whether that can be said for good: this replica may have begun just when Redis came back empty."""
+        """Whether it is settled for good: this replica may have begun just when Redis came back empty."""
         return self.is_settled and monotonic() - self._began_at > _BEGINNING_SECONDS
 
     @contextmanager
@@ -270,7 +270,7 @@ class Link:
             raise
         except Exception:
             # What it says of a session may be all that lets somebody into it.
-            kind = cut(repr(message["kind"]), _SHOWN)
+            kind = cut(repr(message["kind"]), _SHOWN_CHARS)
             _logger.exception("what another replica told could not be followed; it was of the kind %s", kind)
         if "token" in message and message["kind"] != "acknowledged":
             await self.tell({"kind": "acknowledged", "token": message["token"]}, to=message["from"])
