@@ -14,10 +14,10 @@ MIB = 2**20
 
 
 def table() -> str:
-    """The table: each option with its twin in the environment, its default, what it takes and what it does."""
+    """The table: each option with its twin in the environment, what it takes, its unit, its default and its effect."""
     rows = [
-        "| option of `serve` | environment | takes | default | effect |",
-        "|---|---|---|---|---|",
+        "| option of `serve` | environment | takes | unit | default | effect |",
+        "|---|---|---|---|---|---|",
     ]
     command = import_module("bridge.cli.serve").command
     rows += [_row(option) for option in command.params if isinstance(option, click.Option)]
@@ -27,7 +27,8 @@ def table() -> str:
 def _row(option: click.Option) -> str:
     assert isinstance(option.envvar, str), f"{option.opts[0]} has no twin in the environment"
     assert option.help, f"{option.opts[0]} does not say what it does"
-    cells = [f"`{option.opts[0]}`", f"`{option.envvar}`", _taken(option), _default(option), option.help]
+    named = f"`{option.opts[0]}`", f"`{option.envvar}`"
+    cells = [*named, _taken(option), _unit(option), _default(option), option.help]
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
@@ -36,7 +37,18 @@ def _taken(option: click.Option) -> str:
         return ""
     if isinstance(option.type, click.Choice):
         return " or ".join(f"`{choice}`" for choice in option.type.choices)
-    return option.metavar or option.type.name
+    return option.type.name if _is_number(option) else option.metavar or option.type.name
+
+
+def _unit(option: click.Option) -> str:
+    if not _is_number(option):
+        return "seconds" if "SECONDS" in (option.metavar or "") else "calls" if option.metavar == "TOOL=N" else ""
+    assert option.metavar, f"{option.opts[0]} does not say in what unit it is"
+    return option.metavar.lower()
+
+
+def _is_number(option: click.Option) -> bool:
+    return isinstance(option.type, click.IntRange | click.FloatRange)
 
 
 def _default(option: click.Option) -> str:

@@ -104,12 +104,14 @@ limits_options = grouped(
     option(
         "--concurrency",
         type=WholeNumber(1),
+        metavar="CALLS",
         help="How many calls of one caller at once in each process; more are answered 429, or in a session by a failed "
         "result.",
     ),
     option(
         "--max-streams",
         type=WholeNumber(1),
+        metavar="STREAMS",
         help="Over HTTP: how many streams of one caller at once in each process; more are answered 429.",
     ),
     texts_option(
@@ -126,16 +128,19 @@ limits_options = grouped(
     option(
         "--max-output-chars",
         type=WholeNumber(1),
+        metavar="CHARACTERS",
         help="How many characters of text of a result a model reads: head and tail of a longer one.",
     ),
     option(
         "--max-result-bytes",
         type=WholeNumber(1),
+        metavar="BYTES",
         help="The longest result of a call, as JSON; a longer one is a failed result that says how long it was.",
     ),
     option(
         "--max-sessions",
         type=WholeNumber(1),
+        metavar="SESSIONS",
         default=DEFAULT_MAX_SESSIONS,
         show_default=True,
         help="Over HTTP: how many sessions may be open; of more, unused ones of whoever has most are ended.",
@@ -143,6 +148,7 @@ limits_options = grouped(
     option(
         "--max-header-bytes",
         type=WholeNumber(1024),
+        metavar="BYTES",
         default=DEFAULT_MAX_HEADER_BYTES,
         show_default=True,
         help="Over HTTP: the longest address and headers of a request; longer ones are answered 431.",
@@ -150,6 +156,7 @@ limits_options = grouped(
     option(
         "--max-connections",
         type=WholeNumber(1),
+        metavar="CONNECTIONS",
         help="Over HTTP: how many connections may be open; further ones are answered 503 and closed.",
     ),
 )

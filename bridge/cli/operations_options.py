@@ -40,12 +40,14 @@ operations_options = grouped(
     option(
         "--admin-port",
         type=WholeNumber(0, 65535),
+        metavar="PORT",
         help="Over HTTP: serve /healthz, /readyz, /status and /metrics at this port, and not beside the tools.",
     ),
     option("--admin-host", default="127.0.0.1", show_default=True, help="Where to listen for the admin port."),
     option(
         "--drain-delay",
         type=Number(0),
+        metavar="SECONDS",
         default=0.0,
         show_default=True,
         help="Over HTTP: for how many seconds new calls are still served after SIGTERM, while /readyz says 503.",
@@ -53,6 +55,7 @@ operations_options = grouped(
     option(
         "--drain-timeout",
         type=Number(0),
+        metavar="SECONDS",
         default=25.0,
         show_default=True,
         help="Over HTTP: how many seconds calls may go on after that.",

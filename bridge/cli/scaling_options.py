@@ -96,6 +96,7 @@ scaling_options = grouped(
     option(
         "--workers",
         type=WholeNumber(1),
+        metavar="PROCESSES",
         default=1,
         show_default=True,
         help="Over HTTP: how many processes serve together at the port; one that ends is started again.",

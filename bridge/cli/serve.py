@@ -46,6 +46,7 @@ class _Transport(click.Choice[str]):
 @option(
     "--port",
     type=WholeNumber(0, 65535),
+    metavar="PORT",
     default=8000,
     show_default=True,
     help="The port; 0 for a free one, which is printed.",
@@ -65,10 +66,13 @@ class _Transport(click.Choice[str]):
     is_flag=True,
     help="Let anyone who reaches the port call the tools; asked for where that is not only this machine.",
 )
-@option("--page-size", type=WholeNumber(1), help="Tools in a page of the list; all in one page by default.")
+@option(
+    "--page-size", type=WholeNumber(1), metavar="TOOLS", help="Tools in a page of the list; all in one page by default."
+)
 @option(
     "--max-request-bytes",
     type=WholeNumber(1),
+    metavar="BYTES",
     default=DEFAULT_MAX_REQUEST_BYTES,
     show_default=True,
     help="The longest body of a request.",

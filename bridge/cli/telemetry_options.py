@@ -66,6 +66,7 @@ telemetry_options = grouped(
     option(
         "--audit-log-max-bytes",
         type=WholeNumber(1),
+        metavar="BYTES",
         default=100 * _MIB,
         show_default=True,
         help="How long the audit log may become before it is renamed to FILE.1 and begun anew.",
@@ -73,6 +74,7 @@ telemetry_options = grouped(
     option(
         "--audit-log-kept-files",
         type=WholeNumber(0),
+        metavar="FILES",
         default=10,
         show_default=True,
         help="How many earlier files of the audit log are kept.",
