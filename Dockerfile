@@ -17,7 +17,7 @@ COPY servers /opt/bridge/servers
 FROM python:${PYTHON}
 LABEL org.opencontainers.image.title="bridge" \
       org.opencontainers.image.description="Python tools and MCP servers, served over the Model Context Protocol" \
-      org.opencontainers.image.documentation="README.md" \
+      org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="MIT"
 RUN python -m pip uninstall --yes pip \
  && python -c "import ensurepip, shutil; shutil.rmtree(ensurepip.__path__[0])"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -114,14 +117,28 @@ def test_a_linter_finds_nothing_in_the_dockerfile() -> None:
     assert (done.stdout, done.returncode) == ("", 0)
 
 
-def test_the_image_says_how_it_is_run() -> None:
+def test_the_image_says_how_it_is_run_and_what_is_in_it() -> None:
     stage = stages()[-1]
-    assert stage.command("ENTRYPOINT") == ["bridge"]
+    assert (stage.command("ENTRYPOINT"), stage.command("CMD")) == (["bridge"], ["serve"])
+    environment = stage.environment
+    served = (environment["BRIDGE_TRANSPORT"], environment["BRIDGE_HOST"], environment["BRIDGE_PORT"])
+    assert served == ("http", "0.0.0.0", stage.last("EXPOSE")) == ("http", "0.0.0.0", "8000")
     assert all(part.isdecimal() and int(part) for part in stage.last("USER").split(":"))
     assert stage.last("STOPSIGNAL") == "SIGTERM"
-    assert "org.opencontainers.image.licenses" in stage.last("LABEL")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    labels = dict(word.split("=", 1) for word in shlex.split(stage.last("LABEL")))
+    assert {"title", "description", "licenses"} <= {name.rpartition(".")[2] for name in labels}
+    assert labels["org.opencontainers.image.version"] == version
     program, _ = stage.command("HEALTHCHECK")
     assert program.endswith("/python")
+
+
+def test_the_last_stage_is_a_slim_base_to_which_nothing_is_installed() -> None:
+    build, last = stages()
+    assert build.base == last.base == "python:${PYTHON}"
+    assert re.search(r"^ARG PYTHON=[\d.]+-slim$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [value for kind, value in last.instructions if kind == "COPY"] == ["--from=build /opt/bridge /opt/bridge"]
+    assert not [value for kind, value in last.instructions if kind == "RUN" and re.search(r"\b(apt|install)\b", value)]
 
 
 def test_python_tools_are_served_from_their_directory(image: Image, tools: Path) -> None:
