@@ -45,7 +45,7 @@ def operated(
 
     Beside the tools, status and metrics are routes of the app, behind everything that lets callers in, and not for keys
     of some tools alone; but metrics are fetched under whatever name, as probes are. At the admin port only the status
-    asks for a credential.
+    asks for a credential; where nobody is asked for one, it is told to this machine alone.
 
     Raises:
         click.UsageError: The path of the tools is that of a page.
@@ -67,7 +67,9 @@ def operated(
     guarded: ASGIApp = status
     if auth is not None:
         guarded = Gate(status, auth=auth, recognition=Recognition(auth), metadata_url=None, open_paths=())
-    pages: dict[str, ASGIApp] = {**probes, STATUS_PATH: Edge(guarded, names=names, is_running=lambda: True)}
+    pages = dict(probes)
+    if auth is not None or options.no_auth or listening.are_loopback(listening.resolve(chosen.admin_host, 0)):
+        pages[STATUS_PATH] = Edge(guarded, names=names, is_running=lambda: True)
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(options)

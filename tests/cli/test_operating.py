@@ -81,6 +81,21 @@ def test_with_an_admin_port_they_are_only_there(start: Start) -> None:
         assert process.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.parametrize(("options", "key", "status"), [((), "", 404), (("--no-auth",), "", 200), ((), "k" * 32, 401)])
+def test_where_nobody_is_asked_for_a_credential_the_status_is_not_told_to_other_machines(
+    start: Start, options: tuple[str, ...], key: str, status: int
+) -> None:
+    admin_port = ("--admin-port", "0", "--admin-host", "0.0.0.0")
+    env = {"BRIDGE_API_KEY": key} if key else {}
+    with start("serve", "calculator.py", *SERVE, *admin_port, *options, env=env) as process:
+        admin = process.line_with("operations at ").rpartition(" ")[2].replace("0.0.0.0", "127.0.0.1")
+        assert [httpx.get(f"{admin}{path}").status_code for path in ("/healthz", "/readyz", "/status")] == [
+            200,
+            200,
+            status,
+        ]
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_a_gateway_is_ready_while_its_required_servers_are(start: Start, directory: Path, *, required: bool) -> None:
     configured(directory, required=required)
