@@ -9,5 +9,6 @@ sign_in ─── signs a server's requests, and renews what it signs with, once
   ├── reach ────── where a login may lead, whatever a server says
   ├── fitness ──── whether an authorization server may be told anything
   ├── loopback ─── where a browser hands over what a person agreed to
+  ├── keeping ──── the login where it is kept, whatever is wrong there
   ╰── store ────── logins on disk, for this user's eyes only
 """

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from bridge.client.auth.login import Login
 
 
+BY_A_KEY = "by --header 'Authorization: Bearer ${KEY}', or by 'headers' in its entry of an mcp.json"
+"""How a server is given a key that wants one."""
+
+
 class SignInError(Exception):
     """A server's requests cannot be signed; nothing in the message is secret.
 
@@ -78,10 +82,7 @@ def undescribed(challenge: Challenge) -> str:
     """
     if challenge.is_unasked:
         return "no login is needed: it answers without, and names no authorization server"
-    return (
-        "it names no authorization server, so nobody can log in there: it wants a key, by"
-        " --header 'Authorization: Bearer ${KEY}', or by 'headers' in its entry of an mcp.json"
-    )
+    return f"it names no authorization server, so nobody can log in there: it wants a key, {BY_A_KEY}"
 
 
 def _doubt(challenge: Challenge, login: Login | None) -> str:

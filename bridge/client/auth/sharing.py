@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from anyio.lowlevel import RunVar
 
+from bridge.client.auth.errors import BY_A_KEY
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.auth.sign_in import SignIn
 
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from bridge.client.server_config import HttpTransport
 
 _Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
-
-_HOW_TO_GIVE_A_KEY = (
-    "it wants a key: give it by --header 'Authorization: Bearer ${KEY}', or by 'headers' in its entry of an mcp.json"
-)
 
 _of_event_loop: RunVar[_Shared] = RunVar("bridge.client.auth.sharing")
 
@@ -34,7 +31,8 @@ def shared_sign_in(transport: HttpTransport) -> SignIn | None:
     hint = f"run: bridge login {shlex.quote(transport.login_target or transport.redacted())}"
     key_hint = None
     if transport.auth is None:
-        key_hint = f"{_HOW_TO_GIVE_A_KEY} (it names no authorization server; if it has logins nonetheless, {hint})"
+        nonetheless = f"it names no authorization server; if it has logins nonetheless, {hint}"
+        key_hint = f"it wants a key: give it {BY_A_KEY} ({nonetheless})"
         hint += " (or give it an 'Authorization' header in 'headers')"
     grant = transport.auth or OAuthLogin()
     shared = _of_event_loop.get(None)

@@ -12,7 +12,7 @@ A request that needs nothing waits for nobody. Only a browser that somebody has 
 from __future__ import annotations
 
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -29,13 +29,13 @@ from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError, need, refusal
 from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
 from bridge.client.auth.grants import OAuthLogin
+from bridge.client.auth.keeping import Keeping
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listening
 from bridge.client.auth.signature import Signature
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.http import certificates
 from bridge.client.redaction import redact_url, scrub
-from bridge.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -87,10 +87,12 @@ class SignIn(httpx2.Auth):
         self.key = login_key(url, grant.client_id)
         self._url = url
         self._grant = grant
-        self._logins: Logins = logins if logins is not None else LoginStore() if is_person else MemoryLogins()
         self._show_page = show_page
         self._hint = (hint or "run: bridge login TARGET") if is_person else None
         self._key_hint = key_hint or self._hint
+        if logins is None:
+            logins = LoginStore() if is_person else MemoryLogins()
+        self._keeping = Keeping(logins, self.key, shown=redact_url(url).shown, hint=self._hint)
         self._login: Login | None = None
         self._is_loaded = False
         self._lock = anyio.Lock()
@@ -129,7 +131,7 @@ class SignIn(httpx2.Auth):
 
     async def _usable(self, request: httpx2.Request) -> Login | None:
         if not self._is_loaded:
-            self._login = await self._load()
+            self._login = await self._keeping.load()
             self._is_loaded = True
         login = self._login
         if login is None or not self._is_to_be_refreshed(login):
@@ -183,7 +185,7 @@ class SignIn(httpx2.Auth):
         """
         request = httpx2.Request("GET", self._url, headers={**(headers or {}), **_QUESTION_HEADERS})
         async with self._lock:
-            login = await self._stored_if_readable() or self._blank()
+            login = await self._keeping.load_if_readable() or self._blank()
             challenge = await self._asked(request)
             if login.wanted_scope is not None:
                 granted_scope = login.tokens.scope if login.tokens is not None else None
@@ -232,10 +234,10 @@ class SignIn(httpx2.Auth):
     async def _renew(
         self, used: str | None, challenge: Challenge | None, request: httpx2.Request, *, may_refresh: bool
     ) -> Login:
-        stored = await self._load()
+        stored = await self._keeping.load()
         if stored is not None:
-            async with self._alone():
-                stored = await self._load()  # another process may have renewed it meanwhile
+            async with self._keeping.alone():
+                stored = await self._keeping.load()  # another process may have renewed it meanwhile
                 if stored is not None and stored.access_token not in (None, used) and not stored.is_stale:
                     return stored
                 if stored is not None and stored.can_be_refreshed and may_refresh:
@@ -314,36 +316,10 @@ class SignIn(httpx2.Auth):
     def _blank(self) -> Login:
         return Login(server_url=redact_url(self._url).shown)
 
-    async def _load(self) -> Login | None:
-        try:
-            return await self._logins.load(self.key)
-        except WireError as error:
-            raise SignInError(str(error), hint=self._hint) from error
-        except OSError as error:
-            raise SignInError(f"its login cannot be read: {error}") from error
-
-    async def _stored_if_readable(self) -> Login | None:
-        try:
-            return await self._load()
-        except SignInError:
-            return None  # a new login takes its place, and the store keeps it
-
     async def _keep(self, login: Login) -> None:
         """Keep a login; where that cannot be done, it is good for as long as this program runs."""
         self._login, self._is_loaded = login, True
-        try:
-            await self._logins.save(self.key, login)
-        except OSError as error:
-            _logger.warning("the login to %s cannot be kept: %s", redact_url(self._url).shown, error)
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self._logins.locked(self.key))
-            except OSError as error:
-                _logger.warning("logins cannot be locked, and are renewed without: %s", error)
-            yield
+        await self._keeping.save(login)
 
     def _scrubbed(self, error: Exception) -> str:
         text = " ".join(str(error).split())[:_MAX_REASON_CHARS]
