@@ -4,6 +4,7 @@ Shared ── the Redis and the replicas that use it; given to `bridge.server.ht
   ├── Link             this replica: its heartbeat, what it tells the others and what they tell it
   ├── Records          what is known of each session, wherever it was opened
   ├── SharedSessions   the sessions that are alive here, opened or revived
+  ├── SharedLevels     from which severity on the client of each wants log messages
   ├── SessionEvents    what each call of a session has said, for a client that lost its stream
   ├── SharedRates      what callers have used of their rates, anywhere
   ╰── SharedChanges    one announcement of a change that every replica makes
