@@ -12,6 +12,7 @@ import anyio
 import uvicorn
 
 from bridge.cli.ending import DrainTimes, Ending
+from bridge.cli.leaving import close_idle, last_accepted
 
 if TYPE_CHECKING:
     import socket
@@ -128,10 +129,17 @@ class HttpServer(SilentServer):
                 loop.remove_reader(each)
         # Without uvloop, a server that closes drops what was accepted in the same turn of the loop.
         await asyncio.sleep(0)
+        last = [accepted for each in sockets for accepted in last_accepted(each)]
         for server in self.servers:
             server.close()
         for each in sockets:
             each.close()
+        for each in last:
+            await loop.connect_accepted_socket(self._new_connection, each)
+
+    def _new_connection(self) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     async def _open(self) -> None:
         assert self._opening is not None, "it is run by run_until_ended"
@@ -159,6 +167,7 @@ class HttpServer(SilentServer):
             # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses
             # connections that were idle. So these are closed only now.
             await asyncio.sleep(_LEAVING_SECONDS)
+            await close_idle(self.server_state.connections)
             await super().shutdown(sockets)
         finally:
             draining.cancel()

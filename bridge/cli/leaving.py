@@ -1,0 +1,52 @@
+"""Leaving: the last look at sockets before they are closed, so that what has come already is not lost with them.
+
+The event loop looks at them once a turn, and a turn may take some milliseconds. Whoever closes a socket on which
+something has come since then resets a connection whose client has been let in, or has sent its request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable
+
+
+def last_accepted(listening: socket.socket) -> list[socket.socket]:
+    """The connections that wait at a socket; it is to be closed right after this."""
+    found: list[socket.socket] = []
+    with suppress(OSError):  # there are no more, or no more can be
+        while True:
+            accepted, _ = listening.accept()
+            accepted.setblocking(False)
+            found.append(accepted)
+    return found
+
+
+async def close_idle(connections: Iterable[Any]) -> None:
+    """Close connections that wait for a request, but for those on which one has come that was not read yet.
+
+    One in each turn of the loop: a connection is closed a turn after it was looked at, and with many in one turn that
+    is late.
+
+    Args:
+        connections: uvicorn's protocols.
+    """
+    poll = select.poll()
+    for connection in tuple(connections):
+        if not connection.transport.is_closing() and not _has_unread(poll, connection.transport):
+            connection.shutdown()
+        await asyncio.sleep(0)
+
+
+def _has_unread(poll: select.poll, transport: asyncio.BaseTransport) -> bool:
+    descriptor: int = transport.get_extra_info("socket").fileno()
+    poll.register(descriptor, select.POLLIN)
+    try:
+        return bool(poll.poll(0))
+    finally:
+        poll.unregister(descriptor)

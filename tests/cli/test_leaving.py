@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from bridge.cli import listening
+from bridge.cli.leaving import close_idle
+from tests.cli.test_http_server import DEADLINE_SECONDS, PROBE, answer_of, made, refused, terminate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bridge.cli.http_server import HttpServer
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": each}) for each in (False, True)]),
+]
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[HttpServer, int]]:
+    """A server and its port, until it is told to end."""
+    opened = anyio.Event()
+    sockets = listening.bind(listening.resolve("127.0.0.1", 0))
+    port = sockets[0].getsockname()[1]
+    server = made(opened.set)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as serving:
+            serving.start_soon(server.run_until_ended, sockets)
+            await opened.wait()
+            yield server, port
+            terminate(server)
+
+
+class AsItEnds:
+    """Stands in for the drain of an app: connects and asks when the server is about to stop listening."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = socket.socket()
+        self._port = port
+
+    def __len__(self) -> int:
+        return 0
+
+    async def __call__(self, _: float) -> None:
+        await anyio.sleep_forever()
+
+    async def answered(self) -> None:
+        self.connection.connect(("127.0.0.1", self._port))
+        self.connection.sendall(PROBE)
+
+
+async def test_who_has_connected_when_the_server_stops_listening_is_answered() -> None:
+    async with served() as (server, port):
+        late = server._app.state.drain = AsItEnds(port)
+        terminate(server)
+        await refused(port)
+        async with await SocketStream.from_socket(late.connection) as stream:
+            assert (await stream.receive()).startswith(b"HTTP/1.1 200")
+
+
+async def test_an_idle_connection_is_closed_and_not_one_on_which_a_request_has_come() -> None:
+    async with (
+        served() as (server, port),
+        await anyio.connect_tcp("127.0.0.1", port) as idle,
+        await anyio.connect_tcp("127.0.0.1", port) as asking,
+    ):
+        for stream in (idle, asking):
+            assert (await answer_of(stream)).startswith(b"HTTP/1.1 200")
+        os.write(asking.extra(SocketAttribute.raw_socket).fileno(), PROBE)
+        await close_idle(server.server_state.connections)
+        assert (await asking.receive()).startswith(b"HTTP/1.1 200")
+        with pytest.raises(anyio.EndOfStream):
+            await idle.receive()
