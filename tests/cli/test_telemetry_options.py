@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.processes import ROOT, serving
-from tests.server.http_server import call, initialize, modern, modern_headers, notification, request
+from tests.server.http_server import call, initialize, modern, modern_headers, notification, open_session, request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +36,16 @@ async def add(a: int, b: int) -> int:
 async def crash(secret: str) -> int:
     "Crash."
     raise ValueError("inside")
+"""
+HOLD = """
+from pathlib import Path
+
+from bridge import tool
+
+@tool
+def hold(path: str) -> str:
+    "Return when a pipe has been written to."
+    return Path(path).read_text()
 """
 
 
@@ -169,6 +182,47 @@ def test_metrics_are_served_to_who_asks_for_none_of_the_tools(tools: str) -> Non
         refused = client.post(server.origin + "/metrics")
     assert 'mcp_method_name="tools/list"' in answer.text
     assert (answer.status_code, refused.status_code) == (200, 405)
+
+
+def gauges(client: httpx.Client, origin: str) -> dict[str, float]:
+    """What `bridge` counts beside the conventions' metrics, where it is of no server in particular."""
+    families = text_string_to_metric_families(client.get(origin + "/metrics").raise_for_status().text)
+    samples = [sample for family in families for sample in family.samples if sample.name.startswith("bridge_")]
+    return {sample.name: sample.value for sample in samples if not sample.labels}
+
+
+def test_the_metrics_tell_of_calls_sessions_and_children_in_hand_and_of_the_drain(tmp_path: Path) -> None:
+    tools, config, pipe = tmp_path / "tools.py", tmp_path / "mcp.json", tmp_path / "pipe"
+    tools.write_text(HOLD, encoding="utf-8")
+    entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(tools)], "cwd": str(ROOT)}
+    config.write_text(json.dumps({"mcpServers": {"child": entry}}), encoding="utf-8")
+    os.mkfifo(pipe)
+    options = ("--metrics", "--drain-delay", "4")
+    names = (
+        "bridge_calls_in_flight",
+        "bridge_sessions",
+        "bridge_children",
+        "bridge_draining",
+        "bridge_audit_lost_total",
+    )
+    with (
+        serving("-m", "bridge", "serve", str(config), *HTTP, *options) as server,
+        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        found = [gauges(client, server.origin)]
+        open_session(client, server.origin + "/mcp")
+        held = threads.submit(post, client, server.origin, call("hold", {"path": str(pipe)}))
+        let_go = threads.submit(pipe.open, "w").result(DEADLINE_SECONDS)  # which waits for a reader
+        found.append(gauges(client, server.origin))
+        let_go.close()
+        held.result(DEADLINE_SECONDS).raise_for_status()
+        server.process.send_signal(signal.SIGTERM)
+        while client.get(server.origin + "/readyz").status_code == httpx.codes.OK:  # until it has been heard
+            pass
+        found.append(gauges(client, server.origin))
+        server.process.send_signal(signal.SIGTERM)
+    assert [[each[name] for name in names] for each in found] == [[0, 0, 1, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]
 
 
 def test_without_the_option_there_are_no_metrics(tools: str) -> None:

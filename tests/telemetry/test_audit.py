@@ -52,6 +52,23 @@ def test_only_its_owner_may_read_the_file_even_where_one_was_there_before(tmp_pa
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_was_written_and_the_name_of_a_new_file_are_on_the_disk_when_write_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path | int] = []
+
+    def fsync(file: int) -> None:
+        found = os.fstat(file)
+        synced.append(tmp_path if os.path.samestat(found, tmp_path.stat()) else found.st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    file = AuditFile(tmp_path / "audit.log", max_bytes=10)
+    for line in (b"one\n", b"two\n", b"three\n"):  # the last one begins a file anew
+        file.write(line)
+    file.close()
+    assert synced == [tmp_path, 4, 8, tmp_path, 6]
+
+
 def test_a_device_is_refused_and_keeps_its_mode() -> None:
     main, device = os.openpty()
     path = Path(os.ttyname(device))
