@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from mcp import Client
+from mcp_types import ElicitResult
 
 from tests.collector import collecting
 from tests.gateway.conftest import write_config
@@ -16,6 +17,9 @@ from tests.processes import ROOT, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from mcp.client import ClientRequestContext
+    from mcp_types import ElicitRequestParams
 
     from tests.collector import CollectedSpan, Collector
 
@@ -37,6 +41,12 @@ async def add_and_tell(a: int, b: int, context: InvocationContext) -> int:
     "Add, and say so."
     await context.log("info", "adding")
     return a + b
+
+@tool
+async def add_if_so(a: int, b: int, context: InvocationContext) -> int:
+    "Ask, and add."
+    schema = {"type": "object", "properties": {"so": {"type": "boolean"}}}
+    return a + b if (await context.elicit("Shall I?", schema, key="so")).accepted else 0
 
 @tool
 async def fail() -> int:
@@ -107,3 +117,21 @@ async def test_a_call_through_a_gateway_is_one_trace(config: str, collector: Col
     assert {span.attributes["error.type"] for span in spans if span.is_error} == {"tool_error"}
     assert {span.attributes["gen_ai.tool.name"] for span in spans if span.is_error} == {"fail"}
     assert not [span.name for span in collector.spans if "MCP send" in span.name]
+
+
+async def test_what_the_caller_is_asked_belongs_to_its_trace(config: str, collector: Collector) -> None:
+    said: list[Any] = []
+
+    async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        said.append(params.meta)
+        return ElicitResult(action="accept", content={"so": True})
+
+    with serving(
+        "-m", "bridge", "serve", config, "--transport", "http", "--port", "0", environment=collector.environment
+    ) as server:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with Client(server.origin + "/mcp", mode="legacy", elicitation_callback=answer) as client:
+                await client.call_tool("add_if_so", {"a": 1, "b": 2}, meta=TRACE)  # type: ignore[arg-type]  # as above
+    ((_, trace_id, asking_span_id, _),) = [meta["traceparent"].split("-") for meta in said]
+    assert trace_id == TRACE_ID
+    assert asking_span_id in {span.span_id for span in collector.of(TRACE_ID)}
