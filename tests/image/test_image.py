@@ -223,8 +223,9 @@ def test_where_nothing_is_mounted_it_is_said_what_to_mount(image: Image) -> None
         assert "there is no /app/tools and no /etc/bridge/mcp.json" in " ".join(said.split())
 
 
-def test_there_is_no_pip_in_it(image: Image) -> None:
-    for module in ("pip", "ensurepip"):
-        with image.container(entrypoint=["/opt/bridge/bin/python", "-c", f"import {module}"]) as container:
-            _, said = container.communicate(timeout=DEADLINE_SECONDS)
-            assert f"No module named '{module}'" in said
+@pytest.mark.parametrize("interpreter", ["/opt/bridge/bin/python", f"{sys.base_prefix}/bin/python3"])
+@pytest.mark.parametrize("module", ["pip", "ensurepip"])
+def test_there_is_no_pip_in_it(image: Image, interpreter: str, module: str) -> None:
+    with image.container(entrypoint=[interpreter, "-c", f"import {module}"]) as container:
+        _, said = container.communicate(timeout=DEADLINE_SECONDS)
+        assert f"No module named '{module}'" in said
