@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
 
 from bridge import Connection, ConnectionState, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
 from bridge.client.auth import sign_in
+from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import LoginStore, login_key
+from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from tests.client.auth import authority as authorities
 from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, stored_login
 
@@ -134,6 +136,29 @@ async def test_twenty_who_wait_share_one_refresh(authority: Authority, resource:
     assert authority.grants == ["authorization_code", "refresh_token", "refresh_token"]
 
 
+async def test_twenty_who_wait_share_one_failure(authority: Authority, resource: Resource) -> None:
+    await log_in(resource.url)
+    await age(resource.url)
+    authority.refuses, authority.status = "temporarily_unavailable", 503
+    logins = MemoryLogins()
+    await logins.save(login_key(resource.url), await stored_login(resource.url))
+
+    async def ask() -> None:
+        with pytest.raises(SignInError, match="HTTP 503"):
+            await http.post(resource.url)
+
+    with anyio.fail_after(DEADLINE_SECONDS), hanging(authority):
+        async with (
+            httpx2.AsyncClient(auth=SignIn(resource.url, OAuthLogin(), logins=logins)) as http,
+            anyio.create_task_group() as tasks,
+        ):
+            for _ in range(20):
+                tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            authority.gate.set()
+    assert authority.grants == ["authorization_code", "refresh_token"]
+
+
 async def test_a_token_that_ended_while_nobody_ran_is_refreshed_before_it_is_used(
     authority: Authority, resource: Resource
 ) -> None:
@@ -230,21 +255,6 @@ async def test_a_connection_ends_when_the_renewal_has_that_it_began(authority: A
                 assert await sum_over(connection, 1, 2) == 3
                 tasks.start_soon(answer_later)
             assert (await stored_login(resource.url)).access_token != old
-
-
-async def test_a_file_that_holds_no_login_is_named_and_kept(authority: Authority, resource: Resource) -> None:
-    path = LoginStore().path(login_key(resource.url))
-    path.parent.mkdir(parents=True)
-    path.write_text('{"tokens": 1, "half', encoding="utf-8")
-    path.chmod(0o600)
-    with pytest.raises(ServerAuthError, match=f"(?s){path}.*holds no login.*bridge login"):
-        async with connected(resource.url):
-            pass
-    assert path.read_text(encoding="utf-8") == '{"tokens": 1, "half'
-    await log_in(resource.url)
-    assert path.with_suffix(".bad").read_text(encoding="utf-8") == '{"tokens": 1, "half'
-    async with connected(resource.url) as connection:
-        assert await sum_over(connection, 1, 2) == 3
 
 
 # --- asking for more -------------------------------------------------------------------------------------------------

@@ -161,10 +161,10 @@ def test_a_body_that_only_the_sdk_reads_gets_around_no_scope(serving: Callable[.
         b"\xef\xbb\xbf" + text,
         text.decode().encode("utf-16"),
         text.replace(b'"jsonrpc"', b'"method":"ping","jsonrpc"', 1),
+        text.replace(b'"arguments":{', b'"arguments":{"x":' + b"[" * 300 + b"]" * 300, 1),
     ):
         answer = httpx.post(f"{origin}/mcp", content=body, headers=headers, timeout=20)
-        assert answer.status_code in {400, 403}
-        assert "deleted" not in answer.text
+        assert answer.status_code == 403
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])

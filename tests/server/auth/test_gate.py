@@ -52,6 +52,13 @@ def test_a_key_and_a_token_let_their_bearers_in(origin: str, issuer: Issuer) -> 
             assert post(origin, {"authorization": spelling}).status_code == 200
 
 
+def test_a_token_lets_its_bearer_in_though_the_issuers_clock_is_a_little_off(origin: str, issuer: Issuer) -> None:
+    now = int(time.time())
+    for claim, seconds in (("exp", -5), ("nbf", 20), ("iat", 20)):
+        changes: dict[str, Any] = {"scope": "tools", claim: now + seconds}
+        assert post(origin, bearer(issuer.token(**changes))).status_code == 200
+
+
 BAD: dict[str, Callable[[Issuer], str]] = {
     "an unknown key": lambda _: "somebody",
     "none": lambda issuer: unsigned(issuer.claims(scope="tools")),

@@ -113,16 +113,32 @@ async def test_the_public_key_is_no_secret_to_sign_by(issuer: Issuer) -> None:
         verifier(issuer, algorithms=["none"])
 
 
-async def test_a_secret_among_the_public_keys_signs_nothing(issuer: Issuer) -> None:
-    found = verifier(issuer)
-    secret = {"kty": "oct", "k": "c2VjcmV0", "kid": "shared", "use": "sig"}
-    original = type(issuer).key_set
-    try:
-        type(issuer).key_set = property(lambda self: {"keys": [secret]})  # type: ignore[assignment,method-assign]  # for this test
-        with pytest.raises(TokenRefusedError, match="does not have"):
-            await found.verify_token(issuer.token(headers={"kid": "shared"}))
-    finally:
-        type(issuer).key_set = original  # type: ignore[method-assign]  # as it was
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kty": "oct", "k": "c2VjcmV0"},
+        {"kty": "EC"},
+        {"use": "enc"},
+        {"alg": "PS256"},
+        {"key_ops": ["encrypt"]},
+    ],
+)
+async def test_a_key_that_is_for_something_else_signs_nothing(
+    issuer: Issuer, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (key,) = issuer.key_set["keys"]
+    monkeypatch.setattr(type(issuer), "key_set", {"keys": [key | other]})
+    with pytest.raises(TokenRefusedError, match="does not have"):
+        await verifier(issuer).verify_token(issuer.token())
+
+
+@pytest.mark.parametrize("same", [{"use": "sig", "alg": "RS256", "key_ops": ["verify"]}, {}])
+async def test_a_key_may_say_what_it_is_for(
+    issuer: Issuer, same: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (key,) = issuer.key_set["keys"]
+    monkeypatch.setattr(type(issuer), "key_set", {"keys": [key | same]})
+    assert await verifier(issuer).verify_token(issuer.token()) is not None
 
 
 async def test_a_signature_by_another_key_is_refused(issuer: Issuer) -> None:

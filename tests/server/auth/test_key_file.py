@@ -135,6 +135,31 @@ async def test_other_keys_count_when_the_file_was_replaced(path: Path) -> None:
     assert await keys.verify_token(BOB) is not None
 
 
+async def test_a_file_is_read_when_whoever_writes_it_has_done(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = following(path)
+    sizes = iter([1, 2, 3, 4])  # it grows whenever it is looked at, and then stands still
+    seen: list[int] = []
+    read: list[list[int]] = []
+
+    def grown(_: Path) -> int:
+        seen.append(next(sizes, 4))
+        return seen[-1]
+
+    def remember(_: KeyFile) -> list[ApiKey]:
+        read.append(list(seen))
+        return [ApiKey("bob", BOB)]
+
+    monkeypatch.setattr("bridge.server.auth.key_file._mark", grown)
+    monkeypatch.setattr(KeyFile, "_read", remember)
+    changed = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keys.keep_current, changed.set)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await changed.wait()
+        tasks.cancel_scope.cancel()
+    assert read == [[1, 2, 3, 4, 4, 4]]
+
+
 @pytest.mark.parametrize("spoil", ["a bad line", "nothing", "no file"])
 async def test_a_changed_file_that_is_bad_changes_nothing_and_says_so_loudly(path: Path, spoil: str) -> None:
     keys = following(path)
