@@ -40,14 +40,22 @@ class SilentServer(uvicorn.Server):
         yield
 
     @asynccontextmanager
-    async def beside(self, sockets: list[socket.socket]) -> AsyncIterator[None]:
-        """Serve while something else does."""
-        serving = asyncio.create_task(self.serve(sockets))
+    async def beside(self, sockets: list[socket.socket], begun: asyncio.Event) -> AsyncIterator[None]:
+        """Serve while something else does, once it has begun."""
+
+        async def serve() -> None:
+            await begun.wait()
+            await self.serve(sockets)
+
+        serving = asyncio.create_task(serve())
         try:
             yield
         finally:
             self.should_exit = True
-            await serving
+            if begun.is_set():
+                await serving
+            else:
+                serving.cancel()
 
 
 class HttpServer(SilentServer):

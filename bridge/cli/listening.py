@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import os
@@ -60,7 +61,7 @@ class Operated:
     pages: Mapping[str, ASGIApp]
     """What is answered before the application, by path."""
     admin_app: ASGIApp | None = None
-    """What is served beside the application, from before it starts until it has ended."""
+    """What is served beside the application, until it has ended: from before it starts, where nobody serves yet."""
     admin_sockets: list[socket.socket] = field(default_factory=list)
     """Where that is."""
 
@@ -196,8 +197,13 @@ def run(
     direct = None if is_told_by_proxy else direct_way(app, lambda: operations.is_steady)
     config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 
+    tells = asyncio.Event()
+    if not is_late:  # whoever asks one that is late would hear that none has started
+        tells.set()
+
     def opened() -> None:
         _leave_out_what_stays()
+        tells.set()
         announce()
 
     server = HttpServer(
@@ -217,7 +223,7 @@ def run(
                 beside = SilentServer(
                     _config(operated.admin_app, None, ConnectionBounds(), is_debug=is_debug, is_child=True)
                 )
-                await stack.enter_async_context(beside.beside(operated.admin_sockets))
+                await stack.enter_async_context(beside.beside(operated.admin_sockets, tells))
             await server.run_until_ended(sockets)
 
     try:

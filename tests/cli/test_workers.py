@@ -141,6 +141,27 @@ def test_a_worker_that_dies_is_started_again_and_the_others_go_on(start: Start) 
         assert killed not in children(process)
 
 
+def test_while_a_worker_starts_again_the_others_alone_say_at_the_admin_port_how_the_server_is(
+    start: Start, directory: Path
+) -> None:
+    (directory / "child.py").write_text(
+        "import os\nfrom bridge import tool\nif os.path.exists('gate'):\n    open('gate').read()\n"
+        "@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+    )
+    child = {"command": sys.executable, "args": ["-m", "bridge", "serve", "child.py"], "cwd": str(directory)}
+    configuration = {"mcpServers": {"sums": {**child, "required": True}}}
+    (directory / "mcp.json").write_text(json.dumps(configuration), encoding="utf-8")
+    gate = directory / "gate"
+    with start("serve", "mcp.json", *SERVE[2:], "--admin-port", "0") as process:
+        admin = process.line_with("operations at ").rpartition(" ")[2]
+        process.url()
+        os.mkfifo(gate)
+        os.kill(children(process)[0], signal.SIGKILL)
+        with gate.open("w"):  # once the new worker's own child waits behind it
+            assert [httpx.get(f"{admin}/readyz").json() for _ in range(30)] == [{"ready": True, "missing": []}] * 30
+        assert process.end(signal.SIGTERM) == 0
+
+
 def test_a_target_that_cannot_be_served_is_said_once_with_its_exit_code(run: Run, directory: Path) -> None:
     (directory / "broken.py").write_text("1 / 0\n")
     broken = run("serve", "broken.py", *SERVE[2:])
