@@ -149,6 +149,18 @@ async def test_a_client_of_one_issuer_is_nobodys_at_another(other: str | None) -
     assert {httpx2.URL(url).path.split("/")[1] for url in web.asked} == {".well-known"}
 
 
+async def test_nothing_is_told_of_an_answer_of_another_issuer(authority: Authority, resource: Resource) -> None:
+    async def answer(page: str) -> None:
+        asked = httpx2.URL(page).params
+        said = {"state": asked["state"], "error": "call 555", "iss": "https://evil.example"}
+        async with httpx2.AsyncClient() as browser:
+            await browser.get(asked["redirect_uri"], params=said)
+
+    with pytest.raises(SignInError, match="not from the authorization server that was asked"):
+        await SignIn(resource.url, OAuthLogin(), show_page=answer).log_in()
+    assert authority.grants == []
+
+
 async def test_an_authorization_endpoint_keeps_the_query_that_it_has(authority: Authority, resource: Resource) -> None:
     pages = []
 

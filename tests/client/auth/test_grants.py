@@ -26,10 +26,15 @@ from tests.client.auth.conftest import DEADLINE_SECONDS, browse, log_in, program
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bridge.client.auth.grants import Grant
     from tests.client.auth.authority import Authority
     from tests.client.auth.resource import Resource
 
 pytestmark = pytest.mark.anyio
+
+
+async def nothing_said(issuer: str, url: str) -> str:
+    raise AssertionError((issuer, url))
 
 
 async def test_a_program_shows_its_secret_and_leaves_nothing_on_disk(
@@ -82,6 +87,22 @@ async def test_no_error_no_repr_and_no_log_shows_a_secret(
         caplog.text,
     )
     assert [text for text in shown if CLIENT_SECRET in text] == []
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        OAuthLogin(client_id="me", client_secret=CLIENT_SECRET),
+        ClientCredentials(client_id="me", issuer="https://login.example", private_key=CLIENT_SECRET),
+        IdentityAssertion(
+            client_id="me", issuer="https://login.example", client_secret=CLIENT_SECRET, assertion=nothing_said
+        ),
+    ],
+)
+def test_no_grant_shows_what_is_secret_in_it(grant: Grant) -> None:
+    assert CLIENT_SECRET not in repr(grant)
+    assert "nothing_said" not in repr(grant)
+    assert grant.secrets == (CLIENT_SECRET,)
 
 
 # --- assertions ------------------------------------------------------------------------------------------------------
