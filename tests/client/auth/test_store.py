@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +74,27 @@ async def test_nothing_is_left_beside_a_login(store: LoginStore) -> None:
     for _ in range(2):
         await store.save(KEY, LOGIN)
     assert [path.name for path in store.folder.iterdir()] == [f"{KEY}.json"]
+
+
+async def test_a_login_is_on_the_disk_before_it_takes_the_place_of_another_and_then_so_is_its_name(
+    store: LoginStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    replace = Path.replace
+
+    def put(self: Path, target: Path) -> Path:
+        done.append("put in place")
+        return replace(self, target)
+
+    def write_through(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        assert found.st_size
+        done.append("folder" if stat.S_ISDIR(found.st_mode) else "file")
+
+    monkeypatch.setattr(Path, "replace", put)
+    monkeypatch.setattr(os, "fsync", write_through)
+    await store.save(KEY, LOGIN)
+    assert done == ["file", "put in place", "folder"]
 
 
 async def test_a_login_that_cannot_be_written_leaves_the_one_before(
