@@ -26,6 +26,7 @@ def answer(status: int, said: str | None = None) -> httpx2.Response:
             answer(403, 'Bearer error="insufficient_scope", scope="a"'),
             Challenge(is_step_up=True, scope="a", error="insufficient_scope"),
         ),
+        (answer(401, 'Bearer error="insufficient_scope"'), Challenge(error="insufficient_scope")),
         (answer(401, "DPoP"), Challenge(takes_proofs=True)),
         (answer(401, 'dpop algs="RS256 ES256"'), Challenge(takes_proofs=True)),
         (answer(401, 'DPoP algs="RS256"'), Challenge()),
