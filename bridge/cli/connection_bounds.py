@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge.cli.arrival import arriving
+from bridge.server.operations import HEALTH_PATH, METHODS, READY_PATH
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,6 +28,9 @@ TOO_LONG = 431
 _RETRY_SECONDS = 5
 _PATIENCE_SECONDS = 1.0
 """How long the request is waited for that a refused connection came with, so that its client reads the answer."""
+_PROBES = tuple(f"{method} {path} HTTP/1".encode() for method in METHODS for path in (HEALTH_PATH, READY_PATH))
+"""How requests begin that are answered though there are too many connections: who hears nothing ends the process."""
+_END_OF_HEAD = b"\r\n\r\n"
 _ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"%b}}'
 
 
@@ -91,12 +95,14 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
                 self.loop.call_later(_PATIENCE_SECONDS, self.transport.close)
 
         def data_received(self, data: bytes) -> None:
-            if self._is_refused:
+            if self._is_refused and not _is_probe(data):
                 self.transport.write(too_many)
                 self.transport.close()
                 return
             self._head_bytes += len(data)
             super().data_received(data)
+            if self._is_refused:
+                self.shutdown()  # after its answer
             if not self._waits_for_head:
                 self._head_bytes = 0
             elif self._head_bytes > max_header_bytes and not self.transport.is_closing():
@@ -124,6 +130,11 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
                 super().send_400_response(msg)
 
     return cast("type[asyncio.Protocol]", BoundedProtocol)
+
+
+def _is_probe(data: bytes) -> bool:
+    """Whether this is a request for a probe, whole, and nothing behind it."""
+    return data.startswith(_PROBES) and data.find(_END_OF_HEAD) == len(data) - len(_END_OF_HEAD)
 
 
 def _is_h11_refusal(error: BaseException | None) -> bool:

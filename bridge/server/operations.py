@@ -29,7 +29,8 @@ METRICS_PATH = "/metrics"
 PATHS = (HEALTH_PATH, READY_PATH, STATUS_PATH, METRICS_PATH)
 """Where a server tells of itself; tools are served elsewhere."""
 
-_METHODS = ("GET", "HEAD")
+METHODS = ("GET", "HEAD")
+"""How it is asked."""
 _CLOSE = (b"connection", b"close")
 
 
@@ -257,7 +258,7 @@ class Pages:
 
 
 async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
-    is_allowed = scope["method"] in _METHODS
+    is_allowed = scope["method"] in METHODS
     body = json.dumps(content if is_allowed else {"error": "only GET is answered here"}, ensure_ascii=False).encode()
-    headers = [NO_STORE] if is_allowed else [NO_STORE, (b"allow", ", ".join(_METHODS).encode())]
+    headers = [NO_STORE] if is_allowed else [NO_STORE, (b"allow", ", ".join(METHODS).encode())]
     await send_json(send, status if is_allowed else 405, body, headers, is_head=scope["method"] == "HEAD")

@@ -14,6 +14,7 @@ from bridge.cli.http_protocol import http_protocol
 from bridge.cli.joined_writes import joining
 from bridge.server import http_app
 from bridge.server.http import direct_way
+from bridge.server.operations import Probes
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
@@ -44,7 +45,9 @@ def served(protocol: str, bounds: ConnectionBounds, *tools: object) -> Iterator[
         "httptools": lambda: http_protocol(None, bounds),
         "h11": lambda: joining(bounded(h11_within(bounds), bounds)),
     }
-    with http_server.serving(app, http=kinds[protocol]()) as origin:
+    http = kinds[protocol]()
+    app.add_middleware(Probes)
+    with http_server.serving(app, http=http) as origin:
         yield int(origin.rpartition(":")[2])
 
 

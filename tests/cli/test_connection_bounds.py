@@ -80,6 +80,28 @@ def test_a_connection_too_many_is_answered_503_and_closed(protocol: str) -> None
                 answers.append(answer(four, CALL))
 
 
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+@pytest.mark.parametrize("path", [b"/healthz", b"/readyz"])
+@PROTOCOLS
+def test_a_probe_is_answered_however_many_connections_there_are(protocol: str, method: bytes, path: bytes) -> None:
+    probe = b"%b %b HTTP/1.1\r\nHost: 10.0.0.7\r\n\r\n" % (method, path)
+    with served(protocol, BOUNDS) as port, connected(port), connected(port), connected(port) as three:
+        three.sendall(probe)
+        text = b"".join(iter(lambda: three.recv(65_536), b""))
+        assert text.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("behind", [CALL, b"GET /healthz HTTP/1.1\r\n"])
+@PROTOCOLS
+def test_nothing_gets_in_behind_a_probe_where_there_are_too_many_connections(protocol: str, behind: bytes) -> None:
+    probe = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with served(protocol, BOUNDS) as port, connected(port), connected(port), connected(port) as three:
+        three.sendall(probe + behind)
+        text = b"".join(iter(lambda: three.recv(65_536), b""))
+        assert text.startswith(b"HTTP/1.1 503 ")
+        assert text.count(b"HTTP/1.1 ") == 1
+
+
 def test_what_is_not_http_is_answered_400_as_ever() -> None:
     with served("direct", BOUNDS) as port, connected(port) as connection:
         assert answer(connection, b"\x16\x03\x01 no HTTP\r\n\r\n").startswith(b"HTTP/1.1 400 ")
