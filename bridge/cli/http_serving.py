@@ -72,6 +72,11 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     if inheritance is None:
         note_unaccompanied(ctx, options)
         options.scaling.reach_redis()  # later it may be gone for a while
+        if options.scaling.seals_alone:
+            say(
+                "bridge serve: what clients of the 2026-07-28 revision carry between the rounds of a call is opened by "
+                "this process alone; give all replicas the same BRIDGE_STATE_KEYS"
+            )
     sockets = listening.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
         reloading.serve_again_and_again(local, sockets)

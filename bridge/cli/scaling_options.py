@@ -41,6 +41,11 @@ class ScalingOptions:
             "so that tools cannot ask them and changes are not announced to them, and SSE is off"
         )
 
+    @property
+    def seals_alone(self) -> bool:
+        """Whether other replicas that there may be cannot open what clients carry between the rounds of a call."""
+        return self.redis_url is not None and self.workers == 1 and not self.state_keys
+
     def check(self, ctx: click.Context, options: ServeOptions) -> None:
         """See that several workers fit the other options.
 

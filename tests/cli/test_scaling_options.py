@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,20 @@ def test_workers_with_a_redis_share_sessions(start: Start, tmp_path: Path) -> No
                 assert text_of(message_in(talk.sum(url, a, 2))) == str(a + 2)
             assert talk.end(url) == 200
             assert [talk.sum(url, 1, 2).status_code for _ in range(10)] == [404] * 10
+
+
+@pytest.mark.parametrize(
+    ("more", "keys", "is_said"), [((), "", True), ((), "k" * 32, False), (("--workers", "2"), "", False)]
+)
+def test_replicas_that_lack_the_keys_of_the_others_say_so(
+    start: Start, tmp_path: Path, more: tuple[str, ...], keys: str, is_said: bool
+) -> None:
+    environment = {"BRIDGE_STATE_KEYS": keys} if keys else {}
+    with redis_server(tmp_path) as redis, start(*SERVE, *more, "--redis-url", redis.url, env=environment) as process:
+        process.url()
+        assert process.end(signal.SIGTERM) == 0
+        told = [line.rpartition("; ")[2] for line in process.seen if "opened by this process alone" in line]
+        assert told == ["give all replicas the same BRIDGE_STATE_KEYS"] * is_said
 
 
 def test_a_redis_that_is_not_there_is_one_line_without_its_password(run: Run) -> None:
