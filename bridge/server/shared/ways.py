@@ -53,5 +53,10 @@ def streamed(events: SessionEvents, place: Place, session_id: str, link: Link) -
         except link.failures as error:
             link.failed(error)  # the client resumes again
 
-    headers = {"cache-control": "no-cache, no-transform", "mcp-session-id": session_id}
+    # The same as of the stream that broke off: nginx, for one, would keep events back where nobody tells it not to.
+    headers = {
+        "cache-control": "no-cache, no-transform",
+        "mcp-session-id": session_id,
+        "x-accel-buffering": "no",
+    }
     return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)

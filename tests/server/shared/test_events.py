@@ -6,6 +6,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from bridge.server import http_app
@@ -67,6 +68,14 @@ def test_a_call_that_still_runs_is_followed_to_its_answer_from_any_replica(repli
             assert [event.message for event in whole] == [progress.message, answer.message]
         with talk.resumed(replicas.other, answer.id) as over:
             assert list(over) == []
+
+
+def test_a_proxy_is_told_of_a_resumed_stream_what_it_is_told_of_others(replicas: Replicas) -> None:
+    talk, told = Talk(replicas.one), []
+    for more in ({}, {"last-event-id": "0-0/5"}):
+        with httpx.stream("GET", replicas.one, headers=talk.headers | more, timeout=DEADLINE_SECONDS) as stream:
+            told.append((stream.headers["cache-control"], stream.headers["x-accel-buffering"]))
+    assert told == [("no-cache, no-transform", "no")] * 2
 
 
 def test_nobody_reads_the_events_of_another_session(replicas: Replicas) -> None:
