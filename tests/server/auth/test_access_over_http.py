@@ -150,6 +150,17 @@ def test_a_scope_that_is_missing_is_403_before_the_tool_runs(
     assert ran == ["x"]
 
 
+@pytest.mark.parametrize(("kind", "fast_path"), EVERY_WAY)
+def test_a_tool_that_is_not_there_for_a_key_asks_for_no_scope(
+    serving: Callable[..., str], kind: str, fast_path: bool
+) -> None:
+    keys = ApiKeys(ApiKey("some", BOB, tools=("add",), scopes=frozenset()))
+    origin = serving(http_app(toolbox(), auth=Auth(keys, tool_scopes={"delete_*": ["write"]}), fast_path=fast_path))
+    with talking(kind, origin, BOB) as peer:
+        for name in ("delete_all", "delete_any"):
+            assert peer.ask(http.call(name))["error"] == {"code": -32602, "message": f"there is no tool named {name!r}"}
+
+
 def test_a_body_that_only_the_sdk_reads_gets_around_no_scope(serving: Callable[..., str], issuer: Issuer) -> None:
     auth = Auth(JwtVerifier(issuer.url, AUDIENCE), tool_scopes={"delete_*": ["write"]})
     origin = serving(http_app(toolbox(), auth=auth))

@@ -6,9 +6,17 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 
 from bridge.errors import DefinitionError
-from bridge.server.auth import ApiKey, ApiKeys, Auth, IssuerUnavailableError, JwtVerifier, TokenRefusedError
+from bridge.server.auth import (
+    ApiKey,
+    ApiKeys,
+    Auth,
+    Introspection,
+    IssuerUnavailableError,
+    JwtVerifier,
+    TokenRefusedError,
+)
 from bridge.server.auth.access import EVERYTHING
-from tests.server.auth.issuer import AUDIENCE
+from tests.server.auth.issuer import AUDIENCE, CLIENT
 
 if TYPE_CHECKING:
     from tests.server.auth.issuer import Issuer
@@ -44,10 +52,12 @@ async def test_the_first_reason_is_told_where_nobody_knows_a_credential(issuer: 
 
 async def test_an_issuer_that_is_not_there_keeps_nobody_else_out(issuer: Issuer) -> None:
     issuer.is_down = True
-    auth = Auth(JwtVerifier(issuer.url, AUDIENCE), ApiKeys(ApiKey("ci", SECRET)))
-    assert await auth.verify_token(SECRET) is not None
-    with pytest.raises(IssuerUnavailableError):
-        await auth.verify_token(issuer.token())
+    introspection = Introspection(f"{issuer.url}/introspect", *CLIENT, audience=AUDIENCE)
+    for verifier in (JwtVerifier(issuer.url, AUDIENCE), introspection):
+        auth = Auth(verifier, ApiKeys(ApiKey("ci", SECRET)))
+        assert await auth.verify_token(SECRET) is not None
+        with pytest.raises(IssuerUnavailableError):
+            await auth.verify_token(issuer.token())
 
 
 async def test_no_issuer_makes_a_caller_of_a_keys_name(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
