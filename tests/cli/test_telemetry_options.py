@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 60
 HTTP = ("--transport", "http", "--port", "0")
+OPEN_METRICS = "application/openmetrics-text"
 TOOLS = """
 import logging
 from bridge import tool
@@ -66,7 +68,8 @@ def test_a_json_log_has_one_object_a_line_and_one_for_each_call_without_the_argu
         post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "first"})
         post(client, server.origin, call("crash", {"secret": "hunter2"}))
     lines = [json.loads(line) for line in server.log.splitlines()]
-    assert all(line["time"] and line["level"] and line["logger"] for line in lines)
+    assert all(re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d{3}Z", line["time"]) for line in lines)
+    assert all(line["level"] and line["logger"] for line in lines)
     calls = [line for line in lines if line["logger"] == "bridge.calls"]
     assert [(line["request_id"], line["tool"], line["outcome"], line["level"]) for line in calls] == [
         ("first", "add", "ok", "info"),
@@ -180,7 +183,9 @@ def test_metrics_are_served_to_who_asks_for_none_of_the_tools(tools: str) -> Non
         post(client, server.origin, request("tools/list"))
         answer = client.get(server.origin + "/metrics", headers={"host": "another"})
         refused = client.post(server.origin + "/metrics")
+        open_metrics = client.get(server.origin + "/metrics", headers={"accept": OPEN_METRICS})
     assert 'mcp_method_name="tools/list"' in answer.text
+    assert (open_metrics.headers["content-type"].split(";")[0], open_metrics.text[-6:]) == (OPEN_METRICS, "# EOF\n")
     assert (answer.status_code, refused.status_code) == (200, 405)
 
 
@@ -223,6 +228,28 @@ def test_the_metrics_tell_of_calls_sessions_and_children_in_hand_and_of_the_drai
         found.append(gauges(client, server.origin))
         server.process.send_signal(signal.SIGTERM)
     assert [[each[name] for name in names] for each in found] == [[0, 0, 1, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]
+
+
+SHARE = "tracing 1% of calls, and those whose callers trace them; OTEL_TRACES_SAMPLER decides"
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "said"),
+    [
+        (("--traces",), {"OTEL_TRACES_EXPORTER": "none"}, [SHARE]),
+        (("--traces",), {"OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "always_on"}, []),
+        ((), {"OTEL_TRACES_EXPORTER": "otlp"}, [SHARE]),
+        ((), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, [SHARE]),
+        ((), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "none"}, []),
+        ((), {}, []),
+    ],
+)
+def test_calls_are_traced_where_that_is_asked_for_and_their_share_is_said_unless_the_environment_says_it(
+    tools: str, options: tuple[str, ...], environment: dict[str, str], said: list[str]
+) -> None:
+    with serving("-m", "bridge", "serve", tools, *HTTP, *options, environment=environment) as server:
+        pass
+    assert [line for line in server.log.splitlines() if line.startswith("tracing ")] == said
 
 
 def test_without_the_option_there_are_no_metrics(tools: str) -> None:
