@@ -31,6 +31,12 @@ STREAM_PATH = "/sse"
 MESSAGES_PATH = "/messages/"
 
 
+def is_message(scope: Scope) -> bool:
+    """Whether a request brings a message of SSE."""
+    path: str = scope["path"]
+    return path.rstrip("/").endswith(MESSAGES_PATH.rstrip("/"))
+
+
 class SseStream:
     """ASGI: opens a session, and is its stream until one of both ends it.
 
