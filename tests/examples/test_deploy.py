@@ -87,7 +87,14 @@ def test_what_is_deployed_is_protected_and_grows_with_the_calls_in_its_hands(man
     policy = parts["NetworkPolicy"]["spec"]
     assert policy["podSelector"] == parts["PodDisruptionBudget"]["spec"]["selector"] == {"matchLabels": labels}
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {"http", "admin"}
+    pod = deployment["spec"]["template"]["spec"]
+    ports = {
+        port["name"]: port["containerPort"]
+        for container in pod.get("initContainers", []) + pod["containers"]
+        for port in container["ports"]
+    }
+    let_in = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+    assert [ports.get(port, port) for port in let_in] == [ports["http"], ports["admin"]]
     scaler = parts["HorizontalPodAutoscaler"]["spec"]
     assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     assert "replicas" not in deployment["spec"]  # or each application of the manifest would undo what the scaler did
