@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic_core import from_json
 
@@ -37,8 +38,9 @@ _KEPT_HEADER_VALUES = 256
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
 
 
-class Answer(NamedTuple):
-    """The whole answer to a request."""
+@dataclass(slots=True)
+class Answer:
+    """The whole answer to a request; nobody changes it."""
 
     body: bytes
     status: int = 200

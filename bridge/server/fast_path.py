@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
@@ -56,8 +57,9 @@ UNSERVED = frozenset({"resources/list", "resources/templates/list", "prompts/lis
 """Methods of the protocol that ask for nothing and that nothing here serves: clients try them at every start."""
 
 
-class PlainCall(NamedTuple):
-    """A ``tools/call`` that was proven plain."""
+@dataclass(slots=True)
+class PlainCall:
+    """A ``tools/call`` that was proven plain; nobody changes it. Frozen, it would be made at twice the cost."""
 
     id: MessageId
     name: str
@@ -87,6 +89,7 @@ class FastPath:
         self._plain_envelope: Json | None = None
         self._lists: dict[bool, tuple[Json, bytes]] = {}
         self._discovery: bytes | None = None
+        self._agreed_version = ""
         policy = publisher.policy
         # Callbacks and handlers get a context, and may talk back through it.
         self.is_on = not (policy.before or policy.after or policy.on_arguments_error or policy.on_execution_error)
@@ -108,23 +111,15 @@ class FastPath:
 
         Args:
             message: What `bridge.server.jsonrpc.read_message` found to be a request.
-            version: The revision that was agreed on, where it is known.
+            version: The revision that was agreed on; empty for that of `initialize`, if it was answered here.
         """
-        params, method = message.get("params"), message["method"]
+        params = message.get("params")
         if not (self._is_plain(message) and (params is None or _is_plain_meta(params.get("_meta")))):
             return None
-        match method:
-            case "tools/call" if params is not None:
-                return self._call(message["id"], params, {}, version, modern=False)
-            case "tools/list":
-                return self._list(message["id"], params, modern=False)
-            case "ping" if not params:
-                return answer(message["id"], b"{}")
-            case _ if method in UNSERVED and not params:
-                error = {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method}
-                return failure(message["id"], error)
-            case _:
-                return None
+        version = version or self._agreed_version
+        if message["method"] == "tools/call":
+            return None if params is None else self._call(message["id"], params, {}, version, modern=False)
+        return self._handshake_at_once(message, version)
 
     def modern(self, message: Json) -> bytes | PlainCall | None:
         """Plan the answer to a request of the 2026-07-28 revision; of its HTTP headers it knows nothing.
@@ -135,17 +130,10 @@ class FastPath:
         params = message.get("params")
         if not (params and self._is_plain(message) and self._is_plain_envelope(params.get("_meta"))):
             return None
-        match message["method"]:
-            case "tools/call":
-                meta = params["_meta"]
-                return self._call(
-                    message["id"], params, meta[CAPABILITIES_KEY], meta[PROTOCOL_VERSION_KEY], modern=True
-                )
-            case "tools/list":
-                return self._list(message["id"], params, modern=True)
-            case "server/discover" if len(params) == 1:
-                return answer(message["id"], self._discover())
-        return None
+        if message["method"] == "tools/call":
+            meta = params["_meta"]
+            return self._call(message["id"], params, meta[CAPABILITIES_KEY], meta[PROTOCOL_VERSION_KEY], modern=True)
+        return self._modern_at_once(message)
 
     def initialize(self, message: Json) -> bytes | None:
         """Plan the answer to ``initialize``, which opens a connection of the handshake era."""
@@ -159,9 +147,9 @@ class FastPath:
             and _is_plain_implementation(params["clientInfo"])
         ):
             return None
-        publisher = self._publisher
+        publisher, self._agreed_version = self._publisher, agreed_version(requested)
         result = {
-            "protocolVersion": agreed_version(requested),
+            "protocolVersion": self._agreed_version,
             "capabilities": publisher.capabilities,
             "serverInfo": publisher.implementation,
         }
@@ -201,6 +189,29 @@ class FastPath:
         elif meta.get(SERVER_INFO_KEY) is None:
             result["_meta"] = {**meta, **self._stamp}
         return write_result(result)
+
+    def _handshake_at_once(self, message: Json, version: str) -> bytes | None:  # noqa: ARG002 - for who observes
+        """The answer to what calls no tool."""
+        method, params = message["method"], message.get("params")
+        match method:
+            case "tools/list":
+                return self._list(message["id"], params, modern=False)
+            case "ping" if not params:
+                return answer(message["id"], b"{}")
+            case _ if method in UNSERVED and not params:
+                error = {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method}
+                return failure(message["id"], error)
+        return None
+
+    def _modern_at_once(self, message: Json) -> bytes | None:
+        """The answer to what calls no tool."""
+        params = message["params"]
+        match message["method"]:
+            case "tools/list":
+                return self._list(message["id"], params, modern=True)
+            case "server/discover" if len(params) == 1:
+                return answer(message["id"], self._discover())
+        return None
 
     def _call(
         self, request: MessageId, params: Json, capabilities: Mapping[str, Any], version: str, *, modern: bool

@@ -5,23 +5,29 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bridge.server.fast_path import UNSERVED, FastPath, agreed_version, answer, write_result
+from bridge.server.fast_path import UNSERVED, FastPath, answer, write_result
 from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY, ProtocolError
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR, TOOLS_CALL
 from bridge.telemetry.measures import Peer
+from bridge.telemetry.records import MAX_KINDS, id_seen, names_seen
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable, Mapping
 
     from bridge.server.fast_path import PlainCall
     from bridge.server.publisher import Publisher
     from bridge.telemetry.measures import Series
     from bridge.telemetry.observer import Observer
-    from bridge.telemetry.operations import Told
+    from bridge.telemetry.records import Words
     from bridge.tools.context import InvocationContext
     from bridge.tools.json_reading import Json
+
+    Kind = tuple[str, str, str | None, tuple[str, ...]]
+    """The tool that is called, the revision that is spoken, who calls, and the names of the arguments."""
+    Known = tuple[Series, str | None, Words | None]
+    """Where calls of a kind are counted, the server behind this one that has the tool, and what records say of them."""
 
 _SESSION_HEADER = "mcp-session-id"
 
@@ -59,55 +65,39 @@ class ObservedFastPath(FastPath):
         self._tools = publisher.tools
         self._transport = transport
         self._peers: dict[str, Peer] = {}
-        self._agreed_version = ""
-        self._bound: dict[tuple[str, str], tuple[Series, str | None]] = {}
-        publisher.tools.on_change(self._bound.clear)
-
-    def handshake(self, message: Json, version: str = "") -> bytes | PlainCall | None:
-        """Plan an answer; what is answered with that has been observed."""
-        version = version or self._agreed_version
-        if message["method"] == TOOLS_CALL:
-            return FastPath.handshake(self, message, version)
-        start = perf_counter()
-        plan = FastPath.handshake(self, message, version)
-        if isinstance(plan, bytes):
-            self._answered(message, version, start)
-        return plan
-
-    def modern(self, message: Json) -> bytes | PlainCall | None:
-        """Plan an answer; what is answered with that has been observed."""
-        if message["method"] == TOOLS_CALL:
-            return FastPath.modern(self, message)
-        start = perf_counter()
-        plan = FastPath.modern(self, message)
-        if isinstance(plan, bytes):
-            self._answered(message, message["params"]["_meta"][PROTOCOL_VERSION_KEY], start)
-        return plan
+        self._kinds: dict[Kind, Known] = {}
+        publisher.tools.on_change(self._kinds.clear)
 
     def initialize(self, message: Json) -> bytes | None:
-        """Plan the answer to ``initialize``, which over stdio tells the version of all that follows."""
+        """Plan the answer to ``initialize``, and observe it."""
         start = perf_counter()
-        plan = super().initialize(message)
-        if plan is not None:
-            self._agreed_version = agreed_version(message["params"]["protocolVersion"])
-            self._answered(message, self._agreed_version, start)
-        return plan
+        return self._observed(super().initialize(message), message, self._agreed_version, start)
+
+    def _handshake_at_once(self, message: Json, version: str) -> bytes | None:
+        start = perf_counter()
+        return self._observed(super()._handshake_at_once(message, version), message, version, start)
+
+    def _modern_at_once(self, message: Json) -> bytes | None:
+        start = perf_counter()
+        version: str = message["params"]["_meta"][PROTOCOL_VERSION_KEY]
+        return self._observed(super()._modern_at_once(message), message, version, start)
 
     async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
         """Run a call, from its beginning to its answer observed."""
-        observer = self._observer
-        series, server = self._bound.get((call.name, call.version)) or self._bind(call)
-        told = None
-        if observer.sinks:
-            caller = None if context.caller is None else context.caller.name
-            told = observer.told_of_call(call.id, call.name, server, caller, call.arguments)
+        observer, caller = self._observer, context.caller
+        names = tuple(call.arguments) if observer.sinks else ()
+        kind = call.name, call.version, None if caller is None else caller.name, names
+        series, server, words = self._kinds.get(kind) or self._known(kind, call.arguments)
         if observer.tracer is not None and (server is not None or observer.tracer.begins(call.meta)):
-            return await self._run_traced(call, context, series, told, is_drawn=server is None)
+            return await self._run_traced(call, context, series, words, is_drawn=server is None)
         observer.in_flight += 1
         error_type, code = None, None
         start = perf_counter()
         try:
-            written, failed = await self._called(call, context)
+            write = self._heard_stamped if call.modern else _heard
+            written, failed = await self._publisher.call(
+                call.name, call.arguments, context, write, modern=call.modern, access=self._access
+            )
             if failed:
                 error_type = TOOL_ERROR
             return answer(call.id, written), 0
@@ -121,13 +111,14 @@ class ObservedFastPath(FastPath):
         finally:
             end = perf_counter()
             observer.in_flight -= 1
-            observer.note((series, start, end, error_type, code, told))
+            request_id = call.id if type(call.id) is int else id_seen(call.id)
+            observer.note((series, start, end, error_type, code, words, request_id, None))
 
     async def _run_traced(
-        self, call: PlainCall, context: InvocationContext, series: Series, told: Told | None, *, is_drawn: bool
+        self, call: PlainCall, context: InvocationContext, series: Series, words: Words | None, *, is_drawn: bool
     ) -> tuple[bytes, int]:
         session_id = context.headers.get(_SESSION_HEADER)
-        operation = self._observer.serve(series, call.id, call.meta, session_id, told, is_drawn=is_drawn)
+        operation = self._observer.serve(series, call.id, call.meta, session_id, words, is_drawn=is_drawn)
         try:
             written, failed = await self._called(call, context)
         except (ProtocolError, InputRequired) as error:
@@ -147,12 +138,18 @@ class ObservedFastPath(FastPath):
     def _heard_stamped(self, result: Json) -> tuple[bytes, bool]:
         return self._write_stamped(result), result["isError"]
 
-    def _bind(self, call: PlainCall) -> tuple[Series, str | None]:
-        """What is the same for every call of a tool, until the tools change."""
-        tool = self._tools.find(call.name)
-        series = self._observer.series(TOOLS_CALL, call.name, self._peer(call.version))
-        bound = self._bound[call.name, call.version] = series, None if tool is None else tool.server
-        return bound
+    def _known(self, kind: Kind, arguments: Mapping[str, Any]) -> Known:
+        """What is the same for every call of a kind, until the tools change."""
+        called, version, caller, names = kind
+        observer, tool = self._observer, self._tools.find(called)
+        series = observer.series(TOOLS_CALL, called, self._peer(version))
+        server = None if tool is None else tool.server
+        known = series, server, observer.words(series, called, server, caller, arguments)
+        if not observer.shows_arguments and names_seen(names) == names:
+            if len(self._kinds) >= MAX_KINDS:
+                self._kinds.clear()
+            self._kinds[kind] = known
+        return known
 
     def _peer(self, version: str) -> Peer:
         known = self._peers.get(version)
@@ -160,16 +157,19 @@ class ObservedFastPath(FastPath):
             known = self._peers[version] = Peer(self._transport, version)
         return known
 
-    def _answered(self, message: Json, version: str, start: float) -> None:
-        method: str = message["method"]
-        params: Any = message.get("params") or {}
-        self._observer.answered(
-            self._observer.series(method, None, self._peer(version)),
-            message["id"],
-            params.get("_meta"),
-            perf_counter() - start,
-            METHOD_NOT_FOUND if method in UNSERVED else 0,
-        )
+    def _observed(self, plan: bytes | None, message: Json, version: str, start: float) -> bytes | None:
+        """What was answered without waiting for anything, if it was."""
+        if plan is not None:
+            method: str = message["method"]
+            params: Any = message.get("params") or {}
+            self._observer.answered(
+                self._observer.series(method, None, self._peer(version)),
+                message["id"],
+                params.get("_meta"),
+                perf_counter() - start,
+                METHOD_NOT_FOUND if method in UNSERVED else 0,
+            )
+        return plan
 
 
 def _heard(result: Json) -> tuple[bytes, bool]:

@@ -8,7 +8,7 @@ from mcp import MCPError
 from pydantic import ValidationError
 
 from bridge.server.protocol import INVALID_PARAMS
-from bridge.server.sse import MESSAGES_PATH
+from bridge.server.sse import is_message
 from bridge.telemetry.conventions import TOOLS_CALL
 from bridge.telemetry.measures import Peer
 
@@ -72,25 +72,25 @@ class ObservingMiddleware:
         peer = Peer(_transport_of(ctx), ctx.protocol_version or "")
         arguments = params.get("arguments")
         caller = self._caller_of_request()
-        told = None
+        series, words = self._observer.series(ctx.method, None if tool is None else tool.name, peer), None
         if ctx.method == TOOLS_CALL:
-            told = self._observer.told_of_call(
-                ctx.request_id,
+            words = self._observer.words(
+                series,
                 name if isinstance(name, str) else None,
                 None if tool is None else tool.server,
                 None if caller is None else caller.name,
                 arguments if isinstance(arguments, dict) else {},
             )
         return self._observer.serve(
-            self._observer.series(ctx.method, None if tool is None else tool.name, peer),
+            series,
             ctx.request_id,
             params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
             None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
-            told,
+            words,
         )
 
 
 def _transport_of(ctx: Request) -> str:
     if ctx.request is None:
         return "stdio"
-    return "sse" if ctx.request.scope["path"].endswith(MESSAGES_PATH.rstrip("/")) else "http"
+    return "sse" if is_message(ctx.request.scope) else "http"

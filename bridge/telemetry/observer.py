@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from contextlib import contextmanager
+from threading import Lock
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
 
@@ -24,18 +25,19 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
 from bridge.telemetry.operations import Asking, Serving
-from bridge.telemetry.records import MAX_ID, KnownWords, id_seen, records_of, words_with_arguments
+from bridge.telemetry.records import KnownWords, records_of, words_with_arguments
 from bridge.telemetry.writer import Batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from bridge.telemetry.measures import Histogram, Labels
-    from bridge.telemetry.operations import Ended, Sink, Told, Tracer
-
+    from bridge.telemetry.operations import Ended, Sink, Tracer
+    from bridge.telemetry.records import Words
 
 SETTLE_SECONDS = 0.1
 """How long after its end a call is counted and recorded at the latest, where the machine has time."""
+_SETTLED_AT_ONCE = 256  # what they leave in memory stays in a processor's cache
 
 
 class Observer:
@@ -64,6 +66,7 @@ class Observer:
         self._words = KnownWords()
         self._ended: deque[Ended] = deque()
         self._is_settled = True
+        self._settling_one_by_one = Lock()  # records are in the order in which calls ended
         self._settling = Batches("telemetry", self.settle, SETTLE_SECONDS)
         self._replayed: set[tuple[object, str]] = set()
         for name, description, value in (
@@ -103,7 +106,7 @@ class Observer:
         request_id: object,
         meta: Mapping[str, Any] | None = None,
         session_id: str | None = None,
-        told: Told | None = None,
+        words: Words | None = None,
         *,
         is_drawn: bool = False,
     ) -> Serving:
@@ -114,18 +117,18 @@ class Observer:
             request_id: The request's id.
             meta: What the request carries in ``_meta``.
             session_id: The session.
-            told: What a call says of itself (`told_of_call`).
+            words: What the record of a call says (`words`).
             is_drawn: Its trace is one of those that are kept, as the tracer said (`Tracer.begins`).
         """
-        return Serving(self, series, request_id, meta, session_id, told, is_drawn=is_drawn)
+        return Serving(self, series, request_id, meta, session_id, words, is_drawn=is_drawn)
 
-    def told_of_call(
-        self, request_id: object, called: str | None, server: str | None, caller: str | None, arguments: Any
-    ) -> Told | None:
-        """What a call says of itself, for its record; None where there are no records.
+    def words(
+        self, series: Series, called: str | None, server: str | None, caller: str | None, arguments: Mapping[str, Any]
+    ) -> Words | None:
+        """What the record of a call says; None where there are no records.
 
         Args:
-            request_id: The request's id.
+            series: The call.
             called: The name that is called, which may be that of no tool.
             server: The server behind this one that has the tool; None where it is here.
             caller: Who calls; None where nobody had to say.
@@ -133,12 +136,10 @@ class Observer:
         """
         if not self.sinks:
             return None
+        transport = series.peer.transport
         if self.shows_arguments:
-            words = words_with_arguments(called, server, caller, arguments)
-        else:
-            words = self._words[called, server, caller, tuple(arguments)]
-        is_short = type(request_id) is int and -MAX_ID < request_id < MAX_ID
-        return request_id if is_short else id_seen(request_id), words, None
+            return words_with_arguments(called, server, caller, transport, arguments)
+        return self._words[called, server, caller, transport, tuple(arguments)]
 
     def note(self, ended: Ended) -> None:
         """Something has ended: it is counted and recorded a little later, in a thread of its own."""
@@ -149,18 +150,22 @@ class Observer:
 
     def settle(self) -> None:
         """Count and record all that has ended so far."""
-        with self.measures.lock:
+        with self._settling_one_by_one:
             self._is_settled = True  # what ends from now on wakes the thread again
-            ended = [self._ended.popleft() for _ in range(len(self._ended))]
-            durations: defaultdict[Histogram, list[float]] = defaultdict(list)
-            for series, start, end, error_type, code, _ in ended:
-                histogram = series.succeeded if error_type is None else series.histogram(error_type, code)
-                durations[histogram].append(end - start)
+            for waiting in range(len(self._ended), 0, -_SETTLED_AT_ONCE):
+                self._settle([self._ended.popleft() for _ in range(min(waiting, _SETTLED_AT_ONCE))])
+
+    def _settle(self, ended: list[Ended]) -> None:
+        durations: defaultdict[Histogram, list[float]] = defaultdict(list)
+        for series, start, end, error_type, code, _, _, _ in ended:
+            histogram = series.succeeded if error_type is None else series.histogram(error_type, code)
+            durations[histogram].append(end - start)
+        with self.measures.lock:
             for histogram, seconds in durations.items():
                 histogram.record_all(seconds)
-            if self.sinks and (records := records_of(ended, time() - perf_counter())).lines:
-                for sink in self.sinks:
-                    sink.put(records)
+        if self.sinks and (records := records_of(ended, time() - perf_counter())).lines:
+            for sink in self.sinks:  # a sink counts what it loses, and needs that lock itself
+                sink.put(records)
 
     def close(self) -> None:
         """Count and record what has ended, and no more."""
@@ -183,7 +188,7 @@ class Observer:
         if self.tracer is not None:
             self.tracer.serve(series, meta, request_id, None, is_drawn=False).end(error_type, code or None, None)
         end = perf_counter()
-        self.note((series, end - seconds, end, error_type, code or None, None))
+        self.note((series, end - seconds, end, error_type, code or None, None, None, None))
 
     def will_be_replayed(self, request_id: object, method: str) -> None:
         """A message that was observed comes once more by another way; one without an id has None."""

@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
+from bridge.telemetry.records import id_seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from bridge.telemetry.observer import Observer
     from bridge.telemetry.records import Records, Words
 
-    Told: TypeAlias = tuple[object, Words, str | None]
-    Ended: TypeAlias = tuple[Series, float, float, str | None, int | None, Told | None]
+    Ended: TypeAlias = tuple[Series, float, float, str | None, int | None, Words | None, object, str | None]
+    """What has ended: what it was, its begin and end by `time.perf_counter`, what went wrong in a word, the code of an
+    error of the protocol; and for its record, if there is to be one: the words, the request's id, and the trace."""
 
 
 class Span(Protocol):
@@ -64,17 +66,18 @@ class Sink(Protocol):
 class Serving:
     """What a client asked, while it is answered; made by `Observer.serve`, and ended once."""
 
-    __slots__ = ("_observer", "_series", "_span", "_start", "_told")
+    __slots__ = ("_observer", "_request_id", "_series", "_span", "_start", "_words")
 
     def __init__(
         self, observer: Observer, series: Series, request_id: object, meta: Mapping[str, Any] | None,
-        session_id: str | None, told: Told | None, *, is_drawn: bool,
+        session_id: str | None, words: Words | None, *, is_drawn: bool,
     ) -> None:  # fmt: skip
         self._observer = observer
         self._series = series
         tracer = observer.tracer
         self._span = None if tracer is None else tracer.serve(series, meta, request_id, session_id, is_drawn=is_drawn)
-        self._told = told
+        self._words = words
+        self._request_id = id_seen(request_id)
         if series.is_call:
             observer.in_flight += 1
         self._start = perf_counter()
@@ -88,14 +91,13 @@ class Serving:
             message: The words of that error.
         """
         end = perf_counter()
-        observer, series, span, told = self._observer, self._series, self._span, self._told
+        observer, series, span, trace_id = self._observer, self._series, self._span, None
         if series.is_call:
             observer.in_flight -= 1
         if span is not None:
-            if told is not None:
-                told = (*told[:-1], span.trace_id)
+            trace_id = span.trace_id
             span.end(error_type, code, message)
-        observer.note((series, self._start, end, error_type, code, told))
+        observer.note((series, self._start, end, error_type, code, self._words, self._request_id, trace_id))
 
     def end_with_result(self, result: object) -> None:
         """It was answered by a result, in MCP's JSON."""
@@ -145,7 +147,7 @@ class Asking:
             error_type = TOOL_ERROR
         if self._span is not None:
             self._span.end(error_type, code, None if code is None else str(error))
-        self._observer.note((self._series, self._start, end, error_type, code, None))
+        self._observer.note((self._series, self._start, end, error_type, code, None, None, None))
 
 
 def _classified(error: BaseException | None) -> tuple[str | None, int | None]:

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
     from bridge.telemetry.operations import Ended
 
-Words: TypeAlias = tuple[str, str]
-"""Who calls what, as members of an object of JSON; and the arguments, as JSON."""
-Kind: TypeAlias = tuple[str | None, str | None, str | None, tuple[str, ...]]
-"""The name that is called, the server behind this one that has the tool, who calls, and the names of the arguments."""
+Words: TypeAlias = tuple[str, str, str]
+"""What records say of calls, as members of an object of JSON: who calls what and how, up to how long it took; that it
+succeeded, and the arguments; the arguments alone."""
+Kind: TypeAlias = tuple[str | None, str | None, str | None, str, tuple[str, ...]]
+"""The name that is called, the server behind this one that has the tool, who calls, how clients come, and the names of
+the arguments."""
 
 REDACTED = "[redacted]"
 """What stands for the value of an argument."""
@@ -60,19 +62,19 @@ class KnownWords(dict[Kind, Words]):
 
     def __missing__(self, kind: Kind) -> Words:
         """Find the words, and keep them by what they say of the kind."""
-        called, server, caller, arguments = kind
-        seen = tool_seen(called), server, caller_seen(caller), names_seen(arguments)
+        called, server, caller, transport, names = kind
+        seen = tool_seen(called), server, caller_seen(caller), transport, names_seen(names)
         if len(self) >= MAX_KINDS:
             self.clear()
-        words = self[seen] = _who_and_what(called, server, caller), written(dict.fromkeys(seen[3], REDACTED))
+        words = self[seen] = _words(called, server, caller, transport, written(dict.fromkeys(seen[-1], REDACTED)))
         return words
 
 
 def words_with_arguments(
-    called: str | None, server: str | None, caller: str | None, arguments: Mapping[str, Any]
+    called: str | None, server: str | None, caller: str | None, transport: str, arguments: Mapping[str, Any]
 ) -> Words:
     """The words for one call, with the values of its arguments; as for a `Kind`."""
-    return _who_and_what(called, server, caller), arguments_seen(arguments)
+    return _words(called, server, caller, transport, arguments_seen(arguments))
 
 
 def id_seen(request_id: object) -> object:
@@ -113,23 +115,19 @@ def records_of(ended: Iterable[Ended], now: float) -> Records:
     """
     lines: list[str] = []
     failures: dict[int, str] = {}
-    known, told_time = None, ""
-    for series, start, end, error_type, _, told in ended:
-        if told is None:
+    known, begin = None, ""
+    for _, start, end, error_type, _, words, request_id, trace_id in ended:
+        if words is None:
             continue
-        request_id, (who_and_what, arguments), trace_id = told
+        call, success, arguments = words
         if (milliseconds := int((start + now) * 1000)) != known:  # in one of them many calls begin
-            known, told_time = milliseconds, _time(milliseconds)
-        outcome = '"ok"'
+            known, begin = milliseconds, f'{{{_time(milliseconds)},"event":"call","request_id":'
+        if type(request_id) is not int or not -MAX_ID < request_id < MAX_ID:
+            request_id = written(id_seen(request_id))  # noqa: PLW2901 - as it is written
         if error_type is not None:
-            failures[len(lines)], outcome = error_type, _failure(error_type)
-        said = request_id if type(request_id) is int else written(request_id)
-        lines.append(
-            f'{{{told_time},"event":"call","request_id":{said},'
-            f'{who_and_what},"transport":"{series.peer.transport}",'
-            f'"duration_ms":{_milliseconds(round((end - start) * 1_000_000))},"outcome":{outcome}'
-            f'{"" if trace_id is None else _trace(trace_id)},"arguments":{arguments}'
-        )
+            failures[len(lines)] = error_type
+        rest = success if error_type is trace_id is None else f"{_outcome(error_type)}{_trace(trace_id)}{arguments}"
+        lines.append(f"{begin}{request_id}{call}{_milliseconds(round((end - start) * 1_000_000))}{rest}")
     return Records(lines, failures)
 
 
@@ -159,17 +157,20 @@ def _outcome_of(error_type: str | None) -> str:
     return _OUTCOMES.get(error_type, "error")
 
 
-def _who_and_what(called: str | None, server: str | None, caller: str | None) -> str:
-    return written({"tool": tool_seen(called), "server": server, "caller": caller_seen(caller)})[1:-1]
-
-
-def _trace(trace_id: str) -> str:
-    return f',"trace_id":"{trace_id}"'
+def _words(called: str | None, server: str | None, caller: str | None, transport: str, arguments: str) -> Words:
+    told = {"tool": tool_seen(called), "server": server, "caller": caller_seen(caller), "transport": transport}
+    last = f',"arguments":{arguments}'
+    return f',{written(told)[1:-1]},"duration_ms":', f"{_outcome(None)}{last}", last
 
 
 @lru_cache(256)
-def _failure(error_type: str) -> str:
-    return f'"{_outcome_of(error_type)}","error":{written(error_type)}'
+def _outcome(error_type: str | None) -> str:
+    said = "" if error_type is None else f',"error":{written(error_type)}'
+    return f',"outcome":"{_outcome_of(error_type)}"{said}'
+
+
+def _trace(trace_id: str | None) -> str:
+    return "" if trace_id is None else f',"trace_id":"{trace_id}"'
 
 
 @lru_cache(4096)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
-from threading import Event
+from errno import ENOSPC
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridge.telemetry import switch
+from bridge.telemetry import writer as writing
 from bridge.telemetry.conventions import (
+    AUDIT_LOST,
     CLIENT_OPERATION_DURATION,
     CLIENT_SESSION_DURATION,
     SERVER_OPERATION_DURATION,
@@ -15,7 +18,9 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.measures import Peer
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.records import RECORD_END
+from bridge.telemetry.records import RECORD_END, audit_gap
+from bridge.telemetry.sinks import AuditLog
+from bridge.telemetry.writer import Writer
 
 if TYPE_CHECKING:
     from bridge.telemetry.measures import Labels
@@ -86,8 +91,9 @@ def test_a_result_that_says_that_the_tool_failed_is_a_failure(result: object, er
 def test_what_ends_reaches_the_sinks_without_anybody_asking() -> None:
     sink = Kept()
     observer = Observer(sinks=[sink])
-    told = observer.told_of_call(7, "add", "github", "alice", {"a": 1, "b": 2})
-    observer.serve(observer.series("tools/call", "add", CLIENT), 7, None, None, told).end_cancelled()
+    series = observer.series("tools/call", "add", CLIENT)
+    words = observer.words(series, "add", "github", "alice", {"a": 1, "b": 2})
+    observer.serve(series, 7, None, None, words).end_cancelled()
     assert sink.took.wait(DEADLINE_SECONDS)
     (line,) = sink.lines
     assert (line.pop("time"), line.pop("duration_ms")) is not None
@@ -109,9 +115,10 @@ def test_arguments_are_recorded_as_they_came_where_that_is_asked_for() -> None:
     sink = Kept()
     observer = Observer(sinks=[sink], shows_arguments=True)
     arguments: dict[str, Any] = {"path": "/a", "lines": [1]}
-    told = observer.told_of_call(1, "read", None, None, arguments)
+    series = observer.series("tools/call", "read", CLIENT)
+    words = observer.words(series, "read", None, None, arguments)
     arguments["lines"].append(2)  # as a tool may
-    observer.serve(observer.series("tools/call", "read", CLIENT), 1, None, None, told).end()
+    observer.serve(series, 1, None, None, words).end()
     observer.close()
     assert sink.lines[0]["arguments"] == {"path": "/a", "lines": [1]}
 
@@ -119,11 +126,12 @@ def test_arguments_are_recorded_as_they_came_where_that_is_asked_for() -> None:
 def test_of_what_callers_invent_no_more_is_kept_than_is_recorded() -> None:
     observer = Observer(sinks=[Kept()])
     sent = {f"{number}{'x' * 10_000}": 1 for number in range(100)}
-    told = observer.told_of_call(1, "y" * 10_000, None, None, sent)
-    assert told is not None
-    _, (who_and_what, arguments), _ = told
-    assert json.loads(f"{{{who_and_what}}}")["tool"] == "y" * 128 + "…"
-    assert [len(name) for name in json.loads(arguments)] == [64 + 1] * 32
+    words = observer.words(observer.series("tools/call", None, CLIENT), "y" * 10_000, None, None, sent)
+    assert words is not None
+    call, _, arguments = words
+    told = json.loads(f'{{"request_id":1{call}0{arguments}}}')
+    assert told["tool"] == "y" * 128 + "…"
+    assert [len(name) for name in told["arguments"]] == [64 + 1] * 32
 
 
 def test_records_keep_the_order_in_which_calls_ended() -> None:
@@ -131,13 +139,39 @@ def test_records_keep_the_order_in_which_calls_ended() -> None:
     observer = Observer(sinks=[sink])
     series = observer.series("tools/call", "add", CLIENT)
     for number in range(1000):
-        observer.serve(series, number, None, None, observer.told_of_call(number, "add", None, None, {})).end()
+        observer.serve(series, number, None, None, observer.words(series, "add", None, None, {})).end()
     observer.close()
     assert [line["request_id"] for line in sink.lines] == list(range(1000))
 
 
+def test_what_an_audit_log_loses_is_counted_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        """A disk that has no room."""
+
+        def write(self, lines: bytes) -> None:
+            raise OSError(ENOSPC, "No space left on device")
+
+        def close(self) -> None:
+            """There is nothing to close."""
+
+    monkeypatch.setattr(writing, "MAX_WAITING", 10)
+    observer = Observer()
+    writer = Writer("audit log", Full(), audit_gap, lambda count: observer.measures.add(AUDIT_LOST, count))
+    observer.sinks = (AuditLog(writer),)
+    series = observer.series("tools/call", "add", CLIENT)
+    for number in range(1000):
+        observer.serve(series, number, None, None, observer.words(series, "add", None, None, {})).end()
+    settling = Thread(target=observer.close, daemon=True)
+    settling.start()
+    settling.join(DEADLINE_SECONDS)
+    assert not settling.is_alive()
+    assert 0 < observer.measures.of(AUDIT_LOST)[""] < 1000
+    writer.close()
+
+
 def test_without_sinks_nothing_is_kept_of_a_call() -> None:
-    assert Observer().told_of_call(1, "add", None, None, {"a": 1}) is None
+    observer = Observer()
+    assert observer.words(observer.series("tools/call", "add", CLIENT), "add", None, None, {"a": 1}) is None
 
 
 def test_what_a_server_is_asked_is_counted_with_its_failures() -> None:

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 SERIES = Series(Metric(SERVER_OPERATION_DURATION), "tools/call", "add", Peer("stdio", ""))
-ADD = KnownWords()["add", None, None, ("a",)]
+ADD = KnownWords()["add", None, None, "stdio", ("a",)]
 
 
 def line_of(
     words: Words = ADD, *, request_id: object = 7, error_type: str | None = None, trace_id: str | None = None
 ) -> str:
     """The line of a call that ended a quarter of a second after it began, but for its end."""
-    records = records_of([(SERIES, 0.5, 0.75, error_type, None, (request_id, words, trace_id))], now=1_790_000_000.0)
+    records = records_of([(SERIES, 0.5, 0.75, error_type, None, words, request_id, trace_id)], now=1_790_000_000.0)
     assert records.failures == ({} if error_type is None else {0: error_type})
     (line,) = records.lines
     return line
@@ -52,7 +52,7 @@ def said(words: Words = ADD, **told: Any) -> dict[str, Any]:
 
 
 def test_a_record_says_when_the_call_began_who_called_what_and_what_came_of_it() -> None:
-    words = KnownWords()["add", None, "alice", ("a",)]
+    words = KnownWords()["add", None, "alice", "stdio", ("a",)]
     assert said(words, trace_id="4b", error_type="tool_error") == {
         "time": "2026-09-21T14:13:20.500Z",
         "event": "call",
@@ -71,7 +71,7 @@ def test_a_record_says_when_the_call_began_who_called_what_and_what_came_of_it()
 
 def test_each_record_says_its_own_time_and_duration() -> None:
     began = (0.0, 0.0004, 0.001, 59.9999)
-    ended = [(SERIES, start, start + 0.000_017 * (start + 1), None, None, (1, ADD, None)) for start in began]
+    ended = [(SERIES, start, start + 0.000_017 * (start + 1), None, None, ADD, 1, None) for start in began]
     told = [json.loads(line + RECORD_END) for line in records_of(ended, now=1_790_000_000.0).lines]
     assert [(each["time"], each["duration_ms"]) for each in told] == [
         ("2026-09-21T14:13:20.000Z", 0.017),
@@ -83,13 +83,13 @@ def test_each_record_says_its_own_time_and_duration() -> None:
 
 def test_of_what_is_no_call_there_is_no_record() -> None:
     series = Series(Metric(SERVER_OPERATION_DURATION), "tools/list", None, Peer("stdio", ""))
-    assert records_of([(series, 0.0, 1.0, None, None, None)], now=0.0) == ([], {})
+    assert records_of([(series, 0.0, 1.0, None, None, None, None, None)], now=0.0) == ([], {})
 
 
 def test_failures_are_known_by_the_index_of_their_line() -> None:
     outcomes = ("no call", None, "cancelled", None, "-32602")
     ended: list[Ended] = [
-        (SERIES, 0.0, 1.0, None if each == "no call" else each, None, None if each == "no call" else (1, ADD, None))
+        (SERIES, 0.0, 1.0, None if each == "no call" else each, None, None if each == "no call" else ADD, 1, None)
         for each in outcomes
     ]
     records = records_of(ended, now=0.0)
@@ -112,7 +112,7 @@ def test_the_log_says_how_severe_it_is_as_well() -> None:
 def test_whatever_a_client_sends_a_record_is_one_line_of_json(
     called: str, server: str, caller: str | None, request_id: int | str, names: list[str]
 ) -> None:
-    line = line_of(KnownWords()[called, server, caller, tuple(names)], request_id=request_id)
+    line = line_of(KnownWords()[called, server, caller, "stdio", tuple(names)], request_id=request_id)
     for whole in (line + RECORD_END, line + log_end(None)):
         assert "\n" not in whole
         told = json.loads(whole)
@@ -139,7 +139,8 @@ def test_what_a_client_or_an_issuer_chose_is_cut_with_a_mark() -> None:
 )
 def test_nothing_in_a_record_ends_its_line_or_is_obeyed_by_a_terminal(nasty: str) -> None:
     text = f'a{nasty}{{"event":"call"}}'
-    for words in (KnownWords()[text, text, text, (text,)], words_with_arguments(text, text, text, {text: text})):
+    redacted = KnownWords()[text, text, text, "http", (text,)]
+    for words in (redacted, words_with_arguments(text, text, text, "http", {text: text})):
         line = line_of(words, request_id=text, error_type=text) + RECORD_END
         assert len(line.splitlines()) == 1
         assert all(each.isprintable() for each in line)
@@ -151,7 +152,8 @@ def test_nothing_in_a_record_ends_its_line_or_is_obeyed_by_a_terminal(nasty: str
 
 def test_half_a_character_is_recorded_and_costs_no_other_record() -> None:
     half = "\ud800"
-    for words in (KnownWords()[half, None, half, (half,)], words_with_arguments(half, None, half, {half: half})):
+    redacted = KnownWords()[half, None, half, "http", (half,)]
+    for words in (redacted, words_with_arguments(half, None, half, "http", {half: half})):
         told = said(words, request_id=half)
         assert (told["tool"], told["caller"], told["request_id"], *told["arguments"]) == (half, half, half, half)
         assert line_of(words, request_id=half).isascii()
@@ -159,25 +161,26 @@ def test_half_a_character_is_recorded_and_costs_no_other_record() -> None:
 
 def test_of_very_many_or_very_long_names_of_arguments_some_are_recorded() -> None:
     sent = tuple(f"{number}{'x' * 100}" for number in range(100))
-    told = said(KnownWords()["add", None, None, sent])["arguments"]
+    told = said(KnownWords()["add", None, None, "http", sent])["arguments"]
     assert len(told) == 32
     assert {(len(name), name[-1]) for name in told} == {(64 + 1, "…")}
 
 
 def test_the_words_for_a_kind_of_call_are_found_once() -> None:
     known = KnownWords()
-    kind = ("add", "files", "alice", ("a", "b"))
+    kind = ("add", "files", "alice", "http", ("a", "b"))
     assert known[kind] is known[kind]
-    assert known[kind] != known["add", "files", "bob", ("a", "b")] != known["add", "files", "bob", ("b", "a")]
+    others = [("add", "files", "bob", "http", ("a", "b")), ("add", "files", "bob", "http", ("b", "a"))]
+    assert len({known[each] for each in (kind, *others, ("add", "files", "bob", "sse", ("b", "a")))}) == 4
 
 
 def test_of_the_kinds_that_callers_invent_some_are_kept_and_nothing_long() -> None:
     known = KnownWords()
     for number in range(2 * MAX_KINDS):
         long = f"{number}{'x' * 10_000}"
-        assert known[long, None, long, (long,) * 100] == known[long, None, long, (long,) * 100]
+        assert known[long, None, long, "http", (long,) * 100] == known[long, None, long, "http", (long,) * 100]
         assert 0 < len(known) <= MAX_KINDS
-    for called, _, caller, names in known:
+    for called, _, caller, _, names in known:
         assert (len(called or ""), len(caller or ""), len(names), len(names[0])) == (129, 257, 32, 65)
 
 
