@@ -11,6 +11,7 @@ from pydantic_core import from_json
 from bridge.server.auth.challenge import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.body import read_body, replaying
+from bridge.server.telemetry_refusals import call_refused
 from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
@@ -18,8 +19,13 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.publisher import Publisher
+    from bridge.tools.json_reading import Json
+    from bridge.tools.model import Tool
 
 _logger = logging.getLogger("bridge.server.auth")
+
+_INSUFFICIENT_SCOPE = "insufficient_scope"
+"""What RFC 6750, section 3.1, calls it."""
 
 
 class ScopedTools:
@@ -48,10 +54,12 @@ class ScopedTools:
             await self._app(scope, receive, send)
             return
         body = await read_body(receive, self._max_bytes)
-        name = _called(body)
-        missing = self._missing(name)
-        if missing:
+        call = _call_in(body)
+        name = None if call is None else call["params"]["name"]
+        tool, missing = self._missing(name)
+        if call is not None and tool is not None and missing:
             caller = caller_of_request()
+            call_refused(scope, call, tool, caller, _INSUFFICIENT_SCOPE)
             _logger.warning(
                 "refused %r the tool %r: not granted %s",
                 None if caller is None else abridged(caller.name),
@@ -61,7 +69,7 @@ class ScopedTools:
             needed = self._auth.required_scopes | self._auth.tool_scopes.of(name or "")
             challenge = Challenge(
                 status=403,
-                error="insufficient_scope",
+                error=_INSUFFICIENT_SCOPE,
                 description=f"the tool {name} needs the scope {' '.join(sorted(missing))}",
                 scopes=needed,
             )
@@ -69,15 +77,15 @@ class ScopedTools:
             return
         await self._app(scope, replaying(body, receive), send)
 
-    def _missing(self, name: str | None) -> frozenset[str]:
+    def _missing(self, name: str | None) -> tuple[Tool | None, frozenset[str]]:
+        """The tool of a name, as far as the caller may know of it, and the scopes that are missing for it."""
         access = access_of_request()
-        if name is None or self._publisher.views.of(access).tools.find(name) is None:
-            return frozenset()
-        return access.missing(name)
+        tool = None if name is None else self._publisher.views.of(access).tools.find(name)
+        return tool, frozenset() if tool is None else access.missing(tool.name)
 
 
-def _called(body: bytes) -> str | None:
-    """The tool that a message calls, if it calls one; read as leniently as whatever reads it later."""
+def _call_in(body: bytes) -> Json | None:
+    """A message that calls a tool by its name, if it is one; read as leniently as whatever reads it later."""
     try:
         message: Any = from_json(body)
     except ValueError:
@@ -89,4 +97,4 @@ def _called(body: bytes) -> str | None:
         return None
     params = message.get("params")
     name = params.get("name") if isinstance(params, dict) else None
-    return name if isinstance(name, str) else None
+    return message if isinstance(name, str) else None
