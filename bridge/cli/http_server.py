@@ -12,7 +12,7 @@ import anyio
 import uvicorn
 
 from bridge.cli.ending import DrainTimes, Ending
-from bridge.cli.leaving import close_idle, last_accepted
+from bridge.cli.leaving import last_accepted, leave
 
 if TYPE_CHECKING:
     import socket
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.cli")
 
 _LEAVING_SECONDS = 0.2
-"""How long after the last connection was accepted, and the streams have ended, idle connections are still open."""
+"""How long connections stay open after they were accepted, or what they were used for has ended."""
 _ANSWER_SECONDS = 1
 """How long the errors of calls that were cancelled may take to reach their clients."""
 
@@ -165,20 +165,29 @@ class HttpServer(SilentServer):
             _logger.info("draining; calls that are being run: %d", calls)
         await asyncio.sleep(self._times.delay_seconds)
         timeout_seconds, begun_at = self._times.timeout_seconds, asyncio.get_running_loop().time()
+
+        def left_seconds() -> float:
+            return max(begun_at + timeout_seconds - asyncio.get_running_loop().time(), 0)
+
         draining = asyncio.create_task(self._app.state.drain(timeout_seconds))
         try:
             with anyio.move_on_after(timeout_seconds):
                 await self._app.state.drain.answered()
-            waited_seconds = asyncio.get_running_loop().time() - begun_at
-            self.config.timeout_graceful_shutdown = math.ceil(timeout_seconds - waited_seconds) + _ANSWER_SECONDS
             await self._stop_listening(sockets or [])
-            # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses
-            # connections that were idle. So these are closed only now.
-            await asyncio.sleep(_LEAVING_SECONDS)
-            await close_idle(self.server_state.connections)
+            with anyio.move_on_after(left_seconds() + _LEAVING_SECONDS):
+                await self._finish()
+            self.config.timeout_graceful_shutdown = math.ceil(left_seconds()) + _ANSWER_SECONDS
             await super().shutdown(sockets)
         finally:
             draining.cancel()
+
+    async def _finish(self) -> None:
+        """Wait until all that is open has ended, and no call runs of a client that has hung up or listens elsewhere."""
+        # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses connections
+        # that were idle.
+        await leave(self.server_state.connections, _LEAVING_SECONDS)
+        while len(self._app.state.drain):  # noqa: ASYNC110 - every call would pay for an event that is awaited once
+            await asyncio.sleep(_LEAVING_SECONDS)
 
     def _begin_end(self) -> None:
         if self.ending.is_drain:

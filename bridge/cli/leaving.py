@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 def last_accepted(listening: socket.socket) -> list[socket.socket]:
@@ -27,8 +27,26 @@ def last_accepted(listening: socket.socket) -> list[socket.socket]:
     return found
 
 
+async def leave(connections: Collection[Any], moment_seconds: float) -> None:
+    """Close connections as they come to be idle, until there are none.
+
+    Each stays open for a moment after that: its client was told that it may go on with it, unless the answer began
+    after the end of the server did.
+
+    Args:
+        connections: uvicorn's protocols; those that are closed, by whomever, leave it.
+        moment_seconds: How long the moment is, at least.
+    """
+    while True:
+        idle = [connection for connection in connections if _is_idle(connection)]
+        await asyncio.sleep(moment_seconds)
+        await close_idle(idle)
+        if not connections:
+            return
+
+
 async def close_idle(connections: Iterable[Any]) -> None:
-    """Close connections that wait for a request, but for those on which one has come that was not read yet.
+    """Close connections that still wait for a request, but for those on which one has come that was not read yet.
 
     One in each turn of the loop: a connection is closed a turn after it was looked at, and with many in one turn that
     is late.
@@ -38,9 +56,14 @@ async def close_idle(connections: Iterable[Any]) -> None:
     """
     poll = select.poll()
     for connection in tuple(connections):
-        if not connection.transport.is_closing() and not _has_unread(poll, connection.transport):
+        transport = connection.transport
+        if _is_idle(connection) and not transport.is_closing() and not _has_unread(poll, transport):
             connection.shutdown()
         await asyncio.sleep(0)
+
+
+def _is_idle(connection: Any) -> bool:
+    return connection.cycle is None or connection.cycle.response_complete
 
 
 def _has_unread(poll: select.poll, transport: asyncio.BaseTransport) -> bool:

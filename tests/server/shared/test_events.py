@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.server.shared.speaking import Replicas
 
 DEADLINE_SECONDS = 30
+LONGER_THAN_THE_END = 6
+"""How often a stream says that there is nothing to say while an idle server would have ended."""
 SERVED = "tests/server/shared/tools.py:TOOLS"
 
 
@@ -87,6 +89,30 @@ def test_nobody_reads_the_events_of_another_session(replicas: Replicas) -> None:
         (told,) = resumed
         assert told.message is not None
         assert "its outcome is unknown" in told.message["error"]["message"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_a_call_that_is_followed_elsewhere_ends_before_its_replica_does(
+    redis: RedisServer, serving: Callable[..., str]
+) -> None:
+    words = ("-m", "bridge", "serve", SERVED, "--name", "ending", "--transport", "http", "--port", "0")
+    other = f"{serving(http_app(TOOLS, name='ending', redis_url=redis.url))}/mcp"
+    with process_serving(*words, environment={"BRIDGE_REDIS_URL": redis.url}) as ending, listening() as listener:
+        url = f"{ending.origin}/mcp"
+        talk = Talk(url)
+        with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:
+            begun = next(events)
+            running, _ = listener.accept()
+        headers = talk.headers | {"last-event-id": begun.id}
+        with running, httpx.stream("GET", other, headers=headers, timeout=DEADLINE_SECONDS) as resumed:
+            ending.process.send_signal(signal.SIGTERM)
+            lines = resumed.iter_lines()
+            for _ in range(LONGER_THAN_THE_END):
+                while not next(lines).startswith(":"):
+                    pass
+            running.sendall(b"done")
+            assert "done" in [line for line in lines if line.startswith("data:")][-1]
+        assert ending.process.wait(DEADLINE_SECONDS) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is killed")
