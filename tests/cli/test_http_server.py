@@ -30,8 +30,8 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def made(opened: Callable[[], None]) -> HttpServer:
-    app, operations = http_app(ToolBox([add]), name="ending"), Operations(is_held=True)
+def made(opened: Callable[[], None], *tools: object) -> HttpServer:
+    app, operations = http_app(ToolBox([add, *tools]), name="ending"), Operations(is_held=True)
     config = uvicorn.Config(Probes(app, operations), http=http_protocol(), lifespan="on", ws="none", log_config=None)
     times, nothing = DrainTimes(), lambda: None
     return HttpServer(config, app, operations, opened, lifespan=None, times=times, last_act=nothing)

@@ -9,9 +9,11 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
+from bridge import tool
 from bridge.cli import listening
 from bridge.cli.leaving import close_idle
 from tests.cli.test_http_server import DEADLINE_SECONDS, PROBE, answer_of, made, refused, terminate
+from tests.server.http_mutations import modern
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,12 +27,12 @@ pytestmark = [
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[HttpServer, int]]:
+async def served(*tools: object) -> AsyncIterator[tuple[HttpServer, int]]:
     """A server and its port, until it is told to end."""
     opened = anyio.Event()
     sockets = listening.bind(listening.resolve("127.0.0.1", 0))
     port = sockets[0].getsockname()[1]
-    server = made(opened.set)
+    server = made(opened.set, *tools)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as serving:
             serving.start_soon(server.run_until_ended, sockets)
@@ -79,3 +81,22 @@ async def test_an_idle_connection_is_closed_and_not_one_on_which_a_request_has_c
         assert (await asking.receive()).startswith(b"HTTP/1.1 200")
         with pytest.raises(anyio.EndOfStream):
             await idle.receive()
+
+
+async def test_a_connection_in_use_can_be_used_again_after_its_answer() -> None:
+    begun, may_end = anyio.Event(), anyio.Event()
+
+    @tool
+    async def hold() -> str:
+        """Wait."""
+        begun.set()
+        await may_end.wait()
+        return "done"
+
+    async with served(hold) as (server, port), await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send(modern("tools/call", name="hold").raw)
+        await begun.wait()
+        await close_idle(server.server_state.connections)
+        may_end.set()
+        assert b"done" in await stream.receive()
+        assert (await answer_of(stream)).startswith(b"HTTP/1.1 200")
