@@ -113,7 +113,7 @@ async def call_tool(
                 request_state=result.get("requestState"),
             )
         raise owner.failures.unreadable(phase, WireError(f"it asks more than {MAX_ROUNDS} times"))
-    raise send.timed_out(call)
+    raise send.unanswered(call)
 
 
 async def request(
@@ -155,7 +155,7 @@ async def asked(
         result = await send.through(call, ask)
         await call.finish()
         return result
-    raise send.timed_out(call)
+    raise send.unanswered(call)
 
 
 def _calling(this: Round, call: Call) -> Callable[[Link, Attempt], Awaitable[Json]]:
@@ -219,8 +219,10 @@ class _Sending:
             if looks:
                 await _examined(link)
 
-    def timed_out(self, call: Call) -> Exception:
-        """The error for a call whose time is over."""
+    def unanswered(self, call: Call) -> Exception:
+        """The error for a call that was given up, or whose time is over."""
+        if self._attempt is not None and self._attempt.is_refused:
+            return self._owner.failures.refused_alone(self._phase, self._attempt)
         is_idle = call.is_idle_too_long
         if is_idle and self._link is not None:
             self._link.suspect()  # while calls are under way, nothing else has a silent server looked at

@@ -147,6 +147,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self._watcher.answered(response.status_code)
         if attempt is not None:
             attempt.status = response.status_code
+            if attempt.is_refused:
+                return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
         return response
 
     async def _refused(self, request: httpx2.Request, response: httpx2.Response, attempt: Attempt | None) -> None:
@@ -165,20 +167,36 @@ class WatchedHttpClient(httpx2.AsyncClient):
             self._watcher.expired()
         elif status == UNAUTHORIZED:
             self._watcher.unauthorized(status)
-        elif self._is_sse:
+        elif self._is_sse and not self._gave_up(attempt, status):
             self._watcher.undelivered(refusal)
 
     def _not_signed(
         self, request: httpx2.Request, error: SignInError, attempt: Attempt | None = None
     ) -> httpx2.Response:
         """What the SDK's transport is told where no token can be had."""
-        if attempt is not None:
-            attempt.failure, attempt.sent = error, False
         status = httpx2.codes.FORBIDDEN if error.is_step_up else UNAUTHORIZED
+        if attempt is not None:
+            attempt.failure = error
+            if self._is_sse and self._gave_up(attempt, status):
+                return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
+            attempt.sent = False
         if not error.is_step_up:
             self._watcher.unauthorized(status, error)
         self._watcher.answered(status)
         return httpx2.Response(status, request=request)
+
+    @staticmethod
+    def _gave_up(attempt: Attempt | None, status: int) -> bool:
+        """Give up a call over SSE that was refused, and nothing else; whether that can be done.
+
+        The SDK's transport would send nothing more after such an answer, and tell nobody.
+        """
+        is_alone = httpx2.codes.is_client_error(status) and status != UNAUTHORIZED
+        if attempt is None or attempt.call is None or not is_alone:
+            return False
+        attempt.is_refused = True
+        attempt.call.give_up()
+        return True
 
     def _undelivered(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
         """What the SDK's transport is told of a message that did not get through."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount
 
 from bridge.server.http import http_app
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from bridge.tools.json_reading import Json
+
 
 class Guard:
     """Stands before an app.
 
     Attributes:
         status: What messages are refused with.
+        error: The error of the protocol with which they are; None for none.
         refusals: How many of the next messages are refused.
         key: Who does not bring this key is refused with 401; None to ask for none.
         seen: The methods of HTTP and the paths that came.
@@ -32,6 +35,7 @@ class Guard:
 
     def __init__(self) -> None:
         self.status = 500
+        self.error: Json | None = None
         self.refusals = 0
         self.key: str | None = None
         self.seen: list[tuple[str, str]] = []
@@ -40,7 +44,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            await PlainTextResponse("refused", refusal)(scope, receive, send)
+            told = {"jsonrpc": "2.0", "id": None, "error": self.error}
+            answer = PlainTextResponse("refused", refusal) if self.error is None else JSONResponse(told, refusal)
+            await answer(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 

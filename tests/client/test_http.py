@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from bridge.client import Healing
+from bridge.client import Healing, HttpTransport, ServerConfig
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerRefusedError, ServerUnavailableError
 from tests.client.clock import Clock
 from tests.client.conftest import DEADLINE_SECONDS, opened
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bridge.tools.json_reading import Json
+    from tests.client.guard import Guard
+    from tests.client.reports import Reports
 
 pytestmark = pytest.mark.anyio
 
@@ -219,3 +221,30 @@ async def test_a_call_that_another_ones_lack_of_credentials_ends_may_have_run(er
             await connection.call_tool("release", {})
             assert connection.status().connects == 2
     assert bank.payments.count("began") == 1
+
+
+# --- over SSE, where an answer comes on a stream of its own --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message"),
+    [
+        (400, None, r"Server returned an error response \(-32603\), HTTP 400"),
+        (403, None, r"Server returned an error response \(-32603\), HTTP 403"),
+        (429, {"code": -32600, "message": "too often"}, r"too often \(-32600\), HTTP 429"),
+    ],
+)
+async def test_a_call_over_sse_that_is_refused_fails_at_once_and_alone(
+    guard: Guard, reports: Reports, status: int, error: Json | None, message: str
+) -> None:
+    config = ServerConfig(name="guarded", transport=HttpTransport(guard.url.replace("/mcp", "/sse"), kind="sse"))
+    async with opened(config) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.call_tool, "hold", {"port": reports.port})
+        await reports.wait_for("started")
+        guard.status, guard.error, guard.refusals = status, error, 1
+        with pytest.raises(ServerRefusedError, match=message):
+            await connection.call_tool("add", {"a": 1, "b": 2})
+        assert (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+        assert (connection.status().connects, reports.words) == (1, ["started"])
+        tasks.cancel_scope.cancel()
+    await reports.wait_for("cancelled")

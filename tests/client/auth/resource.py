@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount
 
 from bridge import ToolBox, tool
+from bridge.server.body import read_body, replaying
 from bridge.server.http import http_app
 from tests.client.auth.proofs import thumbprint_of
 from tests.server import http_server
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tests.client.auth.proofs import Judge
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
+MAX_BODY_BYTES = 1024 * 1024
 
 
 @tool
@@ -79,8 +81,10 @@ class Resource:
             about = scope["path"].removeprefix(METADATA_PATH)
             usual = {"resource": self._own(about), "authorization_servers": [self.authority.origin]}
             answer: Any = JSONResponse(usual | self.says)
-        elif scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            answer = refusal
+        elif scope["type"] == "http":
+            body = await read_body(receive, MAX_BODY_BYTES) if scope["method"] == "POST" else b""
+            receive = replaying(body, receive)
+            answer = self._refusal(scope, body) or self.app
         else:
             answer = self.app
         await answer(scope, receive, self._with_nonce(send) if self.judge is not None else send)
@@ -97,7 +101,7 @@ class Resource:
     def _own(self, path: str) -> str:
         return self.url.removesuffix("/mcp") + path
 
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
+    def _refusal(self, scope: Scope, body: bytes) -> JSONResponse | None:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         scheme, _, token = headers.get("authorization", "").partition(" ")
         self.tokens.append(token)
@@ -108,7 +112,7 @@ class Resource:
             return self._refused(401, f'error="invalid_token", scope="read", {described}')
         if "cnf" in claims and (error := self._error_of_proof(headers, scope, claims, token)) is not None:
             return self._refused(401, f'error="{error}", {described}')
-        if headers.get("mcp-name") == "erase" and "write" not in claims["scope"].split():
+        if b'"name":"erase"' in body and "write" not in claims["scope"].split():
             return self._refused(403, f'error="insufficient_scope", scope="write", {described}')
         self.requests.append(headers | {":method": scope["method"]})
         return None

@@ -267,16 +267,18 @@ async def test_a_person_is_asked_for_more_where_a_server_wants_more(authority: A
     assert authority.scopes == ["read", "read write"]
 
 
+@pytest.mark.parametrize("kind", ["http", "sse"])
 async def test_a_call_that_wants_more_fails_alone_and_the_next_login_asks_for_it(
-    authority: Authority, resource: Resource
+    authority: Authority, resource: Resource, kind: str
 ) -> None:
-    await log_in(resource.url)
-    async with connected(resource.url) as connection:
+    url = resource.url if kind == "http" else resource.sse_url
+    await log_in(url)
+    async with connected(url) as connection:
         with pytest.raises(ServerAuthError, match=r"(?s)to be allowed more \(write\).*run: bridge login"):
             await connection.call_tool("erase", {})
         assert await sum_over(connection, 1, 2) == 3
         assert connection.status().connects == 1
-        await log_in(resource.url)
+        await log_in(url)
         assert (await connection.call_tool("erase", {}))["content"][0]["text"] == "erased"
     assert authority.scopes == ["read", "read write"]
 
