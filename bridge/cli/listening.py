@@ -143,7 +143,7 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _leave_out_what_stays() -> None:
+def leave_out_what_stays() -> None:
     """Keep the garbage collector from going through all that was imported, which is never garbage.
 
     That is a quarter of a million objects. With many calls waiting, or many sessions open, going through them time and
@@ -202,7 +202,7 @@ def run(
         tells.set()
 
     def opened() -> None:
-        _leave_out_what_stays()
+        leave_out_what_stays()
         tells.set()
         announce()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import random
 from typing import TYPE_CHECKING
 
 from opentelemetry.context import Context
@@ -22,17 +21,14 @@ class ShareSampler(ParentBased):
         share: The share, from 0 to 1.
 
     Attributes:
-        drawn: The context in which a trace begins that was drawn: this very one, and there is nothing in it.
+        share: The same.
+        drawn: The context in which a trace begins that was drawn before: this very one, and there is nothing in it.
     """
 
     def __init__(self, share: float) -> None:
         super().__init__(TraceIdRatioBased(share))
-        self._share = share
+        self.share = share
         self.drawn = Context()
-
-    def draw(self) -> bool:
-        """Whether a trace that begins now is sampled; then its first span is to begin in `drawn`."""
-        return random() < self._share  # noqa: S311 - a lot, and no secret
 
     def should_sample(
         self,
@@ -51,4 +47,4 @@ class ShareSampler(ParentBased):
 
     def get_description(self) -> str:
         """What the SDK calls it."""
-        return f"ShareSampler{{{self._share}}}"
+        return f"ShareSampler{{{self.share}}}"

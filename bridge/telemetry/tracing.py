@@ -7,6 +7,7 @@ transport. Importing this imports OpenTelemetry.
 from __future__ import annotations
 
 import os
+from random import random
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context, propagate, trace
@@ -49,6 +50,7 @@ class Tracing:
     def __init__(self, provider: TracerProvider | None = None, sampler: ShareSampler | None = None) -> None:
         self._tracer = trace.get_tracer("bridge", tracer_provider=provider)
         self._sampler = sampler
+        self._share = 1.0 if sampler is None else sampler.share
         self._left_out = LeftOut()
 
     def begins(self, meta: Mapping[str, Any] | None) -> bool:
@@ -56,8 +58,7 @@ class Tracing:
 
         Of what is not, nobody has to hear further, unless it asks other servers something.
         """
-        sampler = self._sampler
-        return sampler is None or (meta is not None and "traceparent" in meta) or sampler.draw()
+        return random() < self._share or (meta is not None and "traceparent" in meta)  # noqa: S311 - a lot, no secret
 
     def serve(
         self,
@@ -79,7 +80,7 @@ class Tracing:
         """
         parent, links = _parent(meta)
         if self._sampler is not None and parent is None and not context.get_current():
-            if not (is_drawn or self._sampler.draw()):
+            if not (is_drawn or random() < self._share):  # noqa: S311 - as above
                 return self._left_out.enter()
             parent = self._sampler.drawn
         # All at once: each that comes later costs as much as the rest of them.

@@ -1,107 +1,107 @@
 """What it costs to be watched: a call over streamable HTTP, with what is switched on
 
-The servers are asked in turn, round after round, so that what else runs on the machine meets them all. A server's
-processor time is that of all its threads, from the beginning of a round to that of the next: what is written later
-counts. Which memory a process happens to get makes some hundredths, so that each is started more than once.
+The servers are in one process, and are asked in turn, round after round, so that what else runs on the machine meets
+them all. The processor time is that of all threads of the process, until all is counted and written: what is written
+later counts.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import json
+import os
+import subprocess
 from contextlib import ExitStack
 from statistics import median
-from threading import Thread
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from tests.benchmarks.http_server import serving
+from tests.benchmarks.http_server import Connection, post
 from tests.benchmarks.messages import Era, call, says_three
-from tests.benchmarks.processes import TOOLS, cpu_clock
+from tests.benchmarks.processes import running
 from tests.benchmarks.table import Ratios, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import pytest
 
-    from tests.benchmarks.http_server import HttpServer
     from tests.benchmarks.meter import Meter
     from tests.benchmarks.table import Table
 
-STARTS = 4
-ROUNDS = 8
+STARTS = 2
+ROUNDS = 12
 CALLS = 1000
 OFF = "nothing"
 SPANS = 1000
 
-METRICS, LOG, TRACES = ("--metrics",), ("--log-format", "json"), ("--traces",)
 EACH = "of which each is kept"
 
 
 class Watched:
-    """A server with something switched on, and a connection to it.
+    """The servers.
 
     Args:
-        server: The server.
-        stack: Closes the connection.
+        process: Their process.
+        stack: Closes the connections to them.
     """
 
-    def __init__(self, server: HttpServer, stack: ExitStack) -> None:
-        self._connection = stack.enter_context(server.connect())
-        self._request = server.post(call(Era.MODERN, "add"), Era.MODERN)
-        self._clock: Callable[[], float | None] = cpu_clock(server.process)
-        self.began: list[float] = []
-        assert server.process.stderr is not None
-        Thread(target=deque, args=(server.process.stderr, 0), daemon=True).start()  # somebody has to read the log
+    def __init__(self, process: subprocess.Popen[bytes], stack: ExitStack) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input: IO[bytes] = process.stdin
+        self._output: IO[bytes] = process.stdout
+        self._request = post(call(Era.MODERN, "add"), Era.MODERN)
+        ports: dict[str, int] = json.loads(self._output.readline())
+        self._connections = {name: stack.enter_context(Connection(port)) for name, port in ports.items()}
+        self._worked_seconds = self._clock()
 
-    def call(self, calls: int) -> None:
-        """One round."""
-        began = self._clock()
-        if began is not None:
-            self.began.append(began)
+    def cpu_seconds_of(self, name: str, calls: int) -> float:
+        """Call one of them so often, and say how long a processor worked for a call."""
         for _ in range(calls):
-            assert says_three(self._connection.answer(self._request))
+            assert says_three(self._connections[name].answer(self._request))
+        before, self._worked_seconds = self._worked_seconds, self._clock()
+        return (self._worked_seconds - before) / calls
 
-    @property
-    def cpu_seconds(self) -> list[float]:
-        """How long a processor worked for a call, by rounds that were followed by another; the first warms it up."""
-        return [(after - before) / CALLS for before, after in zip(self.began[1:], self.began[2:], strict=False)]
+    def _clock(self) -> float:
+        self._input.write(b"\n")
+        self._input.flush()
+        return float(self._output.readline())
 
 
-def bench_what_is_switched_on(
-    tmp_path: Path, table: Table, heading: str, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # where traces go to is not what is measured
+def bench_what_is_switched_on(tmp_path: Path, table: Table, heading: str, pytestconfig: pytest.Config) -> None:
+    def watching(name: str, share: float | None = None) -> dict[str, Any]:
+        return {"metrics": True, "log": True, "audit_log": str(tmp_path / name), "traced_share": share}
 
-    def audit(name: str) -> tuple[str, str]:
-        return "--audit-log", str(tmp_path / name)
-
-    variants = {
-        OFF: (),
-        "nothing, once more": (),
-        "--metrics": METRICS,
-        "--log-format json": LOG,
-        "--audit-log": audit("alone"),
-        "--metrics --log-format json --audit-log": (*METRICS, *LOG, *audit("three")),
-        "--traces, of which one call in a hundred is kept": TRACES,
-        "all four": (*METRICS, *LOG, *audit("four"), *TRACES),
-        f"--traces, {EACH}": TRACES,
-        f"all four, {EACH}": (*METRICS, *LOG, *audit("each"), *TRACES),
+    variants: dict[str, dict[str, Any]] = {
+        OFF: {},
+        "nothing, once more": {},
+        "--metrics": {"metrics": True},
+        "--log-format json": {"log": True},
+        "--audit-log": {"audit_log": str(tmp_path / "alone")},
+        "--metrics --log-format json --audit-log": watching("three"),
+        "--traces, of which one call in a hundred is kept": {"traced_share": 0.01},
+        "all four": watching("four", 0.01),
+        f"--traces, {EACH}": {"traced_share": 1},
+        f"all four, {EACH}": watching("each", 1),
     }
+    # Where traces go to is not what is measured.
+    environment = os.environ | {"OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
     is_measured = not pytestconfig.getoption("benchmark_disable")
     cpu_seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(STARTS if is_measured else 1):
         with ExitStack() as stack:
-            watched = {}
-            for name, options in variants.items():
-                monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-                monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "1" if name.endswith(EACH) else "0.01")
-                watched[name] = Watched(stack.enter_context(serving(TOOLS, *options)), stack)
-            for _ in range(ROUNDS + 2 if is_measured else 1):
-                for each in watched.values():
-                    each.call(CALLS if is_measured else 1)
-            for name, each in watched.items():
-                cpu_seconds[name] += each.cpu_seconds
+            # Somebody has to read the log: a file costs those who are measured no more, and others nothing.
+            pipes: dict[str, Any] = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.PIPE,
+                "stderr": stack.enter_context((tmp_path / "log").open("wb")),
+            }
+            command = ("-m", "tests.benchmarks.watched_server", json.dumps(variants))
+            watched = Watched(stack.enter_context(running(*command, env=environment, **pipes)), stack)
+            for number in range(ROUNDS + 1 if is_measured else 1):
+                for name in variants:
+                    seconds = watched.cpu_seconds_of(name, CALLS if is_measured else 1)
+                    if number > 0:  # the first warms it up
+                        cpu_seconds[name].append(seconds)
     if is_measured:
         _tell(table, heading, cpu_seconds)
 

@@ -120,7 +120,7 @@ def test_whatever_a_client_sends_a_record_is_one_line_of_json(
             abridged(called, 128),
             server,
             caller,
-            request_id,
+            id_seen(request_id),
         )
 
 

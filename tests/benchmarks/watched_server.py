@@ -1,0 +1,123 @@
+"""Servers in one process, each watched in its own way, so that nothing but the watching differs between them.
+
+Two processes that do the same differ by a tenth, by the memory that they happen to get: more than what is measured.
+Started with a JSON object: how each is watched, by name. It writes their ports as another; then, for each line that it
+reads, how many seconds a processor has worked for the process, when all that was called is counted and written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from bridge import ToolBox
+from bridge.cli import listening
+from bridge.cli.http_protocol import http_protocol
+from bridge.cli.http_server import SilentServer
+from bridge.cli.telemetry_options import TelemetryOptions, observed
+from bridge.server.http import direct_way, http_app
+from bridge.server.publisher import Publisher
+from bridge.telemetry.observer import SETTLE_SECONDS
+from bridge.telemetry.writer import BATCH_SECONDS
+from tests.benchmarks.tools import add
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.applications import Starlette
+
+_WRITTEN_SECONDS = 2 * (SETTLE_SECONDS + BATCH_SECONDS)
+
+
+@contextmanager
+def watched_app(
+    name: str,
+    *,
+    metrics: bool = False,
+    log: bool = False,
+    audit_log: str | None = None,
+    traced_share: float | None = None,
+) -> Iterator[Starlette]:
+    """An app of which is told what the arguments say.
+
+    Args:
+        name: What it calls itself.
+        metrics: Whether it is counted and timed.
+        log: Whether there is a line of JSON for each call.
+        audit_log: Where the audit log goes; None for none.
+        traced_share: The share of the calls whose traces are kept; None for no traces.
+    """
+    os.environ["OTEL_TRACES_SAMPLER_ARG"] = str(traced_share)
+    options = TelemetryOptions(
+        metrics=metrics,
+        traces=traced_share is not None,
+        log_format="json" if log else "text",
+        log_arguments=False,
+        audit_log=None if audit_log is None else Path(audit_log),
+        audit_log_max_bytes=2**30,
+        audit_log_kept_files=0,
+    )
+    with observed(options, name):
+        publisher = Publisher(ToolBox(add), name=name)
+        app = http_app(publisher.tools, publisher=publisher)
+        with _unobserved():
+            yield app
+
+
+@contextmanager
+def _unobserved() -> Iterator[None]:
+    """What is built in this block is not observed."""
+    from bridge.telemetry import switch  # noqa: PLC0415 - for this alone
+
+    before = switch.observer()
+    switch.switch_off()
+    try:
+        yield
+    finally:
+        if before is not None:
+            switch.switch_on(before)
+
+
+async def main(variants: dict[str, dict[str, Any]]) -> None:
+    """Serve each until standard input ends."""
+    with ExitStack() as stack:
+        servers, ports = [], {}
+        for name, watching in variants.items():
+            app = stack.enter_context(watched_app(name, **watching))
+            sockets = listening.bind(listening.resolve("127.0.0.1", 0))
+            ports[name] = sockets[0].getsockname()[1]
+            config = uvicorn.Config(
+                app,
+                http=http_protocol(direct_way(app, lambda: True)),
+                log_level="error",
+                access_log=False,  # there is no direct way beside it
+                proxy_headers=False,
+                timeout_keep_alive=listening.KEEP_ALIVE_SECONDS,
+            )
+            server = SilentServer(config)
+            servers.append((server, asyncio.create_task(server.serve(sockets))))
+        listening.leave_out_what_stays()
+        _say(json.dumps(ports))
+        while await asyncio.to_thread(sys.stdin.readline):
+            await asyncio.sleep(_WRITTEN_SECONDS)
+            _say(str(process_time()))
+        for server, serving in servers:
+            server.should_exit = True
+            await serving
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))
