@@ -35,6 +35,7 @@ class LimitsOptions:
     tool_concurrency: tuple[str, ...]
     max_output_chars: int | None
     max_result_bytes: int | None
+    tool_max_result_bytes: tuple[str, ...]
     max_sessions: int
     max_header_bytes: int
     max_connections: int | None
@@ -52,6 +53,7 @@ class LimitsOptions:
             or self.tool_rate
             or self.tool_concurrency
             or self.max_result_bytes
+            or self.tool_max_result_bytes
         ):
             return None
         from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - only for those who limit something
@@ -62,8 +64,11 @@ class LimitsOptions:
                 concurrency=self.concurrency,
                 max_streams=self.max_streams,
                 tool_rates=_by_tool("--tool-rate", self.tool_rate, Rate.read),
-                tool_concurrency=_by_tool("--tool-concurrency", self.tool_concurrency, _count),
+                tool_concurrency=_by_tool("--tool-concurrency", self.tool_concurrency, _count_of("--tool-concurrency")),
                 max_result_bytes=self.max_result_bytes,
+                tool_result_bytes=_by_tool(
+                    "--tool-max-result-bytes", self.tool_max_result_bytes, _count_of("--tool-max-result-bytes")
+                ),
             )
         except DefinitionError as error:
             raise click.UsageError(str(error), ctx) from error
@@ -89,10 +94,13 @@ def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Va
     return found
 
 
-def _count(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise DefinitionError(f"--tool-concurrency takes a whole number, not {text!r}")
-    return int(text)
+def _count_of(option_name: str) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not text.strip().isdecimal():
+            raise DefinitionError(f"{option_name} takes a whole number, not {text!r}")
+        return int(text)
+
+    return count
 
 
 limits_options = grouped(
@@ -136,6 +144,11 @@ limits_options = grouped(
         type=WholeNumber(1),
         metavar="BYTES",
         help="The longest result of a call, as JSON; a longer one is a failed result that says how long it was.",
+    ),
+    texts_option(
+        "--tool-max-result-bytes",
+        metavar="TOOL=N",
+        help="The same for a tool, or for each of a pattern; of several the smallest counts. Repeatable.",
     ),
     option(
         "--max-sessions",

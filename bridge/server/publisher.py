@@ -110,7 +110,9 @@ class Publisher:
         self.accounts: Accounts | None = None
         """What each caller takes, where that is limited."""
         self._execute: Execute = execute
-        self._max_result_bytes = None if limits is None else limits.max_result_bytes
+        self.limits = limits
+        """How much each caller may take; None for as much as it wants."""
+        self._result_limits = limits if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
             self._limit(limits)
 
@@ -183,7 +185,8 @@ class Publisher:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
             result = await self._execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
-            return _written(name, result, write, self._max_result_bytes, modern=modern)
+            max_bytes = None if self._result_limits is None else self._result_limits.result_bytes_of(name)
+            return _written(name, result, write, max_bytes, modern=modern)
         except InputRequired:
             raise
         except CallRefused as refused:

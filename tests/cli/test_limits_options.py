@@ -55,6 +55,7 @@ def test_tools_have_limits_of_their_own(start: Start) -> None:
         (["--tool-rate", "10/60"], "--tool-rate is written TOOL=N/SECONDS: '10/60'"),
         (["--tool-concurrency", "add=many"], "--tool-concurrency takes a whole number, not 'many'"),
         (["--tool-concurrency", "add=0"], "tool_concurrency['add'] must be at least 1"),
+        (["--tool-max-result-bytes", "add=-1"], "--tool-max-result-bytes takes a whole number, not '-1'"),
     ],
 )
 def test_what_is_no_limit_is_refused_at_the_start(run: Run, arguments: list[str], said: str) -> None:
@@ -66,7 +67,9 @@ def test_what_is_no_limit_is_refused_at_the_start(run: Run, arguments: list[str]
 NO_SUCH_TOOL = "no tool matches 'ad', whose calls are to be limited: one of another name is not"
 
 
-@pytest.mark.parametrize("words", [("--tool-rate", "ad=1/60"), ("--tool-concurrency", "ad=1")])
+@pytest.mark.parametrize(
+    "words", [("--tool-rate", "ad=1/60"), ("--tool-concurrency", "ad=1"), ("--tool-max-result-bytes", "ad=1")]
+)
 @pytest.mark.parametrize("target", ["calculator.py", "mcp.json"])
 def test_a_limit_of_a_tool_that_is_not_there_is_warned_of(
     start: Start, directory: Path, words: tuple[str, str], target: str
@@ -75,6 +78,20 @@ def test_a_limit_of_a_tool_that_is_not_there_is_warned_of(
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}), encoding="utf-8")
     with start("serve", target, "--transport", "http", "--port", "0", *words) as process:
         process.line_with(NO_SUCH_TOOL)
+
+
+def test_the_results_of_a_tool_behind_a_gateway_have_a_limit_of_their_own(start: Start, directory: Path) -> None:
+    behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", "calculator.py"], "cwd": str(directory)}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}), encoding="utf-8")
+    env = {"BRIDGE_TOOL_MAX_RESULT_BYTES": "sh*=300"}
+    with (
+        start("serve", "mcp.json", "--transport", "http", "--port", "0", env=env) as process,
+        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+    ):
+        peer = Modern(client, process.url().removesuffix("/mcp"), {})
+        assert text(peer.ask(ADD)) == "3"
+        long = http.call("shout", {"text": "a", "times": 200})
+        assert text(peer.ask(long)).endswith("and may have 300: ask for less")
 
 
 def test_over_stdio_a_limit_of_a_tool_that_is_not_there_is_warned_of_and_of_others_nothing_is_said(run: Run) -> None:

@@ -29,7 +29,7 @@ class UnmatchedLimits:
     """
 
     def __init__(self, limits: Limits, publisher: Publisher) -> None:
-        self._patterns = frozenset((*limits.tool_rates, *limits.tool_concurrency))
+        self._patterns = frozenset((*limits.tool_rates, *limits.tool_concurrency, *limits.tool_result_bytes))
         self._publisher = publisher
         self._told: frozenset[str] = frozenset()
 
@@ -51,9 +51,9 @@ def looked_after(publisher: Publisher, lifespan: Lifespan | None) -> Lifespan | 
         publisher: What has the tools, and the limits.
         lifespan: What brings them; None where they are there.
     """
-    if publisher.accounts is None:
+    if publisher.limits is None:
         return lifespan
-    patterns = UnmatchedLimits(publisher.accounts.limits, publisher)
+    patterns = UnmatchedLimits(publisher.limits, publisher)
     if lifespan is None:
         patterns.look()
         return None

@@ -152,7 +152,13 @@ def test_not_even_callers_who_all_take_something_are_remembered_without_end(monk
 
 @pytest.mark.parametrize(
     "limits",
-    [{"concurrency": 0}, {"max_streams": -1}, {"max_result_bytes": 0}, {"tool_concurrency": {"add": 0}}],
+    [
+        {"concurrency": 0},
+        {"max_streams": -1},
+        {"max_result_bytes": 0},
+        {"tool_result_bytes": {"add": 0}},
+        {"tool_concurrency": {"add": 0}},
+    ],
 )
 def test_a_limit_that_lets_nothing_through_is_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="at least 1"):

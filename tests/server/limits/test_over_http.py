@@ -245,6 +245,17 @@ def test_a_result_over_its_limit_is_an_error_that_says_how_long_it_was(kind: str
         assert told(answer) == "the result of 'many' has 401 bytes, and may have 400: ask for less"
 
 
+@pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_the_result_of_a_tool_has_the_smallest_of_its_limits(kind: str, fast_path: bool) -> None:
+    limits = Limits(max_result_bytes=10_000, tool_result_bytes={"many": 500, "m*": 400, "add": 10})
+    with served(limits, fast_path=fast_path) as origin, talking(kind, origin, ADA) as ada:
+        assert told(ada.ask(http.call("many", {"count": 100}))) == "x" * 100
+        assert told(ada.ask(http.call("many", {"count": 450}))).endswith("and may have 400: ask for less")
+        assert told(ada.ask(http.call("add", ARGUMENTS))).endswith("and may have 10: ask for less")
+        assert told(ada.ask(http.call("name_of", {}))) == "ada"
+
+
 def test_streams_of_one_caller_are_limited() -> None:
     with (
         served(Limits(max_streams=1)) as origin,
