@@ -40,9 +40,12 @@ def _taken(option: click.Option) -> str:
     return option.type.name if _is_number(option) else option.metavar or option.type.name
 
 
+_UNITS = {"N/SECONDS": "seconds", "TOOL=N/SECONDS": "seconds", "TOOL=N": "calls", "TOOL=BYTES": "bytes"}
+
+
 def _unit(option: click.Option) -> str:
     if not _is_number(option):
-        return "seconds" if "SECONDS" in (option.metavar or "") else "calls" if option.metavar == "TOOL=N" else ""
+        return _UNITS.get(option.metavar or "", "")
     assert option.metavar, f"{option.opts[0]} does not say in what unit it is"
     return option.metavar.lower()
 

@@ -147,7 +147,7 @@ limits_options = grouped(
     ),
     texts_option(
         "--tool-max-result-bytes",
-        metavar="TOOL=N",
+        metavar="TOOL=BYTES",
         help="The same for a tool, or for each of a pattern; of several the smallest counts. Repeatable.",
     ),
     option(
