@@ -142,13 +142,13 @@ class Binding:
         prove(request, key, self._nonces)
         response = await http.send(request, auth=None, follow_redirects=False)
         self._nonces.learn(response)
-        error = None if response.is_success else _object_in(response).get("error")
+        error = None if response.is_success else object_in(response).get("error")
         return response, error if isinstance(error, str) else None
 
     def _read(self, response: httpx2.Response) -> httpx2.Response:
         if not response.is_success:
             return response
-        said = _object_in(response)
+        said = object_in(response)
         if str(said.get("token_type")).lower() == "dpop":
             self._has_bound = True
             return httpx2.Response(response.status_code, json=said | {"token_type": "Bearer"}, request=response.request)
@@ -157,7 +157,7 @@ class Binding:
         return response
 
 
-def _object_in(response: httpx2.Response) -> dict[str, Any]:
+def object_in(response: httpx2.Response) -> dict[str, Any]:
     """The JSON object of an answer; an empty one where it is none."""
     try:
         said = from_json(response.content)

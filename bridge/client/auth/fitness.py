@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import httpx2
 from mcp.client.auth.utils import issuers_match
 
+from bridge.client.auth.binding import object_in
 from bridge.client.auth.errors import SignInError
 from bridge.client.redaction import redact_url
 
@@ -47,6 +49,25 @@ def require_fit(context: OAuthContext, grant: OAuthLogin, reach: Reach) -> None:
     elif named is not None:
         told = f"its authorization server {redact_url(named).shown!r} does not say how to log in (RFC 8414)"
         raise SignInError(told, is_permanent=False)
+
+
+def preferring(issuer: str | None, answer: httpx2.Response) -> httpx2.Response:
+    """What a server says of itself, with the named one of its authorization servers first (RFC 9728, 7.6).
+
+    The SDK's client goes to the first.
+
+    Args:
+        issuer: The one that is named; None for none.
+        answer: Whatever was answered.
+    """
+    if issuer is None or not answer.is_success:
+        return answer
+    said = object_in(answer)
+    servers = said.get("authorization_servers")
+    if not (isinstance(servers, list) and all(isinstance(server, str) for server in servers)):
+        return answer
+    ordered = sorted(servers, key=lambda server: not issuers_match(server, issuer))
+    return httpx2.Response(answer.status_code, json=said | {"authorization_servers": ordered}, request=answer.request)
 
 
 def _require_pkce(metadata: OAuthMetadata) -> None:

@@ -23,7 +23,7 @@ from pydantic import AnyUrl
 from bridge.client.auth.binding import Binding
 from bridge.client.auth.draft import Draft
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError, undescribed
-from bridge.client.auth.fitness import require_fit
+from bridge.client.auth.fitness import preferring, require_fit
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.jwt_bearer import tokens_for_assertion
 from bridge.client.auth.reach import Reach
@@ -257,7 +257,7 @@ async def _drive(
             answer = await _sent(outgoing, renewal.http, reach, binding)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
-            outgoing = await flow.asend(answer)
+            outgoing = await flow.asend(preferring(grant.issuer, answer))
 
 
 @asynccontextmanager

@@ -149,6 +149,14 @@ async def test_a_client_of_one_issuer_is_nobodys_at_another(other: str | None) -
     assert {httpx2.URL(url).path.split("/")[1] for url in web.asked} == {".well-known"}
 
 
+async def test_the_issuer_that_is_named_is_logged_in_at_whichever_of_several_it_is(
+    authority: Authority, resource: Resource
+) -> None:
+    resource.says = {"authorization_servers": ["https://login.example.com", authority.origin]}
+    await SignIn(resource.url, OAuthLogin(issuer=authority.origin), show_page=browse).log_in()
+    assert authority.grants == ["authorization_code"]
+
+
 async def test_nothing_is_told_of_an_answer_of_another_issuer(authority: Authority, resource: Resource) -> None:
     async def answer(page: str) -> None:
         asked = httpx2.URL(page).params
