@@ -118,6 +118,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         attempt = current_attempt.get()
         if request.method != "POST":
             return await self._goodbye(request, options)
+        if attempt is not None and attempt.is_refused:
+            return httpx2.Response(202, request=request)  # that nobody waits for it any more, which is no news
         if attempt is None or attempt.sent:
             if _goes_behind(request, attempt):
                 self._watcher.start_soon(self._send_behind, request)
@@ -148,7 +150,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if attempt is not None:
             attempt.status = response.status_code
             if attempt.is_refused:
-                return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
+                await response.aclose()
+                return httpx2.Response(202, request=request)
         return response
 
     async def _refused(self, request: httpx2.Request, response: httpx2.Response, attempt: Attempt | None) -> None:
@@ -176,10 +179,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
         """What the SDK's transport is told where no token can be had."""
         status = httpx2.codes.FORBIDDEN if error.is_step_up else UNAUTHORIZED
         if attempt is not None:
-            attempt.failure = error
+            attempt.failure, attempt.sent = error, False
             if self._is_sse and self._gave_up(attempt, status):
-                return httpx2.Response(httpx2.codes.ACCEPTED, request=request)
-            attempt.sent = False
+                return httpx2.Response(202, request=request)
         if not error.is_step_up:
             self._watcher.unauthorized(status, error)
         self._watcher.answered(status)
@@ -194,7 +196,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         is_alone = httpx2.codes.is_client_error(status) and status != UNAUTHORIZED
         if attempt is None or attempt.call is None or not is_alone:
             return False
-        attempt.is_refused = True
+        attempt.is_refused, attempt.sent = True, False
         attempt.call.give_up()
         return True
 

@@ -242,9 +242,11 @@ async def test_a_call_over_sse_that_is_refused_fails_at_once_and_alone(
         tasks.start_soon(connection.call_tool, "hold", {"port": reports.port})
         await reports.wait_for("started")
         guard.status, guard.error, guard.refusals = status, error, 1
+        sent = len(guard.seen)
         with pytest.raises(ServerRefusedError, match=message):
             await connection.call_tool("add", {"a": 1, "b": 2})
         assert (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+        assert guard.seen[sent:] == [("POST", "/messages/")] * 2
         assert (connection.status().connects, reports.words) == (1, ["started"])
         tasks.cancel_scope.cancel()
     await reports.wait_for("cancelled")
