@@ -12,7 +12,8 @@ import os
 import subprocess
 from contextlib import ExitStack
 from statistics import median
-from typing import IO, TYPE_CHECKING, Any
+from time import perf_counter
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tests.benchmarks.http_server import Connection, post
 from tests.benchmarks.messages import Era, call, says_three
@@ -36,6 +37,15 @@ SPANS = 1000
 EACH = "of which each is kept"
 
 
+class Cost(NamedTuple):
+    """What a call took, in seconds."""
+
+    time: float
+    """How long its client waited."""
+    cpu: float
+    """How long a processor worked for the server, then and afterwards."""
+
+
 class Watched:
     """The servers.
 
@@ -54,12 +64,14 @@ class Watched:
         self._connections = {name: stack.enter_context(Connection(port)) for name, port in ports.items()}
         self._worked_seconds = self._clock()
 
-    def cpu_seconds_of(self, name: str, calls: int) -> float:
-        """Call one of them so often, and say how long a processor worked for a call."""
+    def call(self, name: str, calls: int) -> Cost:
+        """Call one of them so often, one call after the other."""
+        connection, request, begun_at = self._connections[name], self._request, perf_counter()
         for _ in range(calls):
-            assert says_three(self._connections[name].answer(self._request))
+            assert says_three(connection.answer(request))
+        seconds = perf_counter() - begun_at
         before, self._worked_seconds = self._worked_seconds, self._clock()
-        return (self._worked_seconds - before) / calls
+        return Cost(seconds / calls, (self._worked_seconds - before) / calls)
 
     def _clock(self) -> float:
         self._input.write(b"\n")
@@ -86,7 +98,7 @@ def bench_what_is_switched_on(tmp_path: Path, table: Table, heading: str, pytest
     # Where traces go to is not what is measured.
     environment = os.environ | {"OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
     is_measured = not pytestconfig.getoption("benchmark_disable")
-    cpu_seconds: dict[str, list[float]] = {name: [] for name in variants}
+    costs: dict[str, list[Cost]] = {name: [] for name in variants}
     for _ in range(STARTS if is_measured else 1):
         with ExitStack() as stack:
             # Somebody has to read the log: a file costs those who are measured no more, and others nothing.
@@ -99,11 +111,12 @@ def bench_what_is_switched_on(tmp_path: Path, table: Table, heading: str, pytest
             watched = Watched(stack.enter_context(running(*command, env=environment, **pipes)), stack)
             for number in range(ROUNDS + 1 if is_measured else 1):
                 for name in variants:
-                    seconds = watched.cpu_seconds_of(name, CALLS if is_measured else 1)
+                    cost = watched.call(name, CALLS if is_measured else 1)
                     if number > 0:  # the first warms it up
-                        cpu_seconds[name].append(seconds)
+                        costs[name].append(cost)
     if is_measured:
-        _tell(table, heading, cpu_seconds)
+        for name, each in costs.items():
+            _tell(table, heading, name, each, costs[OFF])
 
 
 def bench_a_span_alone(meter: Meter) -> None:
@@ -124,19 +137,16 @@ def bench_a_span_alone(meter: Meter) -> None:
     meter.measure("a span of OpenTelemetry's SDK alone, with a call's attributes", spans, rounds=50, units=SPANS)
 
 
-def _tell(table: Table, heading: str, cpu_seconds: dict[str, list[float]]) -> None:
-    off = cpu_seconds[OFF]
-    for name, each in cpu_seconds.items():
-        if each:
-            ratio = median(own / other for own, other in zip(each, off, strict=True))
-            table.add(
-                Row(
-                    group=heading,
-                    name=name,
-                    best_seconds=min(each),
-                    median_seconds=median(each),
-                    cpu_seconds=median(each),
-                    beside=OFF,
-                    ratios=Ratios(time=ratio, cpu=ratio),
-                )
-            )
+def _tell(table: Table, heading: str, name: str, costs: list[Cost], off: list[Cost]) -> None:
+    ratios = [(own.time / other.time, own.cpu / other.cpu) for own, other in zip(costs, off, strict=True)]
+    table.add(
+        Row(
+            group=heading,
+            name=name,
+            best_seconds=min(cost.time for cost in costs),
+            median_seconds=median(cost.time for cost in costs),
+            cpu_seconds=median(cost.cpu for cost in costs),
+            beside=OFF,
+            ratios=Ratios(time=median(time for time, _ in ratios), cpu=median(cpu for _, cpu in ratios)),
+        )
+    )
