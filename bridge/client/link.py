@@ -6,7 +6,7 @@ no longer to be used; why it ended is kept for the error that says so.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -267,7 +267,10 @@ class Link:
         Raises:
             MCPError: As for `request`.
         """
-        with sending(attempt):
+        method = "server/discover" if self.era == "modern" else "ping"
+        observer = switch.observer()
+        # Its trace needs nothing more: the SDK writes the current one into what it sends.
+        with nullcontext() if observer is None else observer.asking(method, None, self.peer), sending(attempt):
             if self.era == "modern":
                 await self.client.session.send_discover(self.protocol_version)
             else:

@@ -25,6 +25,7 @@ from pydantic_core import to_json
 
 from bridge.errors import ToolError, WireError
 from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
+from bridge.server.telemetry_questions import observed_question
 from bridge.tools.context import LOG_LEVELS
 from bridge.tools.questions import Elicitation, InputRequired, Resumption, Sampling, UrlElicitation
 from bridge.wire import answer_from_wire, question_to_wire
@@ -143,7 +144,7 @@ class HandshakeChannel(RemoteChannel):
         request = _REQUESTS[wire["method"]].model_validate(wire, by_name=False)
         metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
         try:
-            with self._running.asking():
+            with self._running.asking(), observed_question(wire["method"], self._request):
                 answer = await self._request.session.send_request(request, _Anything, metadata=metadata)
             return answer_from_wire(question, answer.model_dump())
         except MCPError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bridge.server.json_answer import CONTENT_TYPE, send_json
+from bridge.server.json_answer import CONTENT_TYPE, send_refusal
 from bridge.server.protocol import INVALID_REQUEST, PARSE_ERROR
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def refuse(
     error: dict[str, Any] = {"code": code, "message": message} | ({"data": told} if told else {})
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     headers = [] if retry_after_seconds is None else [(b"retry-after", b"%d" % retry_after_seconds)]
-    await send_json(send, status, body, headers)
+    await send_refusal(send, status, body, headers)
 
 
 async def saying_json(scope: Scope, send: Send) -> Scope | None:

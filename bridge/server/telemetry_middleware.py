@@ -69,7 +69,7 @@ class ObservingMiddleware:
         params: Any = ctx.params or {}
         name = params.get("name") if ctx.method == TOOLS_CALL else None
         tool = self._tools.find(name) if isinstance(name, str) else None
-        peer = Peer(_transport_of(ctx), ctx.protocol_version or "")
+        peer = client_of(ctx)
         arguments = params.get("arguments")
         caller = self._caller_of_request()
         series, words = self._observer.series(ctx.method, None if tool is None else tool.name, peer), None
@@ -88,6 +88,11 @@ class ObservingMiddleware:
             None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
             words,
         )
+
+
+def client_of(ctx: Request) -> Peer:
+    """Who sent a message, as telemetry tells of it."""
+    return Peer(_transport_of(ctx), ctx.protocol_version or "")
 
 
 def _transport_of(ctx: Request) -> str:

@@ -12,7 +12,7 @@ CLIENT_SESSION_DURATION = "mcp.client.session.duration"
 
 DESCRIPTIONS = {
     SERVER_OPERATION_DURATION: "How long a request took, from when it was received until its answer was ready.",
-    CLIENT_OPERATION_DURATION: "How long a request to a server took, from when it was sent until its answer was there.",
+    CLIENT_OPERATION_DURATION: "How long a request took that was sent from here, until its answer was there.",
     SERVER_SESSION_DURATION: "How long a client's session lasted.",
     CLIENT_SESSION_DURATION: "How long a connection to a server lasted.",
 }
@@ -45,11 +45,17 @@ RECONNECTS = "bridge.upstream.reconnects"
 CHILDREN = "bridge.children"
 DRAINING = "bridge.draining"
 AUDIT_LOST = "bridge.audit.lost"
+REFUSALS = "bridge.http.refusals"
+
+HTTP_STATUS = "http.response.status_code"
+"""The status of an answer over HTTP, as the conventions for HTTP call it."""
 
 TOOL_ERROR = "tool_error"
 """The error type of a call whose result says that the tool failed."""
 CANCELLED = "cancelled"
 """The error type of what its caller no longer wanted."""
+INPUT_REQUIRED = "input_required"
+"""What came of a call whose result asks its client something: no error, and no success yet."""
 OTHER = "_OTHER"
 """What stands for a name that anybody may have made up."""
 

@@ -27,7 +27,7 @@ def joined(texts: Mapping[str, str], *, label: str) -> str:
     families: dict[str, tuple[list[str], list[str]]] = {}
     for value, text in texts.items():
         family = ""
-        for line in text.splitlines():
+        for line in text.split("\n"):  # and at nothing else: a label may hold whatever else ends lines in Unicode
             if line.startswith("#"):
                 family = line.split(" ", 3)[2] if line.startswith(("# HELP ", "# TYPE ")) else family
                 comments, _ = families.setdefault(family, ([], []))

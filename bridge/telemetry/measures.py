@@ -17,6 +17,7 @@ from bridge.telemetry.conventions import (
     BUCKETS_SECONDS,
     DESCRIPTIONS,
     ERROR_TYPE,
+    INPUT_REQUIRED,
     METHOD,
     NETWORK_PROTOCOL,
     NETWORK_TRANSPORT,
@@ -132,8 +133,8 @@ class Series:
         self._failed: dict[tuple[str, int | None], Histogram] = {}
 
     def histogram(self, error_type: str | None, code: int | None) -> Histogram:
-        """Where an operation is counted."""
-        if error_type is None:
+        """Where an operation is counted; one that asks its client something has not failed."""
+        if error_type is None or error_type == INPUT_REQUIRED:
             return self.succeeded
         known = self._failed.get((error_type, code))
         if known is None:
@@ -194,7 +195,7 @@ class Measures:
     metrics: dict[str, Metric] = field(default_factory=lambda: {name: Metric(name) for name in DESCRIPTIONS})
     gauges: dict[str, Gauge] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
-    """Numbers by name, and by the upstream that they are about."""
+    """Numbers by name, and by what they are about: an upstream, or a status."""
     lock: Lock = field(default_factory=Lock)
     """Held while something is counted: the loops of several threads may count at once."""
     started_at_ns: int = field(default_factory=time_ns)
@@ -204,11 +205,11 @@ class Measures:
         """Have a number looked up; a later one of the same name takes the place of an earlier."""
         self.gauges[gauge.name] = gauge
 
-    def add(self, name: str, amount: int = 1, upstream: str = "") -> None:
+    def add(self, name: str, amount: int = 1, about: str = "") -> None:
         """Count something that is rare."""
         with self.lock:
-            self.counts.setdefault(name, Counter())[upstream] += amount
+            self.counts.setdefault(name, Counter())[about] += amount
 
     def of(self, name: str) -> dict[str, int]:
-        """What was counted under a name, by upstream."""
+        """What was counted under a name, by what it is about."""
         return dict(self.counts.get(name, {}))

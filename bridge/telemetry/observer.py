@@ -14,10 +14,12 @@ from bridge.telemetry.conventions import (
     CONNECTED,
     CONNECTS,
     DRAINING,
+    HTTP_STATUS,
     IN_FLIGHT,
     METHODS,
     OTHER,
     RECONNECTS,
+    REFUSALS,
     SERVER_OPERATION_DURATION,
     SERVER_SESSION_DURATION,
     SESSIONS,
@@ -80,7 +82,9 @@ class Observer:
             (CONNECTS, "Connections to the server so far.", True),
             (RECONNECTS, "Connections to the server after the first.", True),
         ):
-            self.measures.watch(Gauge(name, description, self._by_upstream(name), is_counter))
+            self.measures.watch(Gauge(name, description, self._by(UPSTREAM, name), is_counter))
+        refusals = "Requests over HTTP that were refused, by the status of the answer."
+        self.measures.watch(Gauge(REFUSALS, refusals, self._by(HTTP_STATUS, REFUSALS), is_counter=True))
 
     # --- as a server -------------------------------------------------------------------------------------------------
 
@@ -227,23 +231,31 @@ class Observer:
         finally:
             self.session_closed(peer, perf_counter() - start)
 
-    # --- as a client -------------------------------------------------------------------------------------------------
+    def refused(self, status: int) -> None:
+        """A request over HTTP was refused.
+
+        Args:
+            status: The status of the answer.
+        """
+        self.measures.add(REFUSALS, about=str(int(status)))
+
+    # --- as who asks -------------------------------------------------------------------------------------------------
 
     def asking(self, method: str, tool: str | None, peer: Peer) -> Asking:
-        """Ask a server something, within a ``with`` block; an exception that leaves it is the operation's failure.
+        """Ask somebody something, within a ``with`` block; an exception that leaves it is the operation's failure.
 
         Args:
             method: MCP's method.
             tool: The tool that is called; None for none.
-            peer: The server.
+            peer: Who is asked: a server, or a client by the server that it uses.
         """
         key = (method, tool, peer)
         return Asking(self, self._asked.get(key) or self._made(CLIENT_OPERATION_DURATION, key))
 
     def connected(self, upstream: str) -> None:
         """A server was greeted."""
-        self.measures.add(CONNECTS, upstream=upstream)
-        self.measures.add(CONNECTED, upstream=upstream)
+        self.measures.add(CONNECTS, about=upstream)
+        self.measures.add(CONNECTED, about=upstream)
         self.measures.add(RECONNECTS, int(self.measures.of(CONNECTS)[upstream] > 1), upstream)
 
     def disconnected(self, peer: Peer, seconds: float, error_type: str | None) -> None:
@@ -268,8 +280,8 @@ class Observer:
         kept = self._series if metric == SERVER_OPERATION_DURATION else self._asked
         return kept.setdefault(key, Series(self.measures.metrics[metric], *key))
 
-    def _by_upstream(self, name: str) -> Callable[[], Iterable[tuple[float, Labels]]]:
-        return lambda: [(value, {UPSTREAM: upstream}) for upstream, value in self.measures.of(name).items()]
+    def _by(self, label: str, name: str) -> Callable[[], Iterable[tuple[float, Labels]]]:
+        return lambda: [(value, {label: about}) for about, value in self.measures.of(name).items()]
 
 
 def _unlabelled(value: Callable[[], float]) -> Callable[[], Iterable[tuple[float, Labels]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
 from bridge.telemetry.records import id_seen
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from bridge.telemetry.records import Records, Words
 
     Ended: TypeAlias = tuple[Series, float, float, str | None, int | None, Words | None, object, str | None]
-    """What has ended: what it was, its begin and end by `time.perf_counter`, what went wrong in a word, the code of an
-    error of the protocol; and for its record, if there is to be one: the words, the request's id, and the trace."""
+    """What has ended: what it was, its begin and end by `time.perf_counter`, what went wrong in a word (or
+    `INPUT_REQUIRED`), the code of an error of the protocol; and for its record, if there is to be one: the words, the
+    request's id, and the trace."""
 
 
 class Span(Protocol):
@@ -49,7 +50,7 @@ class Tracer(Protocol):
         ...
 
     def ask(self, series: Series) -> Span:
-        """Open a span for what a server is asked; the span is the current one."""
+        """Open a span for what the other side is asked; the span is the current one."""
         ...
 
     def carry(self, meta: MutableMapping[str, Any]) -> None:
@@ -86,7 +87,7 @@ class Serving:
         """It was answered, or will not be.
 
         Args:
-            error_type: What went wrong, in a word; None where nothing did.
+            error_type: What went wrong, in a word, or `INPUT_REQUIRED`; None for a success.
             code: The code of an error of the protocol.
             message: The words of that error.
         """
@@ -96,13 +97,12 @@ class Serving:
             observer.in_flight -= 1
         if span is not None:
             trace_id = span.trace_id
-            span.end(error_type, code, message)
+            span.end(None if error_type == INPUT_REQUIRED else error_type, code, message)
         observer.note((series, self._start, end, error_type, code, self._words, self._request_id, trace_id))
 
     def end_with_result(self, result: object) -> None:
         """It was answered by a result, in MCP's JSON."""
-        failed = self._series.is_call and isinstance(result, dict) and result.get("isError") is True
-        self.end(TOOL_ERROR if failed else None)
+        self.end(_outcome_of(result) if self._series.is_call and isinstance(result, dict) else None)
 
     def end_with_code(self, code: int, message: str | None = None) -> None:
         """It was answered by an error of the protocol."""
@@ -114,10 +114,10 @@ class Serving:
 
 
 class Asking:
-    """What a server is asked, while it is awaited; made by `Observer.asking`.
+    """What the other side is asked, while it is awaited; made by `Observer.asking`.
 
     Attributes:
-        meta: What goes with the request in ``_meta``, so that the server continues the trace.
+        meta: What goes with the request in ``_meta``, so that the other side continues the trace.
     """
 
     __slots__ = ("_is_error", "_observer", "_series", "_span", "_start", "meta")
@@ -148,6 +148,13 @@ class Asking:
         if self._span is not None:
             self._span.end(error_type, code, None if code is None else str(error))
         self._observer.note((self._series, self._start, end, error_type, code, None, None, None))
+
+
+def _outcome_of(result: Mapping[str, Any]) -> str | None:
+    """What the result of a call says of it: that the tool failed, that its client is asked something, or nothing."""
+    if result.get("isError") is True:
+        return TOOL_ERROR
+    return INPUT_REQUIRED if result.get("resultType") == INPUT_REQUIRED else None
 
 
 def _classified(error: BaseException | None) -> tuple[str | None, int | None]:

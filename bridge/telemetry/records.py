@@ -12,7 +12,7 @@ from itertools import islice
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from bridge.telemetry.conventions import CANCELLED, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
 from bridge.telemetry.texts import abridged, written
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ MAX_ID = 2**63
 RECORD_END = "}"
 """What the line of a record ends with."""
 
-_OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
-_LEVELS = {"ok": "info", "error": "error"}
+_OUTCOMES = {None: "ok", INPUT_REQUIRED: INPUT_REQUIRED, TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
+_LEVELS = {"ok": "info", INPUT_REQUIRED: "info", "error": "error"}
 
 
 class Records(NamedTuple):
@@ -54,7 +54,7 @@ class Records(NamedTuple):
     lines: list[str]
     """Each as one line of JSON, but for its `RECORD_END`: a log says more before that."""
     failures: dict[int, str]
-    """What went wrong, in a word, by the index of the line; of a call that succeeded there is nothing."""
+    """What went wrong, in a word, or `INPUT_REQUIRED`, by the index of the line; of a call that succeeded, nothing."""
 
 
 class KnownWords(dict[Kind, Words]):
@@ -135,7 +135,7 @@ def log_end(error_type: str | None) -> str:
     """What the line of a record ends with in the log, which says how severe it is.
 
     Args:
-        error_type: What went wrong, in a word; None where nothing did.
+        error_type: What went wrong, in a word, or `INPUT_REQUIRED`; None for a success.
     """
     level = _LEVELS.get(_outcome_of(error_type), "warning")
     return f',"level":"{level}","logger":"bridge.calls"{RECORD_END}'
@@ -153,7 +153,7 @@ def log_gap(count: int) -> str:
 
 
 def _outcome_of(error_type: str | None) -> str:
-    """What came of a call, in a word: ``ok``, ``tool_error``, ``cancelled`` or ``error``."""
+    """What came of a call, in a word: ``ok``, ``input_required``, ``tool_error``, ``cancelled`` or ``error``."""
     return _OUTCOMES.get(error_type, "error")
 
 
@@ -165,7 +165,7 @@ def _words(called: str | None, server: str | None, caller: str | None, transport
 
 @lru_cache(256)
 def _outcome(error_type: str | None) -> str:
-    said = "" if error_type is None else f',"error":{written(error_type)}'
+    said = "" if error_type in {None, INPUT_REQUIRED} else f',"error":{written(error_type)}'
     return f',"outcome":"{_outcome_of(error_type)}"{said}'
 
 

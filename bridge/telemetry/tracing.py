@@ -92,7 +92,7 @@ class Tracing:
         return OpenSpan(self._begin(series, attributes, SpanKind.SERVER, parent, links), parent)
 
     def ask(self, series: Series) -> Span:
-        """Open a span for what a server is asked; it is the current one until it ends."""
+        """Open a span for what the other side is asked; it is the current one until it ends."""
         if is_left_out():
             return self._left_out.enter()
         return OpenSpan(self._begin(series, series.labels, SpanKind.CLIENT, None, []), None)

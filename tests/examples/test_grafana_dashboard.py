@@ -61,6 +61,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
         ):
             enveloped = modern(message)
             client.post(url, json=enveloped, headers=modern_headers(enveloped))
+        assert client.post(url, content=b"{", headers={"content-type": "text/plain"}).status_code == 415
         client.delete(url, headers=open_session(client, url)).raise_for_status()
         answer = client.get(server.origin + "/metrics").raise_for_status()
     for family in text_string_to_metric_families(answer.text):

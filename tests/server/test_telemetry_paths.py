@@ -21,6 +21,10 @@ from bridge.telemetry.tracing import Tracing
 from tests.server.http_server import HEADERS, call, modern, modern_headers, open_session, request, serving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from bridge.telemetry.records import Records
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -58,6 +62,10 @@ class Watched:
         return self._sink.told
 
     @property
+    def finished(self) -> Sequence[ReadableSpan]:
+        return self._spans.get_finished_spans()
+
+    @property
     def spans(self) -> list[tuple[str, str, str | None, dict[str, Any]]]:
         return [
             (
@@ -66,7 +74,7 @@ class Watched:
                 span.parent and format(span.parent.span_id, "016x"),
                 {key: value for key, value in (span.attributes or {}).items() if key != "mcp.session.id"},
             )
-            for span in self._spans.get_finished_spans()
+            for span in self.finished
         ]
 
     def counts(self, metric: str) -> list[tuple[dict[str, Any], int]]:

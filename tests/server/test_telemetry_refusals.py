@@ -2,19 +2,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http import http_app
-from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
+from bridge.server.limits import Limits, Rate
+from bridge.telemetry.conventions import REFUSALS, SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import switched_on
-from tests.server.auth.guarded import ADA, talking, toolbox
+from tests.server.auth.guarded import ADA, bearer, talking, toolbox
 from tests.server.http_server import call, serving
 from tests.server.test_telemetry_paths import PARENT_ID, TRACED, Watched
 
 if TYPE_CHECKING:
     from typing import Any
 
+MESSAGE = {"content-type": "application/json"}
 TCP = {"network.transport": "tcp", "network.protocol.name": "http"}
 CALL = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "delete_all"}
 
@@ -53,3 +56,37 @@ def test_a_call_whose_scope_is_missing_is_counted_traced_and_recorded_too(
     assert (labels, 1) in watched.counts(SERVER_OPERATION_DURATION)
     (span,) = (span for span in watched.spans if span[0] == "tools/call delete_all")
     assert span[1:3] == ("ERROR", PARENT_ID)
+
+
+@pytest.mark.parametrize("http", ["h11", "direct"])
+def test_what_is_refused_before_it_is_a_request_of_mcp_is_counted_by_status(http: str) -> None:
+    watched = Watched()
+    keys, limits = ApiKeys(ApiKey("ada", ADA)), Limits(rate=Rate(3, 3600.0))
+    with switched_on(watched.observer):
+        app = http_app(toolbox(), auth=Auth(keys), limits=limits, max_request_bytes=1000)
+        with serving(app, http=http) as origin, httpx.Client() as client:
+            statuses = [
+                client.post(f"{origin}/mcp", content=content, headers=MESSAGE | headers).status_code
+                for content, headers in (
+                    (b"{}", {}),
+                    (b"{}", {"host": "elsewhere.example"}),
+                    (b"{}", {"origin": "https://elsewhere.example"}),
+                    (b"{}", bearer(ADA) | {"content-type": "text/plain"}),
+                    (b" " * 1001, bearer(ADA)),
+                    (b"[]", bearer(ADA)),
+                    (b"{}", bearer(ADA)),
+                )
+            ]
+    assert statuses == [401, 421, 403, 415, 413, 400, 429]
+    assert watched.observer.measures.of(REFUSALS) == {str(status): 1 for status in statuses}
+    assert watched.counts(SERVER_OPERATION_DURATION) == []
+
+
+def test_what_is_answered_is_no_refusal() -> None:
+    watched = Watched()
+    with switched_on(watched.observer):
+        app = http_app(toolbox())
+        with serving(app) as origin, talking("modern", origin, ADA) as peer:
+            peer.ask(call("add", {"a": 1, "b": 2}))
+            peer.ask(call("nothing"))
+    assert watched.observer.measures.of(REFUSALS) == {}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from errno import ENOSPC
+from http import HTTPStatus
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,12 @@ def counted(observer: Observer, metric: str) -> list[tuple[int, Labels]]:
     return [(sum(each.counts), each.labels) for each in observer.measures.metrics[metric] if sum(each.counts)]
 
 
-def value(observer: Observer, gauge: str) -> dict[str, float]:
-    return {str(labels.get("bridge.upstream", "")): value for value, labels in observer.measures.gauges[gauge].values()}
+def gauge(observer: Observer, name: str) -> list[tuple[float, Labels]]:
+    return list(observer.measures.gauges[name].values())
+
+
+def value(observer: Observer, name: str) -> dict[str, float]:
+    return {str(labels.get("bridge.upstream", "")): value for value, labels in gauge(observer, name)}
 
 
 def test_a_call_is_in_flight_until_it_ends_and_is_counted_then() -> None:
@@ -79,7 +84,14 @@ def test_a_method_that_anybody_made_up_has_no_series_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "error_type"), [({"isError": True}, "tool_error"), ({"isError": False}, None), ({}, None), (None, None)]
+    ("result", "error_type"),
+    [
+        ({"isError": True}, "tool_error"),
+        ({"isError": False}, None),
+        ({"resultType": "input_required"}, None),
+        ({}, None),
+        (None, None),
+    ],
 )
 def test_a_result_that_says_that_the_tool_failed_is_a_failure(result: object, error_type: str | None) -> None:
     observer = Observer()
@@ -198,6 +210,14 @@ def test_connections_to_servers_are_counted_and_so_are_those_after_the_first() -
     assert value(observer, "bridge.upstream.connected") == {"github": 1, "files": 1}
     ((count, labels),) = counted(observer, CLIENT_SESSION_DURATION)
     assert (count, labels["error.type"], labels["bridge.upstream"]) == (1, "ServerUnavailableError", "github")
+
+
+def test_what_is_refused_over_http_is_counted_by_status() -> None:
+    observer = Observer()
+    for status in (401, 429, HTTPStatus.UNAUTHORIZED):
+        observer.refused(status)
+    found = {labels["http.response.status_code"]: count for count, labels in gauge(observer, "bridge.http.refusals")}
+    assert found == {"401": 2, "429": 1}
 
 
 def test_sessions_are_open_as_long_as_they_last() -> None:

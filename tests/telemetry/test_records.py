@@ -97,10 +97,11 @@ def test_failures_are_known_by_the_index_of_their_line() -> None:
 
 
 def test_the_log_says_how_severe_it_is_as_well() -> None:
-    kinds = (None, "tool_error", "cancelled", "-32602", "ValueError")
+    kinds = (None, "input_required", "tool_error", "cancelled", "-32602", "ValueError")
     levels = {kind: json.loads(line_of(error_type=kind) + log_end(kind))["level"] for kind in kinds}
     assert levels == {
         None: "info",
+        "input_required": "info",
         "tool_error": "warning",
         "cancelled": "warning",
         "-32602": "error",

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.server.json_answer import NO_STORE, send_json
+from bridge.server.json_answer import NO_STORE, send_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | N
         headers.append((b"retry-after", b"%d" % math.ceil(challenge.retry_after_seconds)))
     if challenge.status != _UNAVAILABLE:
         headers.append((b"www-authenticate", _written(challenge, metadata_url).encode("latin-1", "replace")))
-    await send_json(send, challenge.status, json.dumps(told).encode(), headers)
+    await send_refusal(send, challenge.status, json.dumps(told).encode(), headers)
 
 
 def _written(challenge: Challenge, metadata_url: str | None) -> str:
