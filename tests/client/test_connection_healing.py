@@ -157,6 +157,7 @@ async def test_a_stream_that_breaks_off_in_the_middle_of_an_answer_leaves_the_ou
         with pytest.raises(OutcomeUnknownError, match="'remote', calling 'run'"):
             await connection.call_tool("run", {"port": reports.port})
         assert (await connection.call_tool("add", {"a": 1, "b": 1}))["isError"] is False
+    await reports.wait_for("ran")
     assert reports.words == ["ran"]
 
 
