@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.call import Call
+    from bridge.client.greeting import Greeting
     from bridge.client.process import ChildProcess
     from bridge.client.states import Era, TransportKind
     from bridge.telemetry.observer import Observer
@@ -73,6 +74,7 @@ class Link:
         answers: How often the server has answered.
         status: The HTTP status of the last answer; None without one.
         is_deaf: No answer can come any more.
+        greeting: What is asked to greet the server, while that is and somebody observes it.
         sifts_tools: Its lists of tools are freed of what is no tool; see `bridge.client.sieve`.
     """
 
@@ -89,6 +91,7 @@ class Link:
         self.answers = 0
         self.status: int | None = None
         self.is_deaf = False
+        self.greeting: Greeting | None = None
         self.sifts_tools = False
         self.peer = NOBODY
         self.protocol_version = ""

@@ -2,7 +2,8 @@
 
 The SDK judges a page of a list as a whole, and one malformed tool would cost all the others. So a sieve stands in the
 stream that the SDK reads from. It is closed to nothing until a page has been refused; from then on it looks at each
-page of that server, tool by tool, with the SDK's own rules. It sees, too, the answers that nobody waits for any more.
+page of that server, tool by tool, with the SDK's own rules. It sees, too, the answers that nobody waits for any more,
+and those to the greeting.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
+from bridge.client.greeting import GreetingWriter
 from bridge.tools.json_reading import abridged
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
         item = await self._messages.receive()
+        if self._link.greeting is not None and isinstance(item, SessionMessage):
+            self._link.greeting.received(item.message)
         if self._link.abandoned is not None and isinstance(item, SessionMessage):
             message = item.message
             if isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -69,7 +73,7 @@ async def sifted(
 ) -> AsyncIterator[tuple[SiftedStream, Any]]:
     """A transport of the SDK with a sieve before what it reads."""
     async with transport as (messages, writer):
-        yield SiftedStream(messages, link), writer
+        yield SiftedStream(messages, link), writer if link.greeting is None else GreetingWriter(writer, link)
 
 
 def _sift(page: Json, protocol_version: str) -> None:

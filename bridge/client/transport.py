@@ -21,6 +21,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.callbacks import Callbacks
+from bridge.client.greeting import observed_greeting
 from bridge.client.http import WatchedHttpClient
 from bridge.client.process import child_process
 from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
@@ -77,10 +78,10 @@ async def opened(
                 link.kind = "stdio"
                 link.child = await stack.enter_async_context(child_process(transport, config.name))
                 streams = sifted(stdio_streams(link.child, link.child_ended, link.undelivered), link)
-                client = await _greeted(stack, streams, mode, options)
+                client = await _greeted(stack, link, config, streams, mode, options)
             case MemoryTransport(server=server):
                 link.kind = "memory"
-                client = await _greeted(stack, server, mode, options)
+                client = await _greeted(stack, link, config, server, mode, options)
             case HttpTransport() as transport:
                 client = await _greeted_over_http(stack, link, config, transport, mode, options, findings, auth)
         link.greeted(client)
@@ -94,7 +95,9 @@ def _bridge() -> Implementation:
     return Implementation(name="bridge", version=version("mcp-toolbridge"))
 
 
-async def _greeted(stack: AsyncExitStack, server: Any, mode: str, options: Mapping[str, Any]) -> Client:
+async def _greeted(
+    stack: AsyncExitStack, link: Link, config: ServerConfig, server: Any, mode: str, options: Mapping[str, Any]
+) -> Client:
     client = Client(
         server,
         mode=mode,
@@ -102,10 +105,11 @@ async def _greeted(stack: AsyncExitStack, server: Any, mode: str, options: Mappi
         client_info=_bridge(),
         **options,
     )
-    await stack.enter_async_context(client)
-    if mode == LATEST_MODERN_VERSION:  # the SDK has sent nothing yet, and knows nothing of the server
-        said = await client.session.send_discover(mode)
-        client.session.adopt(DiscoverResult.model_validate(said))
+    with observed_greeting(link, config):
+        await stack.enter_async_context(client)
+        if mode == LATEST_MODERN_VERSION:  # the SDK has sent nothing yet, and knows nothing of the server
+            said = await client.session.send_discover(mode)
+            client.session.adopt(DiscoverResult.model_validate(said))
     return client
 
 
@@ -134,7 +138,7 @@ async def _greeted_over_http(
         try:
             http = await inner.enter_async_context(http_client(is_sse=False))
             streams = sifted(streamable_http_client(transport.url, http_client=http), link)
-            client = await _greeted(inner, streams, mode, options)
+            client = await _greeted(inner, link, config, streams, mode, options)
         except BaseException as error:
             await inner.aclose()
             if not isinstance(error, Exception) or not _may_speak_sse(transport, link, mode):
@@ -144,7 +148,9 @@ async def _greeted_over_http(
             return client
     link.kind = "sse"
     streams = sifted(sse_client(transport.url, httpx_client_factory=lambda *_, **__: http_client(is_sse=True)), link)
-    client = await _greeted(stack, streams, "legacy", options)  # the specification has no modern era over SSE
+    client = await _greeted(
+        stack, link, config, streams, "legacy", options
+    )  # the specification has no modern era over SSE
     findings.is_sse = transport.kind is None
     return client
 

@@ -26,7 +26,7 @@ from bridge.telemetry.conventions import (
     UPSTREAM,
 )
 from bridge.telemetry.measures import Gauge, Measures, Peer, Series, failure_labels
-from bridge.telemetry.operations import Asking, Serving
+from bridge.telemetry.operations import Asking, Serving, classified
 from bridge.telemetry.records import KnownWords, records_of, words_with_arguments
 from bridge.telemetry.writer import Batches
 
@@ -251,6 +251,19 @@ class Observer:
         """
         key = (method, tool, peer)
         return Asking(self, self._asked.get(key) or self._made(CLIENT_OPERATION_DURATION, key))
+
+    def asked(self, method: str, peer: Peer, start: float, error: BaseException | int | None = None) -> None:
+        """Observe what was asked, and is over, where no block could stand around it; there is no span of it.
+
+        Args:
+            method: MCP's method.
+            peer: Who was asked.
+            start: When, by `time.perf_counter`.
+            error: What was raised instead of an answer, or the code of an error of the protocol; None for a result.
+        """
+        series = self._made(CLIENT_OPERATION_DURATION, (method, None, peer))
+        error_type, code = classified(error)
+        self.note((series, start, perf_counter(), error_type, code, None, None, None))
 
     def connected(self, upstream: str) -> None:
         """A server was greeted."""

@@ -142,7 +142,7 @@ class Asking:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         end = perf_counter()
-        error_type, code = _classified(error)
+        error_type, code = classified(error)
         if self._is_error:
             error_type = TOOL_ERROR
         if self._span is not None:
@@ -157,10 +157,12 @@ def _outcome_of(result: Mapping[str, Any]) -> str | None:
     return INPUT_REQUIRED if result.get("resultType") == INPUT_REQUIRED else None
 
 
-def _classified(error: BaseException | None) -> tuple[str | None, int | None]:
-    """The type of an error, and the code of one of the protocol."""
+def classified(error: BaseException | int | None) -> tuple[str | None, int | None]:
+    """The type of an error, and the code of one of the protocol, as which it may be given itself."""
     if error is None:
         return None, None
+    if isinstance(error, int):
+        return str(error), error
     if not isinstance(error, Exception):
         return CANCELLED, None
     code = getattr(error, "code", None)

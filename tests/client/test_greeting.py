@@ -1,0 +1,130 @@
+"""What a connection asks on its own account, as an observer hears of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from bridge.client import Connection, Healing
+from bridge.client.greeting import Greeting
+from bridge.errors import ServerUnavailableError
+from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
+from bridge.telemetry.measures import Peer
+from bridge.telemetry.observer import Observer
+from bridge.telemetry.switch import switched_on
+from tests.client.clock import Clock
+from tests.client.conftest import opened, python_config
+from tests.client.endpoint import MODERN, endpoint, error_of
+from tests.client.scripted import scripted_config
+from tests.client.test_connection import config_of
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from bridge.telemetry.measures import Labels
+    from bridge.tools.json_reading import Json
+    from tests.client.conftest import RemoteServer
+
+pytestmark = pytest.mark.anyio
+
+DISCOVER, INITIALIZE = "server/discover", "initialize"
+
+
+def asked(observer: Observer) -> list[tuple[str, str | None, int]]:
+    """What was asked, with its error's type, and how often."""
+    observer.settle()
+    return sorted(
+        (
+            (str(each.labels["mcp.method.name"]), _error_type(each.labels), sum(each.counts))
+            for each in observer.measures.metrics[CLIENT_OPERATION_DURATION]
+            if sum(each.counts)
+        ),
+        key=repr,
+    )
+
+
+def _error_type(labels: Labels) -> str | None:
+    return str(labels["error.type"]) if "error.type" in labels else None
+
+
+@pytest.mark.parametrize(
+    ("route", "pin", "method"),
+    [
+        ("http", "auto", DISCOVER),
+        ("http", "2026-07-28", DISCOVER),
+        ("http", "legacy", INITIALIZE),
+        ("stdio", "auto", DISCOVER),
+        ("stdio", "2026-07-28", DISCOVER),
+        ("stdio", "legacy", INITIALIZE),
+        ("sse", "auto", INITIALIZE),
+    ],
+)
+async def test_what_greets_a_server_is_counted_once(route: str, pin: Any, method: str, steady: RemoteServer) -> None:
+    observer = Observer()
+    with switched_on(observer):
+        async with opened(config_of(route, steady, protocol=pin)) as connection:
+            await connection.call_tool("add", {"a": 1, "b": 2})
+    assert asked(observer) == sorted([(method, None, 1), ("tools/call", None, 1)])
+    by_method = {each.labels["mcp.method.name"]: each for each in observer.measures.metrics[CLIENT_OPERATION_DURATION]}
+    greeting, call = dict(by_method[method].labels), dict(by_method["tools/call"].labels)
+    where = {"bridge.upstream", "network.transport", "network.protocol.name", "server.address", "server.port"}
+    assert {key: greeting[key] for key in where & greeting.keys()} == {key: call[key] for key in where & call.keys()}
+
+
+async def test_a_server_of_the_older_era_is_asked_twice_and_fails_once() -> None:
+    observer = Observer()
+    with switched_on(observer):
+        async with opened(scripted_config([])):
+            pass
+    assert asked(observer) == [(INITIALIZE, None, 1), (DISCOVER, "-32601", 1)]
+
+
+async def test_a_server_that_refuses_to_be_greeted_is_a_failure_with_its_code() -> None:
+    async def refuse(message: Json) -> Response:
+        return error_of(message["id"], -32000, "not today")
+
+    observer = Observer()
+    with switched_on(observer), endpoint("legacy", initialize=refuse) as server, pytest.raises(ServerUnavailableError):
+        await Connection(server.config()).open()
+    assert asked(observer) == [(INITIALIZE, "-32000", 1)]
+
+
+async def test_a_server_that_ends_instead_of_answering_is_a_failure() -> None:
+    observer = Observer()
+    config = python_config("import sys; sys.stdin.readline()", protocol="legacy")
+    with switched_on(observer), pytest.raises(ServerUnavailableError):
+        await Connection(config).open()
+    ((method, error_type, count),) = asked(observer)
+    assert (method, count) == (INITIALIZE, 1)
+    assert error_type is not None
+
+
+def test_an_answer_that_comes_too_late_is_none() -> None:
+    observer = Observer()
+    greeting = Greeting(observer, Peer("http", "", "slow"))
+    greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=DISCOVER))
+    greeting.received(JSONRPCResponse(jsonrpc="2.0", id=7, result={}))
+    greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=2, method=INITIALIZE))
+    greeting.received(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
+    greeting.received(JSONRPCError(jsonrpc="2.0", id=2, error=ErrorData(code=-32603, message="no")))
+    greeting.sent(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))
+    greeting.ended(None)
+    assert asked(observer) == [(INITIALIZE, "-32603", 1), (DISCOVER, "-32001", 1)]
+
+
+@pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), (MODERN, DISCOVER)])
+async def test_an_idle_server_that_is_asked_whether_it_is_there_is_counted(era: str, method: str) -> None:
+    clock, observer = Clock(), Observer()
+    healing = Healing(wait=clock.wait)
+    with switched_on(observer), endpoint(era) as server:
+        async with Connection(server.config(), healing=healing):
+            before = dict.fromkeys([INITIALIZE if era == "legacy" else DISCOVER], 1)
+            await clock.elapse(healing.health_check_seconds)
+            await clock.sleeping(healing.health_check_seconds)
+            counts: dict[str, int] = {}
+            for name, error_type, count in asked(observer):
+                assert error_type is None
+                counts[name] = counts.get(name, 0) + count
+    assert counts == before | {method: before.get(method, 0) + 1}
