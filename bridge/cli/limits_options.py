@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+DEFAULT_MAX_CALLS = 10_000
+"""How many calls may run or wait at once unless ``--max-calls`` says otherwise."""
 DEFAULT_MAX_SESSIONS = 10_000
 """How many sessions may be open unless ``--max-sessions`` says otherwise."""
 
@@ -36,6 +38,7 @@ class LimitsOptions:
     max_output_chars: int | None
     max_result_bytes: int | None
     tool_max_result_bytes: tuple[str, ...]
+    max_calls: int
     max_sessions: int
     max_header_bytes: int
     max_connections: int | None
@@ -149,6 +152,15 @@ limits_options = grouped(
         "--tool-max-result-bytes",
         metavar="TOOL=BYTES",
         help="The same for a tool, or for each of a pattern; of several the smallest counts. Repeatable.",
+    ),
+    option(
+        "--max-calls",
+        type=WholeNumber(1),
+        metavar="CALLS",
+        default=DEFAULT_MAX_CALLS,
+        show_default=True,
+        help="Over HTTP: how many calls of all callers may run or wait at once in each process; more fail, and say "
+        "when to try again.",
     ),
     option(
         "--max-sessions",

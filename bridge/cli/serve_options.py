@@ -142,6 +142,7 @@ def publisher_of(
             policy=options.limits.policy(),
             state_keys=state_keys,
             limits=options.limits.limits(ctx),
+            max_calls=None if options.transport == "stdio" else options.limits.max_calls,
         )
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from error

@@ -74,10 +74,11 @@ class Publisher:
         memory_id_of: Says to which memory a call belongs, given its context. By default, and in the context that it
             gets, that is the caller's name where the caller proved one, else the session's id, else None.
         limits: How much each caller may take; None for as much as there is. What is of requests is `http_app`'s to see.
+        max_calls: How many calls of all callers may run or wait at once; None for as many as come.
 
     Raises:
         DefinitionError: There are no tools in what is published, or one that cannot be made.
-        ValueError: The page size is not positive.
+        ValueError: The page size, or how many calls there may be, is not positive.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Publisher:
         state_keys: Sequence[bytes] | None = None,
         memory_id_of: Callable[[InvocationContext], Any] | None = None,
         limits: Limits | None = None,
+        max_calls: int | None = None,
     ) -> None:
         self.tools = tools = ToolBox.of(tools)
         self.name = name
@@ -115,6 +117,10 @@ class Publisher:
         self._result_limits = limits if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
             self._limit(limits)
+        if max_calls is not None:
+            from bridge.server.limits.calls import BoundedCalls  # noqa: PLC0415 - only where there is a bound
+
+            self._execute = BoundedCalls(self._execute, max_calls).execute
 
     def _limit(self, limits: Limits) -> None:
         from bridge.server.limits.account import Accounts  # noqa: PLC0415 - only where there are limits

@@ -6,9 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+import anyio
 import httpx
 import pytest
 
+from tests.cli import draining
 from tests.server import http_server as http
 from tests.server.auth.guarded import Modern
 
@@ -46,6 +48,23 @@ def test_tools_have_limits_of_their_own(start: Start) -> None:
         assert text(peer.ask(long)) == "A!A!A!\n… 31 characters left out …\n!A!"
         assert text(peer.ask(long | {"id": 2})) != text(peer.ask(long | {"id": 3}))
         assert "too often" in text(peer.ask(long | {"id": 4}))
+
+
+@pytest.mark.anyio
+async def test_calls_of_all_callers_are_bounded() -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with (
+            draining.served("--max-calls", "1") as server,
+            draining.holding(server, "modern") as held,
+            anyio.create_task_group() as tasks,
+            httpx.AsyncClient() as client,
+        ):
+            tasks.start_soon(held.call)
+            running = await held.hearing.running()
+            message = http.modern(http.call("stick", {"port": held.hearing.port}))
+            answer = await client.post(f"{server.origin}/mcp", json=message, headers=http.modern_headers(message))
+            assert text(answer.json()).startswith("too many calls: the server has 1 at once for all callers")
+            await running.send(b"done")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic_core import to_json
 
 from bridge.server.limits.account import Account, current_account
-from bridge.server.limits.refused import Refused
+from bridge.server.limits.refused import Refused, too_many_of_all
 from bridge.tools.execution import execute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.server.limits.account import Accounts
+    from bridge.server.publisher import Execute
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.json_reading import Json
@@ -47,6 +48,48 @@ class LimitedCalls:
             return await execute(tools, request, context, policy)
         finally:
             place.leave()
+
+
+class BoundedCalls:
+    """Runs calls as long as there are not too many of all callers: those that wait take memory.
+
+    A caller that proves who it is may have as many as places are left (dynamic thresholds, Choudhury and Hahne 1998): so one who takes all
+    that it gets leaves half of them to others, and two a third.
+
+    Args:
+        execute: Runs a call.
+        max_calls: How many may run or wait at once.
+
+    Raises:
+        ValueError: None may.
+    """
+
+    def __init__(self, execute: Execute, max_calls: int) -> None:
+        if max_calls < 1:
+            raise ValueError(f"max_calls must be at least 1, not {max_calls!r}")
+        self._execute = execute
+        self._max_calls = max_calls
+        self._calls = 0
+        self._calls_of: dict[str, int] = {}
+
+    async def execute(
+        self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+    ) -> ToolExecutionResult:
+        """Run one request; one too many is a failed result that says when to try again."""
+        caller = None if context.caller is None else context.caller.name
+        calls = 0 if caller is None else self._calls_of.get(caller, 0)
+        if self._calls + calls >= self._max_calls and tools.find(request.name) is not None:
+            return too_many_of_all("too many calls", self._max_calls, "--max-calls").result
+        self._count(caller, 1)
+        try:
+            return await self._execute(tools, request, context, policy)
+        finally:
+            self._count(caller, -1)
+
+    def _count(self, caller: str | None, change: int) -> None:
+        self._calls += change
+        if caller is not None and (calls := self._calls_of.pop(caller, 0) + change):
+            self._calls_of[caller] = calls
 
 
 class ResultTooLongError(Exception):

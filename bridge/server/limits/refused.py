@@ -47,3 +47,8 @@ def too_often(what: str, rate: Rate, wait_seconds: float, limit: str) -> Refused
 def too_many(what: str, at_most: int, limit: str) -> Refused:
     """Somebody has too many of something at once."""
     return Refused(f"{what}: a caller has {at_most} at once", limit, _WHEN_ONE_IS_DONE_SECONDS)
+
+
+def too_many_of_all(what: str, at_most: int, limit: str) -> Refused:
+    """All callers together have too many of something at once."""
+    return Refused(f"{what}: the server has {at_most} at once for all callers", limit, _WHEN_ONE_IS_DONE_SECONDS)

@@ -16,6 +16,8 @@ from pydantic_core import to_json
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits import Limits, Rate, turnstile
+from bridge.server.limits.refused import RETRY_AFTER_META_KEY
+from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -190,6 +192,38 @@ def test_calls_at_once_are_limited_for_each_caller(kind: str) -> None:
             answers = [next(http.events(ada.lines)) for _ in range(3)]
             assert [each["id"] for each in answers if each["result"]["isError"]] == [13]
         assert told(ada.ask(http.call("add", ARGUMENTS) | {"id": 14})) == "3"
+    assert held.runs == 2
+
+
+@pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_calls_that_wait_are_limited_for_all_callers_together_and_who_has_many_leaves_some_to_others(
+    kind: str, fast_path: bool
+) -> None:
+    held = Held()
+    publisher = Publisher(ToolBox(add, held.tool()), name="limited", max_calls=4)
+    with (
+        http.serving(http_app(publisher.tools, publisher=publisher, auth=KEYS, fast_path=fast_path)) as origin,
+        talking("modern", origin, ADA) as ada,
+        talking("handshake", origin, ADA) as ada_too,
+        talking(kind, origin, ADA) as ada_again,
+        talking(kind, origin, BOB) as bob,
+        anyio.from_thread.start_blocking_portal() as portal,
+    ):
+        try:
+            calls = [portal.start_task_soon(anyio.to_thread.run_sync, _sending(each, 11)) for each in (ada, ada_too)]
+            for _ in calls:
+                assert held.started.acquire(timeout=DEADLINE_SECONDS)
+            refused = ada_again.ask(http.call("hold"))["result"]
+            assert refused["isError"] is True
+            assert refused["content"][0]["text"].startswith("too many calls: the server has 4 at once for all callers;")
+            assert refused["_meta"][RETRY_AFTER_META_KEY] == 1
+            assert ada_again.ask(http.call("nothing") | {"id": 2})["error"]["code"] == -32602
+            assert told(bob.ask(http.call("add", ARGUMENTS))) == "3"
+        finally:
+            held.go_on.set()
+        assert [call.result(DEADLINE_SECONDS).is_success for call in calls] == [True, True]
+        assert told(ada_again.ask(http.call("add", ARGUMENTS) | {"id": 3})) == "3"
     assert held.runs == 2
 
 
