@@ -53,8 +53,8 @@ class LimitedCalls:
 class BoundedCalls:
     """Runs calls as long as there are not too many of all callers: those that wait take memory.
 
-    A caller that proves who it is may have as many as places are left (dynamic thresholds, Choudhury and Hahne 1998): so one who takes all
-    that it gets leaves half of them to others, and two a third.
+    A caller that proves who it is may have as many as places are left (dynamic thresholds, Choudhury and Hahne 1998):
+    so one who takes all that it gets leaves half of them to others, and two a third.
 
     Args:
         execute: Runs a call.
