@@ -114,7 +114,7 @@ class Publisher:
         self._execute: Execute = execute
         self.limits = limits
         """How much each caller may take; None for as much as it wants."""
-        self._result_limits = limits if limits is not None and limits.are_of_results else None
+        self._max_result_bytes = _MaxResultBytes(limits) if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
             self._limit(limits)
         if max_calls is not None:
@@ -191,7 +191,7 @@ class Publisher:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
             result = await self._execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
-            max_bytes = None if self._result_limits is None else self._result_limits.result_bytes_of(name)
+            max_bytes = None if self._max_result_bytes is None else self._max_result_bytes[name]
             return _written(name, result, write, max_bytes, modern=modern)
         except InputRequired:
             raise
@@ -212,6 +212,18 @@ class Publisher:
             raise
         except BaseException as error:  # noqa: BLE001 - as above: a library's panic, say, ends no session but its call
             raise _failed(name, error) from None
+
+
+class _MaxResultBytes(dict[str, int | None]):
+    """How long the result of each tool may be, looked up when it is called first."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self._limits = limits
+
+    def __missing__(self, tool: str) -> int | None:
+        found = self[tool] = self._limits.result_bytes_of(tool)
+        return found
 
 
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:
