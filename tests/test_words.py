@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.words import counted
+from bridge.words import counted, visible
 
 
 @pytest.mark.parametrize(
@@ -10,3 +10,8 @@ from bridge.words import counted
 )
 def test_one_thing_is_no_plural(number: float, noun: str, words: str) -> None:
     assert counted(number, noun) == words
+
+
+def test_what_a_terminal_would_obey_is_written_out() -> None:
+    assert visible("all\tof\nthis ✓") == "all\tof\nthis ✓"
+    assert visible("\x1b[2J\x07\r\x9b\u202e\ud800") == r"\x1b[2J\x07\r\x9b\u202e\ud800"

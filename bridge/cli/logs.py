@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from bridge.cli.failures import say_as
 from bridge.cli.options import option
 from bridge.cli.tracebacks import UsersTracebackFormatter
+from bridge.words import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,13 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 """The levels that ``--log-level`` takes."""
 
 _FORMAT = "%(levelname)s %(name)s: %(message)s"
+
+
+class _VisibleHandler(logging.StreamHandler[TextIO]):
+    """Writes what is logged, of which others may have chosen the words, as something to look at alone."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 def log_level_option(default: str) -> Callable[[Any], Any]:
@@ -46,7 +54,7 @@ def configure_logging(level: str, form: str = "text") -> None:
     Below ``debug`` a traceback shows the user's own frames, uvicorn logs its warnings only, and the MCP SDK nothing:
     what it logs of a broken connection is told by the command in one line.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _VisibleHandler(sys.stderr)
     is_debug = level == "debug"
     if form == "json":
         from bridge.cli.json_logs import JsonFormatter, message_as_json  # noqa: PLC0415 - for those who want it

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridge.errors import ConfigError, ConfigProblem
+from bridge.words import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -244,17 +245,10 @@ def _diff(pinned: ToolPin, now: ToolPin, parts: Iterable[str]) -> str:
         lines += unified_diff(before, after, f"{key}, as it was pinned", f"{key}, as it is", lineterm="", n=1)
     if len(lines) > MAX_DIFF_LINES:
         lines[MAX_DIFF_LINES:] = [f"… {len(lines) - MAX_DIFF_LINES} lines more"]
-    return "\n".join(f"  {_printable(line)}" for line in lines)
+    return "\n".join(f"  {visible(line)}" for line in lines)
 
 
 def _lines(value: Any) -> list[str]:
     if value is None:
         return []
     return (value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)).splitlines()
-
-
-def _printable(line: str) -> str:
-    """A line without what could steer a terminal, or hide: a description is not to be trusted."""
-    return "".join(
-        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode() for char in line
-    )

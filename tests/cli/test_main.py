@@ -87,6 +87,14 @@ def test_an_option_that_takes_a_number_says_so(run: Run, arguments: list[str], m
     assert f": {message} (see bridge {arguments[0]} --help)" in done.stderr
 
 
+def test_what_a_server_says_as_it_fails_is_shown_and_not_obeyed_by_the_terminal(run: Run) -> None:
+    last_words = "import sys; sys.exit('\\x1b]0;a title of mine\\x07\\x1b[2Jgone')"
+    done = run("list", "--log-level", "debug", "--", sys.executable, "-c", last_words)
+    assert done.returncode == 1
+    assert done.stderr.count(r"\x1b]0;a title of mine\x07\x1b[2Jgone") >= 2  # in the log, and of the command
+    assert all(char.isprintable() or char == "\n" for char in done.stderr)
+
+
 def test_the_level_of_the_log_is_read_in_capitals_too(run: Run) -> None:
     done = run("list", "calculator.py:add", env={"BRIDGE_LOG_LEVEL": "ERROR"})
     assert (done.returncode, done.stderr) == (0, "printed at import\n")
