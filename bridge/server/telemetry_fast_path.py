@@ -112,7 +112,9 @@ class ObservedFastPath(FastPath):
             end = perf_counter()
             observer.in_flight -= 1
             request_id = call.id if type(call.id) is int else id_seen(call.id)
-            observer.note((series, start, end, error_type, code, words, request_id, None))
+            observer.ended.append((series, start, end, error_type, code, words, request_id, None))
+            if observer.is_settled:
+                observer.settle_soon()
 
     async def _run_traced(
         self, call: PlainCall, context: InvocationContext, series: Series, words: Words | None, *, is_drawn: bool

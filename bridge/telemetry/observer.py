@@ -66,8 +66,10 @@ class Observer:
         self._series: dict[tuple[str, str | None, Peer], Series] = {}
         self._asked: dict[tuple[str, str | None, Peer], Series] = {}
         self._words = KnownWords()
-        self._ended: deque[Ended] = deque()
-        self._is_settled = True
+        self.ended: deque[Ended] = deque()
+        """What is to be counted and recorded; see `note`, whose call is saved where each call of a tool would pay."""
+        self.is_settled = True
+        """Whether nothing has been added to it since."""
         self._settling_one_by_one = Lock()  # records are in the order in which calls ended
         self._settling = Batches("telemetry", self.settle, SETTLE_SECONDS)
         self._replayed: set[tuple[object, str]] = set()
@@ -147,17 +149,21 @@ class Observer:
 
     def note(self, ended: Ended) -> None:
         """Something has ended: it is counted and recorded a little later, in a thread of its own."""
-        self._ended.append(ended)
-        if self._is_settled:
-            self._is_settled = False
-            self._settling.wake()
+        self.ended.append(ended)
+        if self.is_settled:
+            self.settle_soon()
+
+    def settle_soon(self) -> None:
+        """Count and record, a little later, what was added to `ended` since it was settled."""
+        self.is_settled = False
+        self._settling.wake()
 
     def settle(self) -> None:
         """Count and record all that has ended so far."""
         with self._settling_one_by_one:
-            self._is_settled = True  # what ends from now on wakes the thread again
-            for waiting in range(len(self._ended), 0, -_SETTLED_AT_ONCE):
-                self._settle([self._ended.popleft() for _ in range(min(waiting, _SETTLED_AT_ONCE))])
+            self.is_settled = True  # what ends from now on wakes the thread again
+            for waiting in range(len(self.ended), 0, -_SETTLED_AT_ONCE):
+                self._settle([self.ended.popleft() for _ in range(min(waiting, _SETTLED_AT_ONCE))])
 
     def _settle(self, ended: list[Ended]) -> None:
         durations: defaultdict[Histogram, list[float]] = defaultdict(list)

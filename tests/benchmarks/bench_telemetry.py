@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tests.benchmarks.meter import Meter
     from tests.benchmarks.table import Table
 
-STARTS = 2
-ROUNDS = 12
-CALLS = 1000
+STARTS = 3
+ROUNDS = 20
+CALLS = 500
 OFF = "nothing"
 SPANS = 1000
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-_WRITTEN_SECONDS = 2 * (SETTLE_SECONDS + BATCH_SECONDS)
+_WRITTEN_SECONDS = SETTLE_SECONDS + 4 * BATCH_SECONDS
 
 
 @contextmanager
