@@ -54,10 +54,9 @@ async def close_idle(connections: Iterable[Any]) -> None:
     Args:
         connections: uvicorn's protocols.
     """
-    poll = select.poll()
     for connection in tuple(connections):
         transport = connection.transport
-        if _is_idle(connection) and not transport.is_closing() and not _has_unread(poll, transport):
+        if _is_idle(connection) and not transport.is_closing() and not _has_unread(transport):
             connection.shutdown()
         await asyncio.sleep(0)
 
@@ -66,10 +65,9 @@ def _is_idle(connection: Any) -> bool:
     return connection.cycle is None or connection.cycle.response_complete
 
 
-def _has_unread(poll: select.poll, transport: asyncio.BaseTransport) -> bool:
-    descriptor: int = transport.get_extra_info("socket").fileno()
-    poll.register(descriptor, select.POLLIN)
-    try:
-        return bool(poll.poll(0))
-    finally:
-        poll.unregister(descriptor)
+def _has_unread(transport: asyncio.BaseTransport) -> bool:
+    if not hasattr(select, "poll"):  # Windows: its select takes no more than some hundreds
+        return False
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
