@@ -120,7 +120,7 @@ class Publisher:
         if max_calls is not None:
             from bridge.server.limits.calls import BoundedCalls  # noqa: PLC0415 - only where there is a bound
 
-            self._execute = BoundedCalls(self._execute, max_calls).execute
+            self._execute = BoundedCalls(self._execute, max_calls, self.running).execute
 
     def _limit(self, limits: Limits) -> None:
         from bridge.server.limits.account import Accounts  # noqa: PLC0415 - only where there are limits

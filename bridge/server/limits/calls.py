@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic_core import to_json
@@ -11,10 +12,11 @@ from bridge.server.limits.refused import Refused, too_many_of_all
 from bridge.tools.execution import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from bridge.server.limits.account import Accounts
     from bridge.server.publisher import Execute
+    from bridge.server.running import RunningCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.json_reading import Json
@@ -59,37 +61,42 @@ class BoundedCalls:
     Args:
         execute: Runs a call.
         max_calls: How many may run or wait at once.
+        running: Those that do, the one that is to be run among them.
 
     Raises:
         ValueError: None may.
     """
 
-    def __init__(self, execute: Execute, max_calls: int) -> None:
+    def __init__(self, execute: Execute, max_calls: int, running: RunningCalls) -> None:
         if max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, not {max_calls!r}")
         self._execute = execute
         self._max_calls = max_calls
-        self._calls = 0
-        self._calls_of: dict[str, int] = {}
+        self._running = running
+        self._calls_of: Counter[str] = Counter()
 
-    async def execute(
+    def execute(
         self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
-    ) -> ToolExecutionResult:
+    ) -> Awaitable[ToolExecutionResult]:
         """Run one request; one too many is a failed result that says when to try again."""
         caller = None if context.caller is None else context.caller.name
-        calls = 0 if caller is None else self._calls_of.get(caller, 0)
-        if self._calls + calls >= self._max_calls and tools.find(request.name) is not None:
-            return too_many_of_all("too many calls", self._max_calls, "--max-calls").result
-        self._count(caller, 1)
-        try:
-            return await self._execute(tools, request, context, policy)
-        finally:
-            self._count(caller, -1)
+        calls = 0 if caller is None else self._calls_of[caller]
+        if len(self._running) + calls > self._max_calls and tools.find(request.name) is not None:
+            return self._refused()
+        running = self._execute(tools, request, context, policy)
+        return running if caller is None else self._counted(caller, running)
 
-    def _count(self, caller: str | None, change: int) -> None:
-        self._calls += change
-        if caller is not None and (calls := self._calls_of.pop(caller, 0) + change):
-            self._calls_of[caller] = calls
+    async def _refused(self) -> ToolExecutionResult:
+        return too_many_of_all("too many calls", self._max_calls, "--max-calls").result
+
+    async def _counted(self, caller: str, running: Awaitable[ToolExecutionResult]) -> ToolExecutionResult:
+        self._calls_of[caller] += 1
+        try:
+            return await running
+        finally:
+            self._calls_of[caller] -= 1
+            if not self._calls_of[caller]:
+                del self._calls_of[caller]
 
 
 class ResultTooLongError(Exception):

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import httpx
@@ -16,10 +17,11 @@ from tests.server.shared.speaking import Talk, call, message_in, text_of
 from tests.server.shared.tools import TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from tests.processes import ServerProcess
     from tests.redis_server import RedisServer
-    from tests.server.shared.speaking import Replicas
+    from tests.server.shared.speaking import Event, Replicas
 
 DEADLINE_SECONDS = 30
 LONGER_THAN_THE_END = 6
@@ -31,6 +33,20 @@ def listening() -> socket.socket:
     made = socket.create_server(("127.0.0.1", 0))
     made.settimeout(DEADLINE_SECONDS)
     return made
+
+
+@contextmanager
+def holding(redis: RedisServer) -> Iterator[tuple[ServerProcess, Talk, Event, socket.socket]]:
+    """A replica of its own process that runs a call whose client has left its stream; an answer ends the call."""
+    words = ("-m", "bridge", "serve", SERVED, "--name", "shared", "--transport", "http", "--port", "0")
+    with process_serving(*words, environment={"BRIDGE_REDIS_URL": redis.url}) as replica, listening() as listener:
+        url = f"{replica.origin}/mcp"
+        talk = Talk(url)
+        with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:
+            begun = next(events)
+            running, _ = listener.accept()
+        with running:
+            yield replica, talk, begun, running
 
 
 @pytest.mark.parametrize(
@@ -95,16 +111,10 @@ def test_nobody_reads_the_events_of_another_session(replicas: Replicas) -> None:
 def test_a_call_that_is_followed_elsewhere_ends_before_its_replica_does(
     redis: RedisServer, serving: Callable[..., str]
 ) -> None:
-    words = ("-m", "bridge", "serve", SERVED, "--name", "ending", "--transport", "http", "--port", "0")
-    other = f"{serving(http_app(TOOLS, name='ending', redis_url=redis.url))}/mcp"
-    with process_serving(*words, environment={"BRIDGE_REDIS_URL": redis.url}) as ending, listening() as listener:
-        url = f"{ending.origin}/mcp"
-        talk = Talk(url)
-        with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:
-            begun = next(events)
-            running, _ = listener.accept()
+    other = f"{serving(http_app(TOOLS, name='shared', redis_url=redis.url))}/mcp"
+    with holding(redis) as (ending, talk, begun, running):
         headers = talk.headers | {"last-event-id": begun.id}
-        with running, httpx.stream("GET", other, headers=headers, timeout=DEADLINE_SECONDS) as resumed:
+        with httpx.stream("GET", other, headers=headers, timeout=DEADLINE_SECONDS) as resumed:
             ending.process.send_signal(signal.SIGTERM)
             lines = resumed.iter_lines()
             for _ in range(LONGER_THAN_THE_END):
@@ -117,17 +127,10 @@ def test_a_call_that_is_followed_elsewhere_ends_before_its_replica_does(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is killed")
 def test_what_ran_on_a_replica_that_died_ends_as_unknown(redis: RedisServer, serving: Callable[..., str]) -> None:
-    words = ("-m", "bridge", "serve", SERVED, "--name", "dying", "--transport", "http", "--port", "0")
-    other = f"{serving(http_app(TOOLS, name='dying', redis_url=redis.url))}/mcp"
-    with process_serving(*words, environment={"BRIDGE_REDIS_URL": redis.url}) as dying, listening() as listener:
-        url = f"{dying.origin}/mcp"
-        talk = Talk(url)
-        with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:
-            begun = next(events)
-            running, _ = listener.accept()
-            with running:
-                os.kill(dying.process.pid, signal.SIGKILL)
-                dying.process.wait()
+    other = f"{serving(http_app(TOOLS, name='shared', redis_url=redis.url))}/mcp"
+    with holding(redis) as (dying, talk, begun, _):
+        os.kill(dying.process.pid, signal.SIGKILL)
+        dying.process.wait()
         with talk.resumed(other, begun.id) as resumed:
             told = [event.message for event in resumed][-1]
         assert told is not None
