@@ -148,9 +148,8 @@ async def _greeted_over_http(
             return client
     link.kind = "sse"
     streams = sifted(sse_client(transport.url, httpx_client_factory=lambda *_, **__: http_client(is_sse=True)), link)
-    client = await _greeted(
-        stack, link, config, streams, "legacy", options
-    )  # the specification has no modern era over SSE
+    # The specification has no modern era over SSE.
+    client = await _greeted(stack, link, config, streams, "legacy", options)
     findings.is_sse = transport.kind is None
     return client
 
