@@ -21,7 +21,7 @@ from bridge.errors import ChatModelError, InvocationError, ServerError
 from bridge.redis import RedisUnreachableError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.tools.json_reading import cut
-from bridge.words import counted
+from bridge.words import counted, escaped_json
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
@@ -58,7 +58,8 @@ class _Conversation(Protocol):
     type=click.Choice(["ask", "auto", "deny"]),
     default="ask",
     show_default=True,
-    help="What becomes of calls of tools that are not annotated as read-only.",
+    help="What becomes of calls of tools that are not annotated as read-only. The annotations of a server count where "
+    "its configuration says that it is trusted.",
 )
 @header_option
 @click.option("--once", metavar="QUESTION", help="Ask this, write the answer to standard output, and end.")
@@ -232,7 +233,7 @@ async def _answer(service: _Conversation, question: str, terminal: _Terminal) ->
 
 
 def _approval(approve: str, person: Person | None, terminal: _Terminal) -> ApprovalPolicy | None:
-    """What becomes of calls of tools that are not annotated as read-only; None instead of a person who is asked."""
+    """The policy for calls that are not known to be read-only; None where every call may run."""
     from bridge.service.approval import ApprovalPolicy, Decision  # noqa: PLC0415 - loaded by then
 
     if approve == "auto":
@@ -244,15 +245,20 @@ def _approval(approve: str, person: Person | None, terminal: _Terminal) -> Appro
         if person is None:
             return Decision.no("nobody is there to approve; --approve auto allows every tool")
         terminal.end_line()
-        allowed = await person.confirms(f"?? {_called(request)}")
+        allowed = await person.confirms(f"?? {request.name} {_written(request)}")
         return Decision.yes() if allowed else Decision.no("the person said no")
 
     return ApprovalPolicy(approve=ask)
 
 
 def _called(request: ToolExecutionRequest) -> str:
+    return f"{request.name} {_shortened(_written(request))}"
+
+
+def _written(request: ToolExecutionRequest) -> str:
+    """All arguments, in one line that shows what they are."""
     given = request.arguments
-    return f"{request.name} {_shortened(given if isinstance(given, str) else to_json(given, fallback=repr).decode())}"
+    return given if isinstance(given, str) else escaped_json(to_json(given, fallback=repr).decode())
 
 
 def _outcome(execution: ToolExecution) -> str:

@@ -76,7 +76,9 @@ class ServerEntry(BaseModel):
     )
     required: bool | None = Field(default=None, description="Fail at the start without this server.")
     trusted: bool | None = Field(
-        default=None, description="Believe its annotations: repeat calls that it says are idempotent or read-only."
+        default=None,
+        description="Rely on its annotations: repeat calls that it says are idempotent or read-only, and run those "
+        "that it says are read-only without approval.",
     )
     prefix: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9_.-]*$", description="Stands before the names of the server's tools."

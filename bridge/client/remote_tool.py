@@ -128,12 +128,15 @@ class RemoteExecutor:
         return ToolError(f"the tool {self.tool!r} of the server {self.server.name!r} answered {answer}")
 
 
-def remote_tool(wire: Mapping[str, Any], server: RemoteServer, *, validates_results: bool = True) -> Tool:
+def remote_tool(
+    wire: Mapping[str, Any], server: RemoteServer, *, trusted: bool = False, validates_results: bool = True
+) -> Tool:
     """A tool as its server lists it.
 
     Args:
         wire: MCP's ``Tool``; its schemas are carried as they are.
         server: Where it lives.
+        trusted: The server's annotations may be relied on.
         validates_results: Check structured content against the output schema.
 
     Raises:
@@ -147,7 +150,7 @@ def remote_tool(wire: Mapping[str, Any], server: RemoteServer, *, validates_resu
             specification.output_schema, f"the tool {specification.name!r} of the server {server.name!r}"
         )
     executor = RemoteExecutor(server, specification.name, is_repeatable(specification), output)
-    return Tool(specification, executor, source=f"server {server.name!r}", server=server.name)
+    return Tool(specification, executor, source=f"server {server.name!r}", server=server.name, trusted=trusted)
 
 
 def is_repeatable(specification: ToolSpecification) -> bool:

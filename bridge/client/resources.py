@@ -106,7 +106,11 @@ class Resources:
         return tuple(_content(json) for json in contents)
 
     def tools(self) -> tuple[Tool, ...]:
-        """The two tools by which a model lists and reads resources."""
+        """The two tools by which a model lists and reads resources.
+
+        They count as read-only where every server is marked as trusted.
+        """
+        trusted = all(upstream.config.trusted for upstream in self._upstreams().values())
         return (
             _tool(
                 "list_resources",
@@ -114,6 +118,7 @@ class Resources:
                 {"server": _SERVER | {"description": "The name of one server; by default all are asked."}},
                 (),
                 self._list_for_model,
+                trusted=trusted,
             ),
             _tool(
                 "read_resource",
@@ -121,6 +126,7 @@ class Resources:
                 {"server": _SERVER, "uri": {"type": "string", "description": "Its URI, with any template filled in."}},
                 ("server", "uri"),
                 self._read_for_model,
+                trusted=trusted,
             ),
         )
 
@@ -190,10 +196,13 @@ def _tool(
     properties: Mapping[str, Any],
     required: tuple[str, ...],
     function: Callable[[Mapping[str, Any], InvocationContext], Awaitable[ToolExecutionResult]],
+    *,
+    trusted: bool,
 ) -> Tool:
     parameters = {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
     specification = ToolSpecification(name=name, description=description, parameters=parameters, annotations=_READ_ONLY)
-    return Tool(specification, _Executor(name, required, function), source="the resources of servers")
+    executor = _Executor(name, required, function)
+    return Tool(specification, executor, source="the resources of servers", trusted=trusted)
 
 
 async def _pages(upstream: Upstream, method: str, key: str, context: InvocationContext) -> list[Json]:

@@ -146,7 +146,10 @@ class ServerConfig:
     required: bool = False
     """Without this server there is nothing to offer; others are only missed."""
     trusted: bool = False
-    """Believe the server's annotations: a call of a tool that says it is idempotent or read-only may be repeated."""
+    """Rely on the server's annotations.
+
+    A call of a tool that says it is idempotent or read-only may be repeated; a read-only one runs without approval.
+    """
     prefix: str | None = None
     """Stands before the names of the server's tools; None leaves it to whoever puts servers together."""
     include: tuple[str, ...] | None = None

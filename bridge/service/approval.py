@@ -71,9 +71,11 @@ Approver = Callable[
 
 
 def unless_read_only(tool: Tool) -> bool:
-    """Approval is needed for a tool that is not annotated as read-only. A remote server's annotations are its own."""
-    annotations = tool.specification.annotations
-    return annotations is None or annotations.read_only is not True
+    """True for a tool whose calls need approval: it is not read-only by annotations that may be relied on.
+
+    The annotations of a remote tool count only where its server is marked as trusted.
+    """
+    return tool.trusted_annotations.read_only is not True
 
 
 def for_tools(*names: str) -> Callable[[Tool], bool]:

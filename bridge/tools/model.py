@@ -261,6 +261,7 @@ class ToolPolicy:
 
 
 _set = object.__setattr__  # frozen for everyone but the constructor
+_NO_ANNOTATIONS = ToolAnnotations()
 
 
 def _is_number(value: object, kinds: type | UnionType) -> bool:
@@ -281,8 +282,15 @@ class Tool:
     """Where the tool comes from, for messages: ``function 'add' (tools.py:3)``, ``server 'github'``."""
     server: str | None = field(default=None, kw_only=True, compare=False)
     """The configured name of the server where it runs; None where it runs in this process."""
+    trusted: bool = field(default=True, kw_only=True)
+    """The annotations may be relied on. False for a tool of a server that is not marked as trusted."""
 
     @property
     def name(self) -> str:
         """What a caller calls the tool."""
         return self.specification.name
+
+    @property
+    def trusted_annotations(self) -> ToolAnnotations:
+        """The annotations to decide by: empty where the tool has none, or is not `trusted`."""
+        return (self.specification.annotations if self.trusted else None) or _NO_ANNOTATIONS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -85,6 +86,42 @@ def test_a_tool_that_may_change_something_needs_approval(tools: Path, approve: s
     done = chat(provider, str(tools), "--once", "Wipe it.", "--approve", approve)
     assert done.returncode == 0, done.stderr
     assert provider.requests[1]["messages"][-1]["content"] == result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trusted", "result"), [(False, "Error: the person allows no tool that may change something"), (True, "3")]
+)
+def test_a_server_that_is_not_trusted_cannot_annotate_its_tools_out_of_approval(
+    tools: Path, tmp_path: Path, trusted: bool, result: str
+) -> None:
+    server = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(tools)], "trusted": trusted}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"math": server}}))
+    provider = Provider(call("add", '{"a": 1, "b": 2}'), text("Done."))
+    done = chat(provider, str(config), "--once", "1 + 2?", "--approve", "deny")
+    assert done.returncode == 0, done.stderr
+    assert provider.requests[1]["messages"][-1]["content"] == result
+
+
+def test_a_person_is_shown_all_of_the_arguments_and_nothing_that_deceives(tools: Path) -> None:
+    tools.write_text(
+        "from bridge import tool\n@tool\ndef send(text: str, to: str) -> str:\n    return 'sent'\n", encoding="utf-8"
+    )
+    arguments = json.dumps({"text": "x" * 1_000 + "\u202e\x9b2J\u3164", "to": "everybody"}, ensure_ascii=False)
+    provider = Provider(call("send", arguments), text("Sent."))
+    with serving(provider) as url:
+        terminal = Terminal(
+            sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:test", "--base-url", url
+        )
+        terminal.until("> ")
+        terminal.type("Send it.\n")
+        terminal.until("?? send ")
+        terminal.until("x" * 1_000 + r"\u202e\u009b2J\u3164" + '","to":"everybody"} [y/N]')
+        terminal.type("n\n")
+        terminal.until("> ")
+        terminal.type("\x04")
+        assert terminal.ended() == 0
 
 
 @pytest.mark.parametrize("where", ["a file", "a Redis"])

@@ -282,6 +282,14 @@ async def test_names_with_forbidden_characters_and_of_any_length_are_made_safe()
         assert not (await provider.call(names(provider)[1])).is_error
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_annotations_count_where_the_server_is_trusted_under_any_name(trusted: bool) -> None:
+    config = scripted_config([listed("look", annotations={"readOnlyHint": True})], prefix="my_", trusted=trusted)
+    async with provided(config) as provider:
+        tool = provider.tools.get("my_look")
+        assert (tool.trusted, tool.trusted_annotations.read_only) == (trusted, True if trusted else None)
+
+
 async def test_a_configuration_is_as_good_as_its_servers() -> None:
     config = ServersConfig(servers={"one": memory_config("one", add)})
     async with McpToolProvider(config) as provider:

@@ -46,6 +46,14 @@ async def test_a_program_that_asks_for_what_is_not_there_is_told() -> None:
             await provider.resources.read("foreign", "file:///nothing")
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_the_two_tools_only_read_where_every_server_is_trusted(trusted: bool) -> None:
+    servers = [ForeignServer().config(trusted=True, name="one"), ForeignServer().config(trusted=trusted)]
+    async with McpToolProvider(servers, resources=True) as provider:
+        tools = [provider.tools.get(name) for name in ("list_resources", "read_resource")]
+        assert [tool.trusted_annotations.read_only for tool in tools] == [True if trusted else None] * 2
+
+
 async def test_a_model_lists_and_reads_by_two_tools_where_it_may() -> None:
     async with McpToolProvider(ForeignServer("f").config()) as provider:
         assert names(provider) == ["f"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -125,6 +126,13 @@ async def test_a_handler_cannot_correct_a_call_into_one_that_nobody_approved(
     result = await ask(service, way)
     assert bookings.cancelled == []
     assert result.tool_executions[0].result.text == "this call of 'cancel' was not approved; call the tool again"
+
+
+@pytest.mark.parametrize(("trusted", "needed"), [(True, False), (False, True)])
+async def test_annotations_count_only_where_they_can_be_relied_on(trusted: bool, needed: bool) -> None:
+    tool = replace(function_tool(Bookings().look), trusted=trusted)
+    assert unless_read_only(tool) is needed
+    assert tool.trusted_annotations == (ToolAnnotations(read_only=True) if trusted else ToolAnnotations())
 
 
 @pytest.mark.parametrize(
