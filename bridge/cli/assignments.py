@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _MAX_REFERENCES = 32
+_MAX_ALTERNATIVES = 100
 _MAX_SHOWN_CHARS = 200
 _EXAMPLES = {
     "boolean": "true",
@@ -24,6 +26,7 @@ _EXAMPLES = {
 _NEED_QUOTES = set('[]{}" ')
 """What a shell may read as something else."""
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_TYPES = frozenset({*_JSON_TYPES.values(), "null"})
 
 
 def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,16 +51,22 @@ def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[st
     return {name: _read(name, given, schema) for name, given in values.items()}
 
 
+def parameters_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of each parameter by its name; a server may write anything there, and what is no object has none."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
 def unknown_names(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
     """Those names that a schema has no parameter for, where it lists all that it has."""
     open_keys = {"additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf"}
-    if "properties" not in schema or not open_keys.isdisjoint(schema):
+    if not isinstance(schema.get("properties"), dict) or not open_keys.isdisjoint(schema):
         return []
-    return [name for name in names if name not in schema["properties"]]
+    return [name for name in names if name not in parameters_of(schema)]
 
 
 def _read(name: str, texts: list[str], root: Mapping[str, Any]) -> Any:
-    kind = _resolved(root.get("properties", {}).get(name, {}), root)
+    kind = _resolved(parameters_of(root).get(name), root)
     types = _types(kind, root)
     if "array" in types and "string" not in types:
         return _array(name, texts, kind, root)
@@ -133,22 +142,29 @@ def _types(kind: Mapping[str, Any], root: Mapping[str, Any]) -> set[str]:
     """The JSON types that a schema takes; empty where it does not say."""
     found: set[str] = set()
     for alternative in _alternatives(kind, root):
-        declared = alternative.get("type")
-        values = [alternative["const"]] if "const" in alternative else alternative.get("enum", ())
-        if declared is None and not values and not _branches(alternative):
+        values = [alternative["const"]] if "const" in alternative else _listed(alternative, "enum")
+        declared = _declared(alternative) or {name for value in values if (name := _type_of(value))}
+        if not declared:
             return set()
-        found.update([declared] if isinstance(declared, str) else declared or ())
-        if declared is None:
-            found.update(name for value in values if (name := _type_of(value)))
+        found |= declared
     return found
+
+
+def _declared(schema: Mapping[str, Any]) -> set[str]:
+    """The types that a schema names, as far as there are such types."""
+    said = schema.get("type")
+    names = [said] if isinstance(said, str) else _listed(schema, "type")
+    return {name for name in names if isinstance(name, str) and name in _TYPES}
 
 
 def _alternatives(kind: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """A schema, or the schemas that it is a union of, to any depth."""
     found: list[Mapping[str, Any]] = []
-    waiting = [kind]
-    while waiting and len(found) < _MAX_REFERENCES:
-        schema = _resolved(waiting.pop(0), root)
+    waiting = deque([kind])
+    for _ in range(_MAX_ALTERNATIVES):
+        if not waiting:
+            break
+        schema = _resolved(waiting.popleft(), root)
         branches = _branches(schema)
         waiting.extend(branches)
         if not branches:
@@ -157,7 +173,14 @@ def _alternatives(kind: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapp
 
 
 def _branches(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [branch for key in ("anyOf", "oneOf", "allOf") for branch in schema.get(key, ())]
+    return [
+        branch for key in ("anyOf", "oneOf", "allOf") for branch in _listed(schema, key) if isinstance(branch, dict)
+    ]
+
+
+def _listed(schema: Mapping[str, Any], key: str) -> list[Any]:
+    values = schema.get(key)
+    return values if isinstance(values, list) else []
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:

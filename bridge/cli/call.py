@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from bridge.cli.assignments import read_assignments, unknown_names
+from bridge.cli.assignments import parameters_of, read_assignments, unknown_names
 from bridge.cli.failures import FAILED, end_now, say
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
@@ -21,6 +21,7 @@ from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
+from bridge.words import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -130,7 +131,7 @@ def command(
             result, error = _call_there(found, name, arguments_for), None
     is_told = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_told:
-        click.echo(users_traceback(error), err=True, nl=False)  # which ends with what the error says
+        click.echo(visible(users_traceback(error)), err=True, nl=False)  # which ends with what the error says
     _write(result, output, is_told=is_told)
     code = FAILED if result.is_error else 0
     return end_now(code) if isinstance(error, ToolTimeoutError) else code
@@ -170,7 +171,7 @@ def _written(text: str, tool: ToolSpecification) -> dict[str, Any]:
 
 
 def _unknown(arguments: Mapping[str, Any], tool: ToolSpecification) -> list[str]:
-    known = ", ".join(tool.parameters.get("properties", {})) or "none"
+    known = ", ".join(parameters_of(tool.parameters)) or "none"
     unknown = unknown_names(arguments, tool.parameters)
     return [f"{tool.name!r} has no parameter {name!r}; it has {known}" for name in unknown]
 

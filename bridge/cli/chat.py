@@ -21,7 +21,7 @@ from bridge.errors import ChatModelError, InvocationError, ServerError
 from bridge.redis import RedisUnreachableError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.tools.json_reading import cut
-from bridge.words import counted, escaped_json
+from bridge.words import counted, escaped_json, visible
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
@@ -119,11 +119,12 @@ class _Terminal:
 
     def __init__(self, output: int) -> None:
         self._output = output
+        self._is_watched = os.isatty(output)
         self._is_mid_line = False
 
     def write(self, text: str) -> None:
-        """Write a piece of the answer."""
-        rest = text.encode("utf-8", "replace")
+        """Write a piece of the answer; on a terminal with its control characters escaped."""
+        rest = (visible(text) if self._is_watched else text).encode("utf-8", "replace")
         while rest:
             rest = rest[os.write(self._output, rest) :]
         self._is_mid_line = bool(text) and not text.endswith("\n")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from bridge.cli.tracebacks import UsersTracebackFormatter
 from bridge.telemetry.texts import abridged, written
+from bridge.words import escaped_json
 
 MAX_MESSAGE_CHARS = 8 * 1024
 """How much of a message is written: callers have their say in some."""
@@ -37,13 +38,13 @@ class JsonFormatter(logging.Formatter):
             told["exception"] = _ends_of(self._tracebacks.formatException(record.exc_info))
         if record.stack_info:
             told["stack"] = record.stack_info
-        return written(told)
+        return escaped_json(written(told))
 
 
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
     """A message of the command's own as one line of JSON, like a log record."""
     told = {"time": _iso(datetime.now(UTC).timestamp()), "level": level, "logger": "bridge.cli", "message": message}
-    return written(told if traceback is None else told | {"exception": _ends_of(traceback)})
+    return escaped_json(written(told if traceback is None else told | {"exception": _ends_of(traceback)}))
 
 
 def _ends_of(traceback: str) -> str:

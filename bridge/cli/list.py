@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.cli.assignments import parameters_of
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_SECONDS = 60.0
 """How long a server may take, unless ``--timeout`` says otherwise."""
 
+_SHOWN_LEVELS = 10
 _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
@@ -62,7 +64,7 @@ def command(
     if as_json:
         write_json([_as_json(specification) for specification in specifications])
     elif specifications:
-        write_data("\n\n".join(map(_as_text, specifications)))
+        write_data("\n\n".join(map(described, specifications)))
 
 
 def _specifications(
@@ -85,38 +87,47 @@ def _as_json(specification: ToolSpecification) -> dict[str, Any]:
     return {key: wire.get(key) for key in _SHOWN_KEYS}
 
 
-def _as_text(specification: ToolSpecification) -> str:
-    title = f" ({specification.title})" if specification.title else ""
+def described(specification: ToolSpecification) -> str:
+    """A tool and its parameters, in words: a line for its name, its description, a line for each parameter."""
+    title = f" ({_one_line(specification.title)})" if specification.title else ""
     lines = [f"{specification.name}{title}"]
     lines += [f"  {line}".rstrip() for line in (specification.description or "").splitlines()]
-    required = specification.parameters.get("required", ())
-    for name, schema in specification.parameters.get("properties", {}).items():
-        lines.append(f"    {name}: {_parameter(schema, is_required=name in required)}")
+    required = specification.parameters.get("required")
+    for name, schema in parameters_of(specification.parameters).items():
+        is_required = isinstance(required, list) and name in required
+        lines.append(f"    {_one_line(name)}: {_parameter(schema, is_required=is_required)}")
     return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _parameter(schema: Any, *, is_required: bool) -> str:
     if not isinstance(schema, dict):
         return "any"
     default = f", default {_compact(schema['default'])}" if "default" in schema else ""
-    described = f"  {' '.join(schema['description'].split())}" if isinstance(schema.get("description"), str) else ""
+    described = f"  {_one_line(schema['description'])}" if isinstance(schema.get("description"), str) else ""
     return _kind(schema) + ("" if is_required else f", optional{default}") + described
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _kind(schema: Mapping[str, Any], levels: int = _SHOWN_LEVELS) -> str:
+    """What a parameter takes, in words; a schema that a server has written wrong says nothing."""
+    if not levels:
+        return "any"
     for key in ("anyOf", "oneOf"):
-        if key in schema:
-            return " or ".join(dict.fromkeys(_kind(branch) for branch in schema[key] if isinstance(branch, dict)))
-    if "enum" in schema:
-        return " or ".join(map(_compact, schema["enum"]))
-    if "const" in schema:
-        return _compact(schema["const"])
+        if isinstance(schema.get(key), list):
+            branches = (_kind(branch, levels - 1) for branch in schema[key] if isinstance(branch, dict))
+            return " or ".join(dict.fromkeys(branches)) or "any"
+    if "const" in schema or isinstance(schema.get("enum"), list):
+        return " or ".join(map(_compact, [schema["const"]] if "const" in schema else schema["enum"]))
     if isinstance(schema.get("$ref"), str):
-        return str(schema["$ref"]).rpartition("/")[2]
-    kind = schema.get("type", "any")
+        return _one_line(schema["$ref"].rpartition("/")[2])
+    kind = schema.get("type")
     if kind == "array" and isinstance(schema.get("items"), dict):
-        return f"array of {_kind(schema['items'])}"
-    return kind if isinstance(kind, str) else " or ".join(map(str, kind))
+        return f"array of {_kind(schema['items'], levels - 1)}"
+    kinds = kind if isinstance(kind, list) else [kind]
+    return _one_line(" or ".join(each for each in kinds if isinstance(each, str))) or "any"
 
 
 def _compact(value: Any) -> str:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
+from bridge.words import escaped_json, visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -31,12 +33,19 @@ def stdout_diverted() -> Iterator[None]:
 
 
 def write_data(text: str) -> None:
-    """Write one piece of data and a newline to standard output, as UTF-8."""
+    """Write one piece of data and a newline to standard output, as UTF-8.
+
+    A terminal would obey control characters, which others may have written: there they are escaped. Elsewhere the data
+    is written as it is.
+    """
+    if sys.stdout.isatty():
+        text = visible(text)
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 
 
 def write_json(data: Any) -> None:
-    """Write data as JSON that a person can read."""
-    write_data(json.dumps(data, indent=2, ensure_ascii=False))
+    """Write data as JSON that a person can read; for a terminal with JSON's own escapes, as `write_data` does."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    write_data(escaped_json(text) if sys.stdout.isatty() else text)

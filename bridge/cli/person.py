@@ -13,6 +13,8 @@ import anyio
 import click
 from anyio import from_thread, lowlevel
 
+from bridge.words import visible
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -39,7 +41,7 @@ class Person:
             prompt: What is shown at a terminal.
         """
         if self.is_there:
-            click.echo(prompt, nl=False, err=True)
+            click.echo(visible(prompt), nl=False, err=True)
         if not self._is_reading:
             self._is_reading = True
             Thread(target=self._read, args=(lowlevel.current_token(),)).start()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from bridge.tools.context import LocalChannel
+from bridge.words import visible
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,7 +28,7 @@ class TerminalProgress(LocalChannel):
         """Move the bar; where nobody knows how much there is, a line says how much is done."""
         if not self._is_watched:
             return
-        label = _printable(message or "")[:_MAX_LABEL_CHARS]
+        label = visible(" ".join((message or "").split()))[:_MAX_LABEL_CHARS]
         if not total or total <= 0:
             self._end_bar()
             click.echo(f"{label or 'done so far'}: {progress:g}", err=True)
@@ -51,8 +52,3 @@ class TerminalProgress(LocalChannel):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._end_bar()
-
-
-def _printable(text: str) -> str:
-    """A server's words without what would steer the terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)

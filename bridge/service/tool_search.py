@@ -123,8 +123,9 @@ def _query_of(request: ToolExecutionRequest) -> str:
 
 
 def _words_of(tool: ToolSpecification) -> Mapping[str, float]:
-    properties = tool.parameters.get("properties", {})
-    rest = " ".join([tool.title or "", tool.description or "", *properties])
+    properties = tool.parameters.get("properties")
+    names = properties if isinstance(properties, dict) else ()  # a remote server may write anything there
+    rest = " ".join([tool.title or "", tool.description or "", *names])
     return dict.fromkeys(_words(rest), 1.0) | dict.fromkeys(_words(tool.name), _NAME_WEIGHT)
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
 import pytest
+from hypothesis import given
 
-from bridge.cli.assignments import read_assignments, unknown_names
+from bridge.cli.assignments import parameters_of, read_assignments, unknown_names
+from tests.cli.schemas import JSON_SCHEMA_LIKE
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -116,3 +119,16 @@ def test_a_name_is_unknown_only_where_the_schema_lists_all_that_it_has() -> None
     assert unknown_names(["a", "b"], {**properties, "additionalProperties": {"type": "string"}}) == []
     assert unknown_names(["a", "b"], {"$ref": "#/$defs/X"}) == []
     assert unknown_names(["a", "b"], {"type": "object"}) == []
+
+
+@given(JSON_SCHEMA_LIKE)
+def test_no_schema_that_a_server_may_write_is_a_mistake_of_ours(schema: dict[str, Any]) -> None:
+    assert isinstance(parameters_of(schema), dict)
+    assert set(unknown_names(["a"], schema)) <= {"a"}
+    with suppress(click.UsageError):
+        read_assignments(["a=1"], schema)
+
+
+def test_a_union_of_itself_ends() -> None:
+    schema = {"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}, {"$ref": "#/properties/a"}]}}}
+    assert read_assignments(["a=1"], schema) == {"a": 1}

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import json
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+
+from bridge.cli.list import described
+from bridge.tools.model import ToolSpecification
+from tests.cli.schemas import JSON_SCHEMA_LIKE
+from tests.client.scripted import listed, scripted_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +94,24 @@ def test_what_is_not_ascii_is_written_as_utf_8_whatever_the_locale(run: Run, dir
     )
     assert "Größe: 木" in run("list", "words.py", env={"LC_ALL": "C", "PYTHONUTF8": "0"}).stdout
     assert run("call", "words.py", "f", env={"LC_ALL": "C", "PYTHONUTF8": "0"}).stdout == "木\n"
+
+
+@given(JSON_SCHEMA_LIKE)
+def test_whatever_a_schema_says_each_parameter_is_one_line(schema: dict[str, Any]) -> None:
+    parameters = schema["properties"] if isinstance(schema["properties"], dict) else {}
+    told = described(ToolSpecification(name="f", parameters=schema))
+    assert len(told.splitlines()) == 1 + len(parameters)
+
+
+def test_a_schema_that_its_server_has_written_wrong_says_nothing(run: Run) -> None:
+    wrong = {"type": "object", "properties": {"a": {"anyOf": 5}, "b": {"type": 5, "enum": 5}}}
+    done = run("list", "--", *scripted_command([listed("f", inputSchema=wrong)]))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "f\n    a: any, optional\n    b: any, optional\n", "")
+
+
+def test_a_schema_of_any_depth_is_described() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(100):
+        schema = {"type": "array", "items": schema}
+    told = described(ToolSpecification(name="f", parameters={"properties": {"a": schema}}))
+    assert told.endswith("array of any, optional")

@@ -72,7 +72,7 @@ def test_a_bar_shows_how_far_the_call_is(directory: Path, environment: dict[str,
     output, shown = on_a_terminal(directory, environment, "call", "steps", "--", *server)
     assert output == "done\n"
     assert re.findall(r"\d+%", shown)[-1] == "75%"
-    assert "first [2Jstep" in shown  # a server's words do not steer the terminal
+    assert r"first\x1b[2Jstep" in shown  # a server's words do not steer the terminal
 
 
 def test_without_an_end_a_line_says_how_much_is_done(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from bridge.client import StdioTransport
 from tests.client.conftest import python_config
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ for line in sys.stdin:
     elif method == "tools/call":
         answer = {"result": SCRIPT["results"].get(params["name"], {"content": []})}
     elif method == "initialize":
-        told = {"name": "scripted", "version": "1"}
+        told = {"name": "scripted", "version": SCRIPT["version"]}
         answer = {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": told}}
     else:
         answer = {"error": {"code": -32601, "message": "no such method"}}
@@ -40,6 +41,7 @@ def scripted_config(
     *,
     page_size: int = 100,
     page: Mapping[str, Any] | None = None,
+    version: str = "1",
     **settings: Any,
 ) -> ServerConfig:
     """A server with these tools, which answers calls with these results by the tools' names; pages may say more."""
@@ -47,7 +49,14 @@ def scripted_config(
     pages: list[dict[str, Any]] = [{"tools": tools[start : start + page_size], **(page or {})} for start in starts]
     for number, each in enumerate(pages[:-1], 1):
         each["nextCursor"] = str(number)
-    return python_config(CODE % json.dumps({"pages": pages, "results": results or {}}), **settings)
+    return python_config(CODE % json.dumps({"pages": pages, "results": results or {}, "version": version}), **settings)
+
+
+def scripted_command(tools: Sequence[Mapping[str, Any]], *arguments: Any, **settings: Any) -> list[str]:
+    """The command line of such a server."""
+    transport = scripted_config(tools, *arguments, **settings).transport
+    assert isinstance(transport, StdioTransport)
+    return [transport.command, *transport.args]
 
 
 def listed(name: str, **more: Any) -> dict[str, Any]:

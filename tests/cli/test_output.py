@@ -1,0 +1,84 @@
+"""Data of a command on a terminal, where what others have written must not be obeyed, and in a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.client.scripted import listed, scripted_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+
+DEADLINE_SECONDS = 40
+NASTY = "\x1b]52;c;aGk=\x07\x9b2J\u202egnp\u200b\u3164\U000e0041"
+SHOWN = r"\x1b]52;c;aGk=\x07\x9b2J\u202egnp\u200b\u3164\U000e0041"
+
+
+@pytest.fixture
+def server() -> list[str]:
+    """The command line of a server whose every text would be obeyed by a terminal, or deceives a reader."""
+    schema = {"type": "object", "properties": {f"p{NASTY}": {"type": NASTY, "description": NASTY}}}
+    tool = listed("f", title=f"Title{NASTY}", description=f"First\nsecond{NASTY}", inputSchema=schema)
+    results = {"f": {"content": [{"type": "text", "text": f"Ü\n{NASTY}"}]}}
+    failing = {"g": {"content": [{"type": "text", "text": f"failed{NASTY}"}], "isError": True}}
+    return scripted_command([tool, listed("g")], results | failing, version=f"1{NASTY}")
+
+
+def shown(directory: Path, environment: dict[str, str], *arguments: str) -> str:
+    """What a command shows on a terminal, with standard output and standard error on it."""
+    terminal, end = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "bridge", *arguments],
+        cwd=directory,
+        env=environment | {"TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=end,
+        stderr=end,
+    ) as process:
+        os.close(end)
+        seen = b""
+        try:
+            while chunk := os.read(terminal, 4096):
+                seen += chunk
+        except OSError:  # how Linux says that nobody holds the other end any more
+            pass
+        process.wait(DEADLINE_SECONDS)
+    os.close(terminal)
+    return seen.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("command", [["list"], ["status"], ["call", "f"], ["call", "g"]])
+def test_on_a_terminal_it_is_shown_and_not_obeyed(
+    directory: Path, environment: dict[str, str], server: list[str], command: list[str]
+) -> None:
+    seen = shown(directory, environment, *command, "--", *server)
+    assert SHOWN in seen
+    assert all(line.isprintable() for line in seen.splitlines())
+    assert "\u3164" not in seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["list", "--json"], ["status", "--json"], ["call", "f", "--output", "json"]])
+def test_on_a_terminal_json_stays_the_same_json(
+    run: Run, directory: Path, environment: dict[str, str], server: list[str], command: list[str]
+) -> None:
+    seen = shown(directory, environment, *command, "--", *server)
+    assert all(line.isprintable() for line in seen.splitlines())
+    assert json.loads(seen) == json.loads(run(*command, "--", *server).stdout)
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["call", "f"]])
+def test_in_a_pipe_it_stays_as_it_is(run: Run, server: list[str], command: list[str]) -> None:
+    done = run(*command, "--", *server)
+    assert done.returncode == 0, done.stderr
+    assert (json.dumps(NASTY, ensure_ascii=False)[1:-1] if "--json" in command else NASTY) in done.stdout
