@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-llm check format conformance faults bench load readme clean
+.PHONY: help demo test test-all test-llm check format conformance faults bench load reference docs clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,7 +25,7 @@ test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup
 
 test-all: $(READY) ## Run the slow tests too: programs of others, images, replicas that are killed, every pair of routes
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults"
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults and not docs"
 
 test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)
 	$(BIN)/python -m pip install --quiet --group llm
@@ -53,8 +53,14 @@ bench: $(READY) ## Run the benchmarks and print the figures of the README
 load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools, and where the time goes
 	$(BIN)/python -m tests.benchmarks.load $(LOAD)
 
-readme: $(READY) ## Write the options of `bridge serve` into the README
+reference: $(READY) ## Write the generated pages of the documentation
 	$(BIN)/python -m tests.options_table
+	$(BIN)/python -m tests.docs.reference
+
+docs: reference ## Build the documentation into site/, strictly, and check the result
+	$(BIN)/python -m pip install --quiet --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m pytest tests/docs/test_site.py -m docs --quiet
 
 clean: ## Forget the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist site

@@ -1,4 +1,4 @@
-"""The table of the options of ``bridge serve`` in the README, made from the command: ``make readme`` writes it."""
+"""The table of the options of ``bridge serve`` in the README, made from the command: ``make reference`` writes it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 import click
 
 README = Path(__file__).parents[1] / "README.md"
-BEGIN = "<!-- the options of serve, written by `make readme` -->\n"
+BEGIN = "<!-- the options of serve, written by `make reference` -->\n"
 END = "<!-- end of the options -->\n"
 MIB = 2**20
 
 
-def table() -> str:
-    """The table: each option with its twin in the environment, what it takes, its unit, its default and its effect."""
+def table(name: str = "serve") -> str:
+    """The options of a command: variable of the environment, value, unit, default and effect of each."""
     rows = [
-        "| option of `serve` | environment | takes | unit | default | effect |",
+        f"| option of `{name}` | environment | takes | unit | default | effect |",
         "|---|---|---|---|---|---|",
     ]
-    command = import_module("bridge.cli.serve").command
+    command = import_module(f"bridge.cli.{name}").command
     rows += [_row(option) for option in command.params if isinstance(option, click.Option)]
+    assert name != "serve" or all(option.envvar for option in command.params if isinstance(option, click.Option))
     return "\n".join(rows) + "\n"
 
 
 def _row(option: click.Option) -> str:
-    assert isinstance(option.envvar, str), f"{option.opts[0]} has no twin in the environment"
     assert option.help, f"{option.opts[0]} does not say what it does"
-    named = f"`{option.opts[0]}`", f"`{option.envvar}`"
+    named = f"`{option.opts[0]}`", f"`{option.envvar}`" if option.envvar else ""
     cells = [*named, _taken(option), _unit(option), _default(option), option.help]
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
@@ -46,8 +46,9 @@ _UNITS = {"N/SECONDS": "seconds", "TOOL=N/SECONDS": "seconds", "TOOL=N": "calls"
 def _unit(option: click.Option) -> str:
     if not _is_number(option):
         return _UNITS.get(option.metavar or "", "")
-    assert option.metavar, f"{option.opts[0]} does not say in what unit it is"
-    return option.metavar.lower()
+    unit = (option.metavar or "").lower()
+    assert unit or "seconds" in (option.help or ""), f"{option.opts[0]} does not say in what unit it is"
+    return unit or "seconds"
 
 
 def _is_number(option: click.Option) -> bool:

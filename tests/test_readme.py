@@ -38,7 +38,8 @@ from bridge.cli import COMMANDS
 from bridge.models.scripted import ScriptedChatModel
 from bridge.server import mount
 from bridge.tools.threads import DEFAULT_THREADS
-from tests import options_table, readme
+from tests import options_table
+from tests.markdown import README, ROOT, codes
 from tests.server import http_server
 from tests.server.stdio_process import StdioProcess, modern_request
 
@@ -67,7 +68,7 @@ BLOCKS = [ADD, RUN, MOUNT, CONNECT, ASSISTANT, WEATHER, CANCEL, ACCOUNT, BOOK, C
 def names_after(fragment: str, **continued: object) -> dict[str, Any]:
     """Run a block in a fresh namespace, with what the text says that it continues; gives its names."""
     names: dict[str, Any] = {"__name__": "readme", **continued}
-    exec(compile(readme.block(fragment), "README.md", "exec", dont_inherit=True), names)
+    exec(compile(README.block(fragment), "README.md", "exec", dont_inherit=True), names)
     return names
 
 
@@ -86,7 +87,7 @@ async def called(source: object, **arguments: Any) -> ToolExecutionResult:
 
 
 def test_every_python_block_is_run_here() -> None:
-    assert [readme.block(fragment) for fragment in BLOCKS] == [block.text for block in readme.blocks("python")]
+    assert [README.block(fragment) for fragment in BLOCKS] == [block.text for block in README.blocks("python")]
 
 
 @pytest.mark.anyio
@@ -98,7 +99,7 @@ async def test_the_first_function_is_a_tool_and_stays_a_function() -> None:
 
 def test_a_file_that_ends_with_run_is_a_server(tmp_path: Path) -> None:
     file = tmp_path / "tools.py"
-    file.write_text(readme.block(ADD) + readme.block(RUN), encoding="utf-8")
+    file.write_text(README.block(ADD) + README.block(RUN), encoding="utf-8")
     with StdioProcess(command=[sys.executable, str(file)]) as server:
         described = server.answer(modern_request(1, "server/discover"))["result"]
         assert described["instructions"] == "Sums of whole numbers."
@@ -194,7 +195,7 @@ async def test_a_question_is_asked_in_both_eras_and_the_function_runs_again_in_t
 def test_the_tools_of_servers_are_called_without_an_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "tools.py").write_text(readme.block(ADD), encoding="utf-8")
+    (tmp_path / "tools.py").write_text(README.block(ADD), encoding="utf-8")
     entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(tmp_path / "tools.py")]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"tools": entry}}), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -247,11 +248,11 @@ RETURNS: dict[str, tuple[Callable[[], Any], str, object]] = {
 
 
 def test_every_kind_of_return_value_is_tried_here() -> None:
-    assert [row[0] for row in readme.table("a function returns")] == list(RETURNS)
+    assert [row[0] for row in README.table("a function returns")] == list(RETURNS)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("row", readme.table("a function returns"), ids=lambda row: str(row[0]))
+@pytest.mark.parametrize("row", README.table("a function returns"), ids=lambda row: str(row[0]))
 async def test_a_model_and_a_program_read_what_the_table_says(row: list[str]) -> None:
     function, text, structured = RETURNS[row[0]]
     result = await called(function)
@@ -263,38 +264,38 @@ async def test_a_model_and_a_program_read_what_the_table_says(row: list[str]) ->
 def test_what_bounds_time_and_output_is_so() -> None:
     policy = offered(tool(timeout_seconds=10, max_output_chars=20_000)(some_text)).policy
     assert (policy.timeout_seconds, policy.max_output_chars) == (10, 20_000)
-    assert "`@tool(timeout_seconds=10, max_output_chars=20_000)`" in readme.SENTENCES
-    assert f"at most {DEFAULT_THREADS} threads together (`set_thread_limit`)" in readme.SENTENCES
+    assert "`@tool(timeout_seconds=10, max_output_chars=20_000)`" in README.sentences
+    assert f"at most {DEFAULT_THREADS} threads together (`set_thread_limit`)" in README.sentences
     assert "run_in_thread" in signature(tool).parameters
 
 
 @pytest.mark.parametrize("name", ["blocking", "cancelled", "elicit", "progress", "round"])
 def test_what_the_text_says_of_a_context_is_there(name: str) -> None:
-    assert re.search(rf"`?\bcontext\.{name}\b|`{name}`", readme.TEXT)
+    assert re.search(rf"`?\bcontext\.{name}\b|`{name}`", README.text)
     assert hasattr(InvocationContext(), name)
 
 
 def test_the_names_that_the_text_imports_are_public() -> None:
-    imported = re.findall(r"^from bridge import (.+)$", readme.TEXT, re.MULTILINE)
+    imported = re.findall(r"^from bridge import (.+)$", README.text, re.MULTILINE)
     assert {name for line in imported for name in line.split(", ")} <= set(bridge.__all__)
-    assert {"prefixed", "renamed", "filtered"} <= set(bridge.__all__) & set(readme.codes(readme.PROSE))
+    assert {"prefixed", "renamed", "filtered"} <= set(bridge.__all__) & set(codes(README.prose))
 
 
 def test_the_revisions_of_the_protocol_are_those_that_are_served() -> None:
     oldest, newest = min(HANDSHAKE_PROTOCOL_VERSIONS), max(MODERN_PROTOCOL_VERSIONS)
-    assert f"revision of the protocol from {oldest} to {newest}" in readme.SENTENCES
-    assert f"({oldest} to {max(HANDSHAKE_PROTOCOL_VERSIONS)})" in readme.SENTENCES
+    assert f"revision of the protocol from {oldest} to {newest}" in README.sentences
+    assert f"({oldest} to {max(HANDSHAKE_PROTOCOL_VERSIONS)})" in README.sentences
 
 
 # --- tables, links ---------------------------------------------------------------------------------------------------
 
 
 def test_the_table_of_options_is_the_options_of_serve() -> None:
-    assert options_table.written(readme.TEXT) == readme.TEXT, "make readme"
+    assert options_table.written(README.text) == README.text, "make reference"
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
-    usages = re.findall(r"^    bridge (\w+) (.+?)  ", readme.TEXT, re.MULTILINE)
+    usages = re.findall(r"^    bridge (\w+) (.+?)  ", README.text, re.MULTILINE)
     assert [name for name, _ in usages] == list(COMMANDS)
     for name, usage in usages:
         command = import_module(f"bridge.cli.{name}").command
@@ -302,17 +303,17 @@ def test_the_commands_are_those_of_the_command_line() -> None:
 
 
 def test_the_extras_are_those_of_the_project() -> None:
-    project = tomllib.loads((readme.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = re.findall(r"(?:mcp-toolbridge|`)\[(\w+)\]", readme.TEXT)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = re.findall(r"(?:mcp-toolbridge|`)\[(\w+)\]", README.text)
     assert set(named) <= set(project["optional-dependencies"])
     assert [re.match(r"\w+", each)[0] for each in project["optional-dependencies"]["speed"]] == ["httptools", "uvloop"]  # type: ignore[index]  # every requirement has a name
 
 
-@pytest.mark.parametrize("target", [link for link in readme.links() if not link.startswith("https://")])
+@pytest.mark.parametrize("target", [link for link in README.links() if not link.startswith("https://")])
 def test_a_link_leads_to_a_file(target: str) -> None:
-    assert (readme.ROOT / target).is_file()
+    assert (ROOT / target).is_file()
 
 
-@pytest.mark.parametrize("path", [code for code in readme.codes(readme.PROSE) if re.fullmatch(r"\w+/[\w/]*\.py", code)])
+@pytest.mark.parametrize("path", [code for code in codes(README.prose) if re.fullmatch(r"\w+/[\w/]*\.py", code)])
 def test_a_file_that_the_text_names_exists(path: str) -> None:
-    assert (readme.ROOT / path).is_file()
+    assert (ROOT / path).is_file()

@@ -24,15 +24,15 @@ import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests import readme
 from tests.image.dockerfile import stages
+from tests.markdown import README, ROOT, Command, codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEADLINE_SECONDS = 60
 ERAS = ("legacy", "2026-07-28")
-COMMANDS = readme.commands()
+COMMANDS = README.commands()
 ENDING = [command for command in COMMANDS if re.match(r"bridge (list|call|status|install) ", command.line)]
 OVER_HTTP = [command for command in COMMANDS if re.match(r"bridge serve .*--transport http", command.line)]
 GUARDED = [command for command in COMMANDS if re.match(r"BRIDGE_\w+=\S+ bridge serve .*--transport http", command.line)]
@@ -42,7 +42,7 @@ MAKE = [command for command in COMMANDS if command.line.startswith("make ")]
 PIP = [command for command in COMMANDS if command.line.startswith("pip install ")]
 LOGIN = [command for command in COMMANDS if command.line.startswith("bridge login ")]
 DOCKER = [command for command in COMMANDS if command.line.startswith("docker ")]
-SERVERS = readme.table("server")
+SERVERS = README.table("server")
 GREETER = """
 from bridge import tool
 
@@ -73,9 +73,9 @@ def directory(tmp_path: Path) -> Path:
     """The newcomer's working directory, with the ``tools.py`` that the README has them write."""
     made = tmp_path / "work"
     made.mkdir()
-    (made / "tools.py").write_text(readme.blocks("python")[0].text, encoding="utf-8")
+    (made / "tools.py").write_text(README.blocks("python")[0].text, encoding="utf-8")
     (made / "folder").mkdir()
-    (made / "folder" / "tools.py").write_text(readme.blocks("python")[0].text, encoding="utf-8")
+    (made / "folder" / "tools.py").write_text(README.blocks("python")[0].text, encoding="utf-8")
     (made / "greeter.py").write_text(GREETER, encoding="utf-8")
     entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(made / "greeter.py")]}
     (made / "mcp.json").write_text(json.dumps({"mcpServers": {"greeter": entry}}), encoding="utf-8")
@@ -118,7 +118,7 @@ def test_every_command_is_run_or_read_by_one_test() -> None:
 
 
 @pytest.mark.parametrize("command", ENDING, ids=str)
-def test_a_command_answers_what_is_shown(command: readme.Command, directory: Path, environment: dict[str, str]) -> None:
+def test_a_command_answers_what_is_shown(command: Command, directory: Path, environment: dict[str, str]) -> None:
     done = run(command.line, directory, environment)
     assert done.returncode == 0, done.stderr
     if command.shown:
@@ -147,7 +147,7 @@ async def test_what_is_installed_into_a_client_starts_and_answers(
 @pytest.mark.anyio
 @pytest.mark.parametrize("command", OVER_HTTP, ids=str)
 async def test_a_server_over_http_says_the_lines_that_are_shown_and_answers_where_they_say(
-    command: readme.Command, directory: Path, environment: dict[str, str]
+    command: Command, directory: Path, environment: dict[str, str]
 ) -> None:
     with started(f"{command.line} --port 0", directory, environment) as process:
         assert process.stderr is not None
@@ -165,7 +165,7 @@ async def test_a_server_over_http_says_the_lines_that_are_shown_and_answers_wher
 
 @pytest.mark.parametrize("command", GUARDED, ids=str)
 def test_a_server_that_asks_for_a_credential_lets_nobody_in_without_one(
-    command: readme.Command, directory: Path, environment: dict[str, str]
+    command: Command, directory: Path, environment: dict[str, str]
 ) -> None:
     setting, _, line = command.line.partition(" ")
     name, _, value = setting.partition("=")
@@ -180,7 +180,7 @@ async def test_a_ready_server_is_started_as_shown(environment: dict[str, str], h
     (command,) = OVER_STDIO
     (home / "notes").mkdir()
     (home / "notes" / "today.txt").write_text("milk", encoding="utf-8")
-    server = StdioServerParameters(command="sh", args=["-c", command.line], env=environment, cwd=readme.ROOT)
+    server = StdioServerParameters(command="sh", args=["-c", command.line], env=environment, cwd=ROOT)
     async with Client(server) as client:
         result = await client.call_tool("read_file", {"path": "today.txt"})
         assert "milk" in str(result.content)
@@ -211,16 +211,16 @@ def test_a_login_is_begun_as_shown() -> None:
 
 
 def test_what_pip_installs_is_this_project_and_its_extras() -> None:
-    project = tomllib.loads((readme.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert [command.line for command in PIP] == [f"pip install {project['name']}"]
-    for extra in re.findall(rf"{project['name']}\[(\w+)\]", readme.TEXT):
+    for extra in re.findall(rf"{project['name']}\[(\w+)\]", README.text):
         assert extra in project["optional-dependencies"]
 
 
 def test_what_make_is_asked_for_are_targets_of_the_makefile() -> None:
-    targets = re.findall(r"^([\w-]+):", (readme.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     wanted = {command.line.removeprefix("make ") for command in MAKE}
-    wanted |= {code.removeprefix("make ").split()[0] for code in readme.codes(readme.PROSE) if code.startswith("make ")}
+    wanted |= {code.removeprefix("make ").split()[0] for code in codes(README.prose) if code.startswith("make ")}
     assert {"demo", "test"} <= wanted <= set(targets)
 
 
@@ -242,7 +242,7 @@ def test_the_container_is_built_and_run_as_the_image_and_the_command_line_take_i
 
 
 def offered(path: str, environment: dict[str, str]) -> list[str]:
-    done = run(f"bridge list --json {path}", readme.ROOT, environment)
+    done = run(f"bridge list --json {path}", ROOT, environment)
     assert done.returncode == 0, done.stderr
     return [tool["name"] for tool in json.loads(done.stdout)]
 
@@ -251,17 +251,17 @@ def offered(path: str, environment: dict[str, str]) -> list[str]:
 def test_a_ready_server_offers_the_tools_and_reads_the_environment_that_the_table_says(
     row: list[str], tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    (path,) = readme.codes(row[0])
+    (path,) = codes(row[0])
     database = tmp_path / "data.db"
     database.touch()  # an empty file is an empty database
     values = {"_ROOT": str(tmp_path), "_FILE": str(database), "_CUSTOMER": "anna", "_WRITABLE": "1"}
-    variables = readme.codes(row[2])
+    variables = codes(row[2])
     given = {name: value for name in variables for suffix, value in values.items() if name.endswith(suffix)}
     assert set(given) == set(variables)
-    assert offered(path, environment | given) == readme.codes(row[1])
+    assert offered(path, environment | given) == codes(row[1])
     unwritable = {name: value for name, value in given.items() if not name.endswith("_WRITABLE")}
-    assert offered(path, environment | unwritable) == readme.codes(row[1].partition("where it is writable")[0])
-    source = (readme.ROOT / path).read_text(encoding="utf-8")
+    assert offered(path, environment | unwritable) == codes(row[1].partition("where it is writable")[0])
+    source = (ROOT / path).read_text(encoding="utf-8")
     documented = dict(re.findall(r"^    ([A-Z_]+)   +(.+(?:\n     +.+)*)", source.split('"""')[1], re.MULTILINE))
     assert set(variables) <= set(documented)
     assert {name for name, words in documented.items() if "Required" in words} <= set(variables)
@@ -269,8 +269,8 @@ def test_a_ready_server_offers_the_tools_and_reads_the_environment_that_the_tabl
 
 
 def test_the_table_names_all_ready_servers() -> None:
-    files = sorted(path.relative_to(readme.ROOT).as_posix() for path in (readme.ROOT / "servers").glob("*.py"))
-    assert sorted(code for row in SERVERS for code in readme.codes(row[0])) == files
+    files = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "servers").glob("*.py"))
+    assert sorted(code for row in SERVERS for code in codes(row[0])) == files
 
 
 # --- the command line ------------------------------------------------------------------------------------------------
@@ -287,8 +287,8 @@ TARGETS = {
 
 
 def test_a_target_of_each_kind_that_the_text_names_is_tried_here() -> None:
-    (sentence,) = re.findall(r"A TARGET is (.+?);", readme.SENTENCES)
-    assert readme.codes(sentence) == list(TARGETS)
+    (sentence,) = re.findall(r"A TARGET is (.+?);", README.sentences)
+    assert codes(sentence) == list(TARGETS)
 
 
 @pytest.mark.parametrize("target", [target for targets in TARGETS.values() for target in targets])
@@ -305,9 +305,9 @@ def test_a_target_of_each_kind_is_listed(target: str, directory: Path, environme
 
 
 def test_the_exit_codes_are_those_that_the_text_gives(directory: Path, environment: dict[str, str]) -> None:
-    (sentence,) = re.findall(r"exit codes are (.+?)\. `bridge", readme.SENTENCES)
+    (sentence,) = re.findall(r"exit codes are (.+?)\. `bridge", README.sentences)
     assert re.findall(r"(\d+) \(", sentence) == ["0", "1", "2", "130"]
-    (directory / "failing.py").write_text(readme.block("def cancel("), encoding="utf-8")
+    (directory / "failing.py").write_text(README.block("def cancel("), encoding="utf-8")
     assert run("bridge call tools.py add a=1 b=2", directory, environment).returncode == 0
     assert run("bridge call failing.py cancel booking=17", directory, environment).returncode == 1
     assert run("bridge call tools.py subtract a=1 b=2", directory, environment).returncode == 2

@@ -1,0 +1,275 @@
+r"""A page of the documentation, followed as a reader would: in an empty folder, block after block.
+
+The rules for who writes a page:
+
+- A block with a title (```` ```python title="tools.py" ````) is written to that file.
+- Any other Python block is run; the blocks of a page share one namespace. It has to print the lines that stand behind
+  ``#> `` in it.
+- Each command of a console is run, and has to answer what is shown below it. A server over HTTP goes on until the page
+  ends, or until the next server at its port. A command that fails has to show its error.
+- JSON and YAML are parsed; JSON with servers in it is read as a configuration.
+- In expected output ``…`` stands for any text, and a line of it alone for any lines.
+- ``<!-- replies`` … ``-->`` holds what the chat model says next: a JSON array of texts, and of objects that call tools.
+  ``<!-- python`` … ``-->`` is run, and no reader sees it.
+- Ports are replaced by free ones, in commands, code and expected output alike.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import linecache
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import warnings
+from contextlib import ExitStack, chdir, redirect_stdout
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bridge.client import parse_config
+from tests.docs.chat_api import running_chat_api
+from tests.markdown import ROOT, commands_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from tests.markdown import Block, Command, Document
+
+DEADLINE_SECONDS = 60
+_SERVES = re.compile(
+    r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)|BRIDGE_TRANSPORT=http .*|uvicorn .*)"
+)
+_ONLY_READ = re.compile(r"(docker|kubectl|pip|uv|uvx|git|cd|source|redis-server|nginx|systemctl|sudo) ")
+_LOGIN = re.compile(r"bridge (login|logout) ")
+_PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=localhost:)\d{4,5}\b|(?<=--port )\d+|(?<=-port )\d+|(?<=port=)\d+")
+_READY = ("serving ", "Uvicorn running on ")
+_REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)\}")
+
+
+class Walkthrough:
+    """One reader of one page."""
+
+    def __init__(self, document: Document, folder: Path) -> None:
+        self._document = document
+        self._folder = folder / "work"
+        self._home = folder / "home"
+        self._names: dict[str, Any] = {"__name__": f"docs_{document.path.stem.replace('-', '_')}"}
+        self._servers: dict[str, subprocess.Popen[str]] = {}
+        self._ports: dict[str, int] = {}
+        self._environment: dict[str, str] = {}
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir()
+        self._home.mkdir()
+        for name in ("servers", "examples"):
+            (self._folder / name).symlink_to(ROOT / name)
+        self._model = self._exit.enter_context(running_chat_api())
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "XDG_", "PYTHON"))}
+        self._environment = kept | {
+            "HOME": str(self._home),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "OPENAI_BASE_URL": self._model.url,
+            "OPENAI_API_KEY": "a key",
+            "ANTHROPIC_API_KEY": "a key",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+        }
+        self._exit.enter_context(chdir(self._folder))
+        before = dict(os.environ)
+        self._exit.callback(os.environ.update, before)
+        self._exit.callback(os.environ.clear)
+        os.environ.clear()
+        os.environ.update(self._environment)
+        sys.path.insert(0, str(self._folder))
+        self._exit.callback(sys.path.remove, str(self._folder))
+        self._exit.callback(self._forget_modules)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            for number in list(self._servers):
+                self._stop(number)
+        finally:
+            self._exit.close()
+            with warnings.catch_warnings():  # pages do not close their models, as short programs do not
+                warnings.simplefilter("ignore", ResourceWarning)
+                self._names.clear()
+                gc.collect()
+
+    def _forget_modules(self) -> None:
+        folder = str(self._folder)
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(folder):
+                del sys.modules[name]
+
+    def follow(self) -> None:
+        """Do all that the page says, in order."""
+        for block in self._document.all_blocks:
+            try:
+                self._do(block)
+            except Exception as error:
+                error.add_note(f"{self._document!r}, line {block.line}")
+                raise
+        assert self._model.remaining == [], "replies that nothing asked for"
+
+    def _do(self, block: Block) -> None:
+        text = self._with_ports(block.text)
+        if block.is_comment:
+            self._hidden(block.language, text, block.line)
+        elif block.title:
+            path = self._folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            if block.language == "python":
+                compile(text, block.title, "exec")
+            elif block.language == "json":
+                read_json(text)
+        elif block.language == "python":
+            self._run(text, block.line)
+        elif block.language == "console":
+            for command in commands_of(block):
+                self._type(command)
+        elif block.language == "json":
+            read_json(text)
+        elif block.language == "yaml":
+            list(yaml.safe_load_all(text))
+        else:
+            assert block.language in {"text", "ini", "nginx", "dockerfile", "toml", "java", "sh"}, block.language
+
+    def _hidden(self, language: str, text: str, line: int) -> None:
+        if language == "replies":
+            self._model.will_reply(*json.loads(text))
+        elif language == "python":
+            self._run(text, line)
+
+    # --- Python ---
+
+    def _run(self, text: str, line: int) -> None:
+        name = f"<{self._document!r}:{line}>"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        printed = StringIO()
+        with redirect_stdout(printed):
+            exec(compile(text, name, "exec", dont_inherit=True), self._names)
+        if expected := re.findall(r"^ *#> ?(.*)$", text, re.MULTILINE):
+            expect(printed.getvalue().splitlines(), expected)
+
+    # --- consoles ---
+
+    def _with_ports(self, text: str) -> str:
+        return _PORT.sub(lambda match: str(self._ports.get(match[0], match[0])), text)
+
+    def _type(self, command: Command) -> None:
+        line = command.line.partition("  # ")[0].rstrip()
+        if _LOGIN.match(line):
+            _, program, *arguments = shlex.split(line)
+            import_module(f"bridge.cli.{program}").command.make_context(program, arguments)
+        elif line.startswith("make "):
+            targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+            assert line.split()[1] in targets
+        elif _ONLY_READ.match(line):
+            for word in shlex.split(line):
+                if word.startswith(("servers/", "examples/", ".docker/")):
+                    assert (ROOT / word).exists(), word
+        elif _SERVES.fullmatch(line):
+            self._serve(line, command.shown)
+        else:
+            self._answer(line, command.shown)
+
+    def _answer(self, line: str, shown: tuple[str, ...]) -> None:
+        if (program := shlex.split(line)[0]) in {"curl", "openssl"} and shutil.which(program) is None:
+            return
+        done = subprocess.run(
+            ["sh", "-c", self._with_ports(line)],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        said = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+        if shown:
+            expect(said, [self._with_ports(each) for each in shown])
+        else:
+            assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+    def _serve(self, line: str, shown: tuple[str, ...]) -> None:
+        found = re.search(r"--port (\d+)", line)
+        number = found[1] if found else "8000"
+        self._stop(number)
+        if not found:
+            line += " --port 8000"
+        for port in {number, *re.findall(r"-port (\d+)", line)}:
+            self._ports[port] = free_port()
+        settings, _, rest = re.fullmatch(r"((?:\w+=\S+ +)*)()(.*)", self._with_ports(line), re.DOTALL).groups()  # type: ignore[union-attr]  # it matches any line
+        process = subprocess.Popen(
+            ["sh", "-c", f"{settings}exec {rest}"],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        self._servers[number] = process
+        assert process.stderr is not None
+        said: list[str] = []
+        while len(said) < len(shown) or not any(each in "\n".join(said) for each in _READY):
+            read = process.stderr.readline()
+            assert read, f"{line}\n" + "\n".join(said)
+            said.append(read.rstrip("\n"))
+        expect(said[: len(shown)] if shown else [], [self._with_ports(each) for each in shown])
+
+    def _stop(self, number: str) -> None:
+        if (process := self._servers.pop(number, None)) is None:
+            return
+        process.terminate()
+        try:
+            _, log = process.communicate(timeout=DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        assert "Traceback" not in log, log
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def read_json(text: str) -> None:
+    """Parse JSON, and read it as a configuration where it has servers.
+
+    Raises:
+        ValueError: It is no JSON.
+        bridge.ConfigError: It is no configuration.
+    """
+    document = json.loads(text)
+    if isinstance(document, dict) and "mcpServers" in document:
+        environ = dict.fromkeys(_REFERENCE.findall(text), "value")
+        parse_config(document, environ=environ, inputs=lambda _: "value", reads_pins=False)
+
+
+def expect(said: list[str], shown: list[str]) -> None:
+    """Compare lines with those that a page shows, in which ``…`` stands for any text."""
+    pattern = "\n".join(r"(?:.*)" if line.strip() == "…" else re.escape(line).replace("…", "[^\n]*") for line in shown)
+    text = "\n".join(line.rstrip() for line in said)
+    if re.fullmatch(pattern, text, re.DOTALL) is None:
+        assert text == "\n".join(shown)
