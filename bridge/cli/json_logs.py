@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+from time import time
 
 from bridge.cli.tracebacks import UsersTracebackFormatter
-from bridge.telemetry.texts import abridged, written
+from bridge.telemetry.texts import abridged, utc_time, written
 from bridge.words import escaped_json
 
 MAX_MESSAGE_CHARS = 8 * 1024
@@ -29,7 +29,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
         told = {
-            "time": _iso(record.created),
+            "time": utc_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": abridged(record.getMessage(), MAX_MESSAGE_CHARS),
@@ -43,15 +43,10 @@ class JsonFormatter(logging.Formatter):
 
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
     """A message of the command's own as one line of JSON, like a log record."""
-    told = {"time": _iso(datetime.now(UTC).timestamp()), "level": level, "logger": "bridge.cli", "message": message}
+    told = {"time": utc_time(time()), "level": level, "logger": "bridge.cli", "message": message}
     return escaped_json(written(told if traceback is None else told | {"exception": _ends_of(traceback)}))
 
 
 def _ends_of(traceback: str) -> str:
     half = MAX_TRACEBACK_CHARS // 2
     return traceback if len(traceback) <= MAX_TRACEBACK_CHARS else f"{traceback[:half]}\n…\n{traceback[-half:]}"
-
-
-def _iso(seconds: float) -> str:
-    """A time as the lines of calls have it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

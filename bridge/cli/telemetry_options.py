@@ -13,13 +13,17 @@ import click
 from bridge.cli.failures import CommandError, say
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.options import grouped, option
+from bridge.telemetry import switch
+from bridge.telemetry.conventions import CHILDREN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from bridge.telemetry.metrics import Metrics
-    from bridge.telemetry.observer import Observer
-    from bridge.telemetry.operations import Sink, Tracer
+    from bridge.telemetry.audit import AuditFile
+    from bridge.telemetry.instruments import Instruments
+    from bridge.telemetry.operations import Tracer
+    from bridge.telemetry.prometheus import PrometheusMetrics
+    from bridge.telemetry.records import CallSink
 
 _MIB = 1024 * 1024
 
@@ -87,7 +91,7 @@ telemetry_options = grouped(
 class Observed:
     """What is observed of one server."""
 
-    metrics: Metrics | None = None
+    metrics: PrometheusMetrics | None = None
     """The metrics, for ``/metrics``; None where nothing is counted."""
     closings: list[Callable[[], object]] = field(default_factory=list)
 
@@ -113,102 +117,84 @@ def observed(options: TelemetryOptions, name: str) -> Iterator[Observed]:
     if not (has_traces or options.metrics or options.audit_log or options.log_format == "json"):
         yield Observed()
         return
-    from bridge.telemetry.observer import Observer  # noqa: PLC0415 - for those who observe
-    from bridge.telemetry.switch import switched_on  # noqa: PLC0415 - as above
+    from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted
+    from bridge.telemetry.observer import Observer  # noqa: PLC0415 - as above
+    from bridge.telemetry.switch import enabled  # noqa: PLC0415 - as above
 
-    observer = Observer(shows_arguments=options.log_arguments)
     closings: list[Callable[[], object]] = []
     result = Observed(closings=closings)
     try:
-        if has_traces:
-            observer.tracer = _tracer(name, closings)
-        if options.log_format == "json":
-            observer.sinks += (_call_log(closings),)
-        if options.audit_log is not None:
-            observer.sinks += (_audit_log(options, options.audit_log, observer, closings),)
+        tracer = _tracer(name, closings) if has_traces else None
         if options.metrics:
-            result = replace(result, metrics=_metrics(observer, name, closings))
-        closings.append(observer.close)
-        with switched_on(observer):
+            result = replace(result, metrics=_metrics(name, closings))
+        instruments = Instruments(None if result.metrics is None else result.metrics.provider)
+        instruments.observe(CHILDREN, "Child processes: the stdio servers of this process.", _running_children)
+        sinks = list(_sinks(options, instruments, closings))
+        with enabled(Observer(instruments, tracer=tracer, sinks=sinks, shows_arguments=options.log_arguments)):
             yield result
     finally:
         result.close()
 
 
 def tell_draining(is_draining: Callable[[], bool]) -> None:
-    """Let the metrics say whether this process takes its leave."""
-    from bridge.telemetry import switch  # noqa: PLC0415 - as above
-
+    """Set the source of the gauge ``bridge.draining``."""
     if (observer := switch.observer()) is not None:
         observer.is_draining = is_draining
 
 
 def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracer:
-    from bridge.telemetry.tracing import DEFAULT_SHARE, tracing_by_environment  # noqa: PLC0415 - as above
+    from bridge.telemetry.otel_setup import DEFAULT_RATIO, tracing_from_environment  # noqa: PLC0415 - an extra
 
     try:
-        tracer, close = tracing_by_environment(name)
+        tracer, close = tracing_from_environment(name)
     except ValueError as error:
         raise CommandError(str(error)) from error
     closings.append(close)
     if "OTEL_TRACES_SAMPLER" not in os.environ:
-        say(f"tracing {DEFAULT_SHARE:.0%} of calls, and those whose callers trace them; OTEL_TRACES_SAMPLER decides")
+        say(f"tracing {DEFAULT_RATIO:.0%} of calls, and those whose callers trace them; OTEL_TRACES_SAMPLER decides")
     return tracer
 
 
-def _call_log(closings: list[Callable[[], object]]) -> Sink:
-    from bridge.telemetry.records import log_gap  # noqa: PLC0415 - as above
-    from bridge.telemetry.sinks import CallLog  # noqa: PLC0415 - as above
-    from bridge.telemetry.writer import StandardError, Writer  # noqa: PLC0415 - as above
+def _metrics(name: str, closings: list[Callable[[], object]]) -> PrometheusMetrics:
+    from bridge.telemetry.prometheus import PrometheusMetrics  # noqa: PLC0415 - an extra
 
-    writer = Writer("log of calls", StandardError(), log_gap)
-    closings.append(writer.close)
-    return CallLog(writer)
+    metrics = PrometheusMetrics(name)
+    closings.append(metrics.close)
+    return metrics
 
 
-def _audit_log(options: TelemetryOptions, path: Path, observer: Observer, closings: list[Callable[[], object]]) -> Sink:
-    from bridge.telemetry.audit import AuditFile  # noqa: PLC0415 - as above
-    from bridge.telemetry.conventions import AUDIT_LOST  # noqa: PLC0415 - as above
-    from bridge.telemetry.records import audit_gap  # noqa: PLC0415 - as above
-    from bridge.telemetry.sinks import AuditLog  # noqa: PLC0415 - as above
-    from bridge.telemetry.writer import Writer  # noqa: PLC0415 - as above
+def _sinks(
+    options: TelemetryOptions, instruments: Instruments, closings: list[Callable[[], object]]
+) -> Iterator[CallSink]:
+    from bridge.telemetry import records  # noqa: PLC0415 - only where telemetry is wanted
+    from bridge.telemetry.writer import BackgroundWriter, StandardError  # noqa: PLC0415 - as above
 
+    if options.log_format == "json":
+        writer = BackgroundWriter("log of calls", StandardError(), records.log_gap_line)
+        closings.append(writer.close)
+        yield records.CallLog(writer)
+    if options.audit_log is not None:
+        lost = instruments.lost_audit_lines
+        writer = BackgroundWriter("audit log", _audit_file(options), records.audit_gap_line, lambda: lost.add(1))
+        closings.append(writer.close)
+        yield records.AuditLog(writer)
+
+
+def _audit_file(options: TelemetryOptions) -> AuditFile:
+    from bridge.telemetry.audit import AuditFile  # noqa: PLC0415 - only where it is wanted
+
+    path = options.audit_log
+    assert path is not None
     try:
-        file = AuditFile(path, max_bytes=options.audit_log_max_bytes, kept_files=options.audit_log_kept_files)
+        return AuditFile(path, max_bytes=options.audit_log_max_bytes, kept_files=options.audit_log_kept_files)
     except OSError as error:
         raise CommandError(f"the audit log {str(path)!r} cannot be written: {error.strerror}") from error
 
-    def lost(count: int) -> None:
-        observer.measures.add(AUDIT_LOST, count)
 
-    writer = Writer("audit log", file, audit_gap, lost)
-    closings.append(writer.close)
-    return AuditLog(writer)
+def _running_children() -> int:
+    from bridge.client.process import running_children  # noqa: PLC0415 - only when metrics are collected
 
-
-def _metrics(observer: Observer, name: str, closings: list[Callable[[], object]]) -> Metrics:
-    from bridge.telemetry.conventions import AUDIT_LOST, CHILDREN  # noqa: PLC0415 - as above
-    from bridge.telemetry.measures import Gauge  # noqa: PLC0415 - as above
-    from bridge.telemetry.metrics import Metrics  # noqa: PLC0415 - as above
-
-    def children() -> int:
-        from bridge.client.process import running_children  # noqa: PLC0415 - nobody waits for a count
-
-        return running_children()
-
-    measures = observer.measures
-    measures.watch(Gauge(CHILDREN, "Servers that run as children of this process.", lambda: [(children(), {})]))
-    measures.watch(
-        Gauge(
-            AUDIT_LOST,
-            "Lines of the audit log that were dropped, because it could not be written for long.",
-            lambda: [(measures.of(AUDIT_LOST).get("", 0), {})],
-            is_counter=True,
-        )
-    )
-    metrics = Metrics(observer, name)
-    closings.append(metrics.close)
-    return metrics
+    return running_children()
 
 
 def _asks_for_traces(environment: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-    from bridge.telemetry.metrics import Metrics
+    from bridge.telemetry.prometheus import PrometheusMetrics
 
 _METRICS_SECONDS = 10.0
 """How long the parent may take to ask all workers."""
@@ -29,7 +29,9 @@ class Worker:
         metrics: What this process counts; None for nothing.
     """
 
-    def __init__(self, channel: socket.socket, is_ending: Callable[[], bool], metrics: Metrics | None) -> None:
+    def __init__(
+        self, channel: socket.socket, is_ending: Callable[[], bool], metrics: PrometheusMetrics | None
+    ) -> None:
         self._channel = channel
         self._is_ending = is_ending
         self._metrics = metrics
@@ -43,8 +45,8 @@ class Worker:
         self._tell({"say": "opened"})
 
     def text(self, accept: str = "") -> tuple[bytes, str]:  # noqa: ARG002 - one format, whoever asks
-        """The metrics of all workers, as `Metrics.text` has those of one process; each has the label ``worker``."""
-        from bridge.telemetry.exposition import joined  # noqa: PLC0415 - for those who observe
+        """The metrics of all workers (see `PrometheusMetrics.text`), each with the label ``worker``."""
+        from bridge.telemetry.prometheus import merge_expositions  # noqa: PLC0415 - an extra
 
         with self._asking:
             while not self._given.empty():  # what came too late for whoever asked before
@@ -54,7 +56,7 @@ class Worker:
                 texts = self._given.get(timeout=_METRICS_SECONDS)
             except Empty:
                 texts = {}
-        return joined(texts, label="worker").encode(), CONTENT_TYPE
+        return merge_expositions(texts, label="worker").encode(), CONTENT_TYPE
 
     def _tell(self, message: Mapping[str, Any]) -> None:
         with self._writing:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bridge.client.link import Link
     from bridge.client.server_config import ServerConfig
-    from bridge.telemetry.measures import Peer
+    from bridge.telemetry.instruments import Peer
     from bridge.telemetry.observer import Observer
 
 
@@ -61,7 +61,7 @@ class Greeting:
         if self._asked is not None:
             _, method, start = self._asked
             self._asked = None
-            self._observer.asked(method, self._peer, start, error)
+            self._observer.asked(method, self._peer, perf_counter() - start, error)
 
 
 class GreetingWriter(ObjectSendStream[SessionMessage]):

@@ -23,7 +23,6 @@ from bridge.client.transport import Findings, opened
 from bridge.client.watch import Watch
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import CONNECTED, CONNECTS, RECONNECTS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -184,8 +183,7 @@ class Owner:
     async def run(self) -> None:
         """Be the owner task, until `stop`."""
         if (observer := switch.observer()) is not None:
-            for count in (CONNECTED, CONNECTS, RECONNECTS):  # a server that was never there is told of, too: by 0
-                observer.measures.add(count, 0, self._config.name)
+            observer.upstream_added(self._config.name)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.deadlines.watch)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from bridge.client.server_config import HttpTransport
 from bridge.telemetry.conventions import SERVER_ADDRESS, SERVER_PORT
-from bridge.telemetry.measures import Peer
+from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
     from bridge.client.server_config import ServerConfig

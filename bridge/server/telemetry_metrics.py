@@ -16,7 +16,7 @@ class WrittenMetrics(Protocol):
     """Metrics that can be written down: of one process, or of several that are one server."""
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
-        """See `bridge.telemetry.metrics.Metrics.text`."""
+        """See `bridge.telemetry.prometheus.PrometheusMetrics.text`."""
         ...
 
 

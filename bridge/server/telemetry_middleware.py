@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from bridge.server.protocol import INVALID_PARAMS
 from bridge.server.sse import is_message
 from bridge.telemetry.conventions import TOOLS_CALL
-from bridge.telemetry.measures import Peer
+from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.server.publisher import Publisher
     from bridge.telemetry.observer import Observer
-    from bridge.telemetry.operations import Serving
+    from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import Caller
 
     Request = ServerRequestContext[Any, Any]
@@ -65,20 +65,20 @@ class ObservingMiddleware:
         operation.end_with_result(result)
         return result
 
-    def _begun(self, ctx: Request) -> Serving:
+    def _begun(self, ctx: Request) -> ServerOperation:
         params: Any = ctx.params or {}
         name = params.get("name") if ctx.method == TOOLS_CALL else None
         tool = self._tools.find(name) if isinstance(name, str) else None
         peer = client_of(ctx)
         arguments = params.get("arguments")
         caller = self._caller_of_request()
-        series, words = self._observer.series(ctx.method, None if tool is None else tool.name, peer), None
+        series, details = self._observer.series(ctx.method, None if tool is None else tool.name, peer), None
         if ctx.method == TOOLS_CALL:
-            words = self._observer.words(
-                series,
+            details = self._observer.call_details(
                 name if isinstance(name, str) else None,
                 None if tool is None else tool.server,
                 None if caller is None else caller.name,
+                peer.transport,
                 arguments if isinstance(arguments, dict) else {},
             )
         return self._observer.serve(
@@ -86,7 +86,7 @@ class ObservingMiddleware:
             ctx.request_id,
             params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
             None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
-            words,
+            details,
         )
 
 

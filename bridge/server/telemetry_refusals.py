@@ -10,7 +10,7 @@ from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.server.sse import is_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TOOLS_CALL
-from bridge.telemetry.measures import Peer
+from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -33,17 +33,18 @@ def call_refused(scope: Scope, message: Json, tool: Tool, caller: Caller | None,
     if (observer := switch.observer()) is None:
         return
     headers, params = Headers(scope=scope), message["params"]
-    series = observer.series(TOOLS_CALL, tool.name, Peer("sse" if is_message(scope) else "http", _version_in(headers)))
+    peer = Peer("sse" if is_message(scope) else "http", _version_in(headers))
     arguments, meta = params.get("arguments"), params.get("_meta")
-    words = observer.words(
-        series,
+    details = observer.call_details(
         tool.name,
         tool.server,
         None if caller is None else caller.name,
+        peer.transport,
         arguments if isinstance(arguments, dict) else {},
     )
     trace = meta if isinstance(meta, dict) else None
-    observer.serve(series, message.get("id"), trace, headers.get("mcp-session-id"), words).end(error_type)
+    series, session_id = observer.series(TOOLS_CALL, tool.name, peer), headers.get("mcp-session-id")
+    observer.serve(series, message.get("id"), trace, session_id, details).end(error_type)
 
 
 def _version_in(headers: Headers) -> str:

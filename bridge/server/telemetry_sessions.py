@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from bridge.telemetry import switch
-from bridge.telemetry.measures import Peer
+from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

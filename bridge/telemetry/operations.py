@@ -1,135 +1,192 @@
-"""Operations: what is asked of this process, and what it asks of others, while that lasts."""
+"""Operations under observation: a request being answered, and a request sent to the other side."""
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
-from bridge.telemetry.records import id_seen
+from bridge.telemetry.instruments import Instruments
+from bridge.telemetry.records import EndedCall, record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Iterable, Mapping, MutableMapping
     from types import TracebackType
-    from typing import Self, TypeAlias
+    from typing import Self
 
-    from bridge.telemetry.measures import Series
-    from bridge.telemetry.observer import Observer
-    from bridge.telemetry.records import Records, Words
-
-    Ended: TypeAlias = tuple[Series, float, float, str | None, int | None, Words | None, object, str | None]
-    """What has ended: what it was, its begin and end by `time.perf_counter`, what went wrong in a word (or
-    `INPUT_REQUIRED`), the code of an error of the protocol; and for its record, if there is to be one: the words, the
-    request's id, and the trace."""
+    from bridge.telemetry.instruments import OperationSeries
+    from bridge.telemetry.records import CallDetails, CallSink
 
 
 class Span(Protocol):
-    """A span that is open."""
+    """An open span."""
 
     @property
     def trace_id(self) -> str | None:
-        """Its trace, in hexadecimal digits; None where nobody will see it."""
+        """The trace's id in hexadecimal digits; None where the trace is not sampled."""
         ...
 
     def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
-        """Close it."""
+        """End the span.
+
+        Args:
+            error_type: The type of the error; None for a success.
+            code: The JSON-RPC error code, if there is one.
+            message: The JSON-RPC error message.
+        """
 
 
 class Tracer(Protocol):
     """Opens spans; see `bridge.telemetry.tracing`."""
 
     def begins(self, meta: Mapping[str, Any] | None) -> bool:
-        """Whether what a client asks is to be traced: it says a trace, or is one of those that are kept."""
+        """True where a request is to be traced: its caller traces it, or it is sampled."""
         ...
 
     def serve(
-        self, series: Series, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None,
-        *, is_drawn: bool,
+        self, series: OperationSeries, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None,
+        *, is_sampled: bool,
     ) -> Span:  # fmt: skip
-        """Open a span for what a client asked, within the trace that it says; the span is the current one."""
+        """Open a span for a client's request and make it the current one."""
         ...
 
-    def ask(self, series: Series) -> Span:
-        """Open a span for what the other side is asked; the span is the current one."""
+    def ask(self, series: OperationSeries) -> Span:
+        """Open a span for a request to the other side and make it the current one."""
         ...
 
     def carry(self, meta: MutableMapping[str, Any]) -> None:
-        """Write the current trace into ``_meta``."""
+        """Write the current trace context into ``_meta``."""
 
 
-class Sink(Protocol):
-    """Takes the records of calls at once, and writes them later."""
+class Recorder:
+    """Records operations that have ended: their durations, and for calls their records.
 
-    def put(self, records: Records) -> None:
-        """Take them; others take them too."""
+    Args:
+        instruments: Receives the durations.
+        tracer: Opens spans; None for none.
+        sinks: Receive the records of calls.
 
-
-class Serving:
-    """What a client asked, while it is answered; made by `Observer.serve`, and ended once."""
-
-    __slots__ = ("_observer", "_request_id", "_series", "_span", "_start", "_words")
+    Attributes:
+        calls_in_flight: Tool calls being served.
+    """
 
     def __init__(
-        self, observer: Observer, series: Series, request_id: object, meta: Mapping[str, Any] | None,
-        session_id: str | None, words: Words | None, *, is_drawn: bool,
+        self, instruments: Instruments | None = None, tracer: Tracer | None = None, sinks: Iterable[CallSink] = ()
+    ) -> None:
+        self.instruments = instruments or Instruments()
+        self.tracer = tracer
+        self.sinks = tuple(sinks)
+        self.calls_in_flight = 0
+
+    def record(
+        self,
+        series: OperationSeries,
+        seconds: float,
+        error_type: str | None = None,
+        code: int | None = None,
+        *,
+        details: CallDetails | None = None,
+        request_id: object = None,
+        trace_id: str | None = None,
+    ) -> None:
+        """Record an operation that ends now.
+
+        Args:
+            series: The operation's series.
+            seconds: Its duration.
+            error_type: The type of its error, or ``input_required``; None for a success.
+            code: The JSON-RPC error code, if there is one.
+            details: The details of a call; None where it has no record.
+            request_id: The request's id.
+            trace_id: The trace it belongs to, if that is sampled.
+        """
+        series.record(seconds, error_type, code)
+        if details is not None:
+            record = record_of(EndedCall(details, request_id, time() - seconds, seconds, error_type, trace_id))
+            for sink in self.sinks:
+                sink.put(record)
+
+
+class ServerOperation:
+    """A client's request while it is answered; made by `Observer.serve`, and ended once.
+
+    Args:
+        recorder: Records it.
+        series: Its series.
+        request_id: The request's id.
+        meta: The request's ``_meta``.
+        session_id: The session's id.
+        details: The details of a call; None where it has no record.
+        is_sampled: The result of `Tracer.begins`: False for no span; None to let the tracer decide here.
+    """
+
+    __slots__ = ("_details", "_recorder", "_request_id", "_series", "_span", "_start")
+
+    def __init__(
+        self, recorder: Recorder, series: OperationSeries, request_id: object, meta: Mapping[str, Any] | None,
+        session_id: str | None, details: CallDetails | None, *, is_sampled: bool | None,
     ) -> None:  # fmt: skip
-        self._observer = observer
-        self._series = series
-        tracer = observer.tracer
-        self._span = None if tracer is None else tracer.serve(series, meta, request_id, session_id, is_drawn=is_drawn)
-        self._words = words
-        self._request_id = id_seen(request_id)
+        self._recorder, self._series, self._details, self._request_id = recorder, series, details, request_id
+        self._span = None
+        if recorder.tracer is not None and is_sampled is not False:
+            self._span = recorder.tracer.serve(series, meta, request_id, session_id, is_sampled=is_sampled is True)
         if series.is_call:
-            observer.in_flight += 1
+            recorder.calls_in_flight += 1
         self._start = perf_counter()
 
     def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
-        """It was answered, or will not be.
+        """End the operation.
 
         Args:
-            error_type: What went wrong, in a word, or `INPUT_REQUIRED`; None for a success.
-            code: The code of an error of the protocol.
-            message: The words of that error.
+            error_type: The type of the error, or ``input_required``; None for a success.
+            code: The JSON-RPC error code, if there is one.
+            message: The JSON-RPC error message.
         """
-        end = perf_counter()
-        observer, series, span, trace_id = self._observer, self._series, self._span, None
+        seconds = perf_counter() - self._start
+        recorder, series, span, trace_id = self._recorder, self._series, self._span, None
         if series.is_call:
-            observer.in_flight -= 1
+            recorder.calls_in_flight -= 1
         if span is not None:
             trace_id = span.trace_id
             span.end(None if error_type == INPUT_REQUIRED else error_type, code, message)
-        observer.note((series, self._start, end, error_type, code, self._words, self._request_id, trace_id))
+        recorder.record(
+            series, seconds, error_type, code, details=self._details, request_id=self._request_id, trace_id=trace_id
+        )
 
     def end_with_result(self, result: object) -> None:
-        """It was answered by a result, in MCP's JSON."""
-        self.end(_outcome_of(result) if self._series.is_call and isinstance(result, dict) else None)
+        """End with a result in MCP's JSON."""
+        self.end(_error_type_of(result) if self._series.is_call and isinstance(result, dict) else None)
 
     def end_with_code(self, code: int, message: str | None = None) -> None:
-        """It was answered by an error of the protocol."""
+        """End with a JSON-RPC error."""
         self.end(str(code), code, message)
 
     def end_cancelled(self) -> None:
-        """Nobody waits for the answer any more."""
+        """End because the request was cancelled."""
         self.end(CANCELLED)
 
 
-class Asking:
-    """What the other side is asked, while it is awaited; made by `Observer.asking`.
+class ClientOperation:
+    """A request to the other side, as a context manager; an exception that leaves the block is its failure.
+
+    Args:
+        recorder: Records it.
+        series: Its series.
 
     Attributes:
-        meta: What goes with the request in ``_meta``, so that the other side continues the trace.
+        meta: Entries for the request's ``_meta`` that carry the trace context.
     """
 
-    __slots__ = ("_is_error", "_observer", "_series", "_span", "_start", "meta")
+    __slots__ = ("_is_error", "_recorder", "_series", "_span", "_start", "meta")
 
-    def __init__(self, observer: Observer, series: Series) -> None:
-        self._observer = observer
+    def __init__(self, recorder: Recorder, series: OperationSeries) -> None:
+        self._recorder = recorder
         self._series = series
         self._is_error = False
         self.meta: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        tracer = self._observer.tracer
+        tracer = self._recorder.tracer
         self._span = None if tracer is None else tracer.ask(self._series)
         if tracer is not None:
             tracer.carry(self.meta)
@@ -137,28 +194,28 @@ class Asking:
         return self
 
     def answered(self, result: Mapping[str, Any]) -> None:
-        """There is a result, in MCP's JSON."""
+        """Take note of the result, in MCP's JSON."""
         self._is_error = self._series.is_call and result.get("isError") is True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        end = perf_counter()
-        error_type, code = classified(error)
+        seconds = perf_counter() - self._start
+        error_type, code = classify_error(error)
         if self._is_error:
             error_type = TOOL_ERROR
         if self._span is not None:
             self._span.end(error_type, code, None if code is None else str(error))
-        self._observer.note((self._series, self._start, end, error_type, code, None, None, None))
+        self._recorder.record(self._series, seconds, error_type, code)
 
 
-def _outcome_of(result: Mapping[str, Any]) -> str | None:
-    """What the result of a call says of it: that the tool failed, that its client is asked something, or nothing."""
+def _error_type_of(result: Mapping[str, Any]) -> str | None:
+    """The error type of a call's result: ``tool_error``, ``input_required``, or None."""
     if result.get("isError") is True:
         return TOOL_ERROR
     return INPUT_REQUIRED if result.get("resultType") == INPUT_REQUIRED else None
 
 
-def classified(error: BaseException | int | None) -> tuple[str | None, int | None]:
-    """The type of an error, and the code of one of the protocol, as which it may be given itself."""
+def classify_error(error: BaseException | int | None) -> tuple[str | None, int | None]:
+    """The type of an error and its JSON-RPC code, which may be given in place of the error."""
     if error is None:
         return None, None
     if isinstance(error, int):

@@ -1,7 +1,4 @@
-"""The switch: whether anything is observed in this process. Off, a hook costs one look at a variable.
-
-A server looks when it is built, a connection when it is opened: switch on before.
-"""
+"""The observer of this process, enabled before servers are built and connections are opened."""
 
 from __future__ import annotations
 
@@ -17,31 +14,31 @@ _observer: Observer | None = None
 
 
 def observer() -> Observer | None:
-    """Who observes; None while nobody does."""
+    """The observer; None while telemetry is disabled."""
     return _observer
 
 
-def switch_on(new: Observer) -> None:
-    """Have everything observed from now on."""
+def enable(new: Observer) -> None:
+    """Enable telemetry."""
     global _observer  # noqa: PLW0603 - one process has one telemetry, as OpenTelemetry's own providers
     _observer = new
 
 
-def switch_off() -> None:
-    """Have nothing observed any more."""
+def disable() -> None:
+    """Disable telemetry."""
     global _observer  # noqa: PLW0603 - as above
     _observer = None
 
 
 @contextmanager
-def switched_on(new: Observer) -> Iterator[Observer]:
-    """Have everything observed in this block."""
+def enabled(new: Observer) -> Iterator[Observer]:
+    """Enable telemetry in this block."""
     before = _observer
-    switch_on(new)
+    enable(new)
     try:
         yield new
     finally:
         if before is None:
-            switch_off()
+            disable()
         else:
-            switch_on(before)
+            enable(before)

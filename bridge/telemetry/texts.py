@@ -1,27 +1,28 @@
-"""Texts of others in lines of a log: within bounds, and never more than the line that they stand in."""
+"""Log text: values of clients and servers, cut to a length and encoded as one line of JSON."""
 
 from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_core import to_json
 
 MAX_TEXT_CHARS = 256
-"""How much of a text is written that somebody else chose."""
+"""Maximum characters of a text that a client or server chose."""
 
 _UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
-"""What JSON lets stand as it is, and what a terminal obeys or a reader takes for the end of a line."""
+"""Characters that JSON does not escape and that control a terminal or end a line."""
 
 
 def abridged(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
-    """A text, or its beginning with ``…`` as the mark that it was cut."""
+    """The text, cut to a length; ``…`` marks the cut."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def written(value: Any) -> str:
-    """Anything as JSON, in one line; never raises, whatever a client put into it."""
+    """Any value as one line of JSON; never raises."""
     try:
         text = to_json(value, fallback=repr, inf_nan_mode="null").decode()
     except ValueError:
@@ -30,7 +31,7 @@ def written(value: Any) -> str:
 
 
 def _written_as_python_does(value: Any) -> str:
-    """Half a character, which JSON can say only escaped, or what is nested very deep."""
+    """JSON of values that pydantic refuses: lone surrogates, and very deep nesting."""
     try:
         finite = json.loads(json.dumps(value, default=repr), parse_constant=lambda _: None)
         return json.dumps(finite, separators=(",", ":"))
@@ -40,3 +41,8 @@ def _written_as_python_does(value: Any) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
+
+
+def utc_time(seconds: float) -> str:
+    """A time in seconds since 1970 as ISO 8601 text with milliseconds, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -124,9 +124,10 @@ def bench_a_span_alone(meter: Meter) -> None:
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - as above
 
     from bridge.telemetry.conventions import SERVER_OPERATION_DURATION, TOOLS_CALL  # noqa: PLC0415 - for this alone
-    from bridge.telemetry.measures import Metric, Peer, Series  # noqa: PLC0415 - as above
+    from bridge.telemetry.instruments import Instruments, OperationSeries, Peer  # noqa: PLC0415 - as above
 
-    series = Series(Metric(SERVER_OPERATION_DURATION), TOOLS_CALL, "add", Peer("http", Era.MODERN.value))
+    durations = Instruments().durations[SERVER_OPERATION_DURATION]
+    series = OperationSeries(durations, TOOLS_CALL, "add", Peer("http", Era.MODERN.value))
     attributes = {**series.labels, "jsonrpc.request.id": "1"}
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("benchmarks")
 

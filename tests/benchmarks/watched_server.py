@@ -25,7 +25,6 @@ from bridge.cli.http_server import SilentServer
 from bridge.cli.telemetry_options import TelemetryOptions, observed
 from bridge.server.http import direct_way, http_app
 from bridge.server.publisher import Publisher
-from bridge.telemetry.observer import SETTLE_SECONDS
 from bridge.telemetry.writer import BATCH_SECONDS
 from tests.benchmarks.tools import add
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-_WRITTEN_SECONDS = SETTLE_SECONDS + 4 * BATCH_SECONDS
+_WRITTEN_SECONDS = 10 * BATCH_SECONDS
 
 
 @contextmanager
@@ -78,12 +77,12 @@ def _unobserved() -> Iterator[None]:
     from bridge.telemetry import switch  # noqa: PLC0415 - for this alone
 
     before = switch.observer()
-    switch.switch_off()
+    switch.disable()
     try:
         yield
     finally:
         if before is not None:
-            switch.switch_on(before)
+            switch.enable(before)
 
 
 async def main(variants: dict[str, dict[str, Any]]) -> None:

@@ -268,7 +268,7 @@ def test_without_the_option_there_are_no_metrics(tools: str) -> None:
         (
             ("--traces",),
             {"OTEL_TRACES_EXPORTER": "smoke"},
-            "OTEL_TRACES_EXPORTER=smoke: known are otlp, console and none",
+            "OTEL_TRACES_EXPORTER=smoke is unknown: use otlp, console or none",
         ),
     ],
 )

@@ -11,19 +11,19 @@ from bridge.client import Connection, Healing
 from bridge.client.greeting import Greeting
 from bridge.errors import ServerUnavailableError
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
-from bridge.telemetry.measures import Peer
+from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.switch import switched_on
+from bridge.telemetry.switch import enabled
 from tests.client.clock import Clock
 from tests.client.conftest import opened, python_config
 from tests.client.endpoint import MODERN, endpoint, error_of
 from tests.client.scripted import scripted_config
 from tests.client.test_connection import config_of
+from tests.telemetry.measured import Measured
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from bridge.telemetry.measures import Labels
     from bridge.tools.json_reading import Json
     from tests.client.conftest import RemoteServer
 
@@ -32,21 +32,10 @@ pytestmark = pytest.mark.anyio
 DISCOVER, INITIALIZE = "server/discover", "initialize"
 
 
-def asked(observer: Observer) -> list[tuple[str, str | None, int]]:
-    """What was asked, with its error's type, and how often."""
-    observer.settle()
-    return sorted(
-        (
-            (str(each.labels["mcp.method.name"]), _error_type(each.labels), sum(each.counts))
-            for each in observer.measures.metrics[CLIENT_OPERATION_DURATION]
-            if sum(each.counts)
-        ),
-        key=repr,
-    )
-
-
-def _error_type(labels: Labels) -> str | None:
-    return str(labels["error.type"]) if "error.type" in labels else None
+def asked(measured: Measured) -> list[tuple[str, str | None, int]]:
+    """The requests of the handshake, with the types of their errors, and how often each was sent."""
+    counts = measured.counts(CLIENT_OPERATION_DURATION)
+    return sorted(((labels["mcp.method.name"], labels.get("error.type"), count) for labels, count in counts), key=repr)
 
 
 @pytest.mark.parametrize(
@@ -62,48 +51,52 @@ def _error_type(labels: Labels) -> str | None:
     ],
 )
 async def test_what_greets_a_server_is_counted_once(route: str, pin: Any, method: str, steady: RemoteServer) -> None:
-    observer = Observer()
-    with switched_on(observer):
+    measured = Measured()
+    with enabled(Observer(measured.instruments)):
         async with opened(config_of(route, steady, protocol=pin)) as connection:
             await connection.call_tool("add", {"a": 1, "b": 2})
-    assert asked(observer) == sorted([(method, None, 1), ("tools/call", None, 1)])
-    by_method = {each.labels["mcp.method.name"]: each for each in observer.measures.metrics[CLIENT_OPERATION_DURATION]}
-    greeting, call = dict(by_method[method].labels), dict(by_method["tools/call"].labels)
+    assert asked(measured) == sorted([(method, None, 1), ("tools/call", None, 1)])
+    by_method = {labels["mcp.method.name"]: labels for labels, _ in measured.counts(CLIENT_OPERATION_DURATION)}
+    greeting, call = by_method[method], by_method["tools/call"]
     where = {"bridge.upstream", "network.transport", "network.protocol.name", "server.address", "server.port"}
     assert {key: greeting[key] for key in where & greeting.keys()} == {key: call[key] for key in where & call.keys()}
 
 
 async def test_a_server_of_the_older_era_is_asked_twice_and_fails_once() -> None:
-    observer = Observer()
-    with switched_on(observer):
+    measured = Measured()
+    with enabled(Observer(measured.instruments)):
         async with opened(scripted_config([])):
             pass
-    assert asked(observer) == [(INITIALIZE, None, 1), (DISCOVER, "-32601", 1)]
+    assert asked(measured) == [(INITIALIZE, None, 1), (DISCOVER, "-32601", 1)]
 
 
 async def test_a_server_that_refuses_to_be_greeted_is_a_failure_with_its_code() -> None:
     async def refuse(message: Json) -> Response:
         return error_of(message["id"], -32000, "not today")
 
-    observer = Observer()
-    with switched_on(observer), endpoint("legacy", initialize=refuse) as server, pytest.raises(ServerUnavailableError):
+    measured = Measured()
+    with (
+        enabled(Observer(measured.instruments)),
+        endpoint("legacy", initialize=refuse) as server,
+        pytest.raises(ServerUnavailableError),
+    ):
         await Connection(server.config()).open()
-    assert asked(observer) == [(INITIALIZE, "-32000", 1)]
+    assert asked(measured) == [(INITIALIZE, "-32000", 1)]
 
 
 async def test_a_server_that_ends_instead_of_answering_is_a_failure() -> None:
-    observer = Observer()
+    measured = Measured()
     config = python_config("import sys; sys.stdin.readline()", protocol="legacy")
-    with switched_on(observer), pytest.raises(ServerUnavailableError):
+    with enabled(Observer(measured.instruments)), pytest.raises(ServerUnavailableError):
         await Connection(config).open()
-    ((method, error_type, count),) = asked(observer)
+    ((method, error_type, count),) = asked(measured)
     assert (method, count) == (INITIALIZE, 1)
     assert error_type is not None
 
 
 def test_an_answer_that_comes_too_late_is_none() -> None:
-    observer = Observer()
-    greeting = Greeting(observer, Peer("http", "", "slow"))
+    measured = Measured()
+    greeting = Greeting(Observer(measured.instruments), Peer("http", "", "slow"))
     greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=DISCOVER))
     greeting.received(JSONRPCResponse(jsonrpc="2.0", id=7, result={}))
     greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=2, method=INITIALIZE))
@@ -111,20 +104,20 @@ def test_an_answer_that_comes_too_late_is_none() -> None:
     greeting.received(JSONRPCError(jsonrpc="2.0", id=2, error=ErrorData(code=-32603, message="no")))
     greeting.sent(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))
     greeting.ended(None)
-    assert asked(observer) == [(INITIALIZE, "-32603", 1), (DISCOVER, "-32001", 1)]
+    assert asked(measured) == [(INITIALIZE, "-32603", 1), (DISCOVER, "-32001", 1)]
 
 
 @pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), (MODERN, DISCOVER)])
 async def test_an_idle_server_that_is_asked_whether_it_is_there_is_counted(era: str, method: str) -> None:
-    clock, observer = Clock(), Observer()
+    clock, measured = Clock(), Measured()
     healing = Healing(wait=clock.wait)
-    with switched_on(observer), endpoint(era) as server:
+    with enabled(Observer(measured.instruments)), endpoint(era) as server:
         async with Connection(server.config(), healing=healing):
             before = dict.fromkeys([INITIALIZE if era == "legacy" else DISCOVER], 1)
             await clock.elapse(healing.health_check_seconds)
             await clock.sleeping(healing.health_check_seconds)
             counts: dict[str, int] = {}
-            for name, error_type, count in asked(observer):
+            for name, error_type, count in asked(measured):
                 assert error_type is None
                 counts[name] = counts.get(name, 0) + count
     assert counts == before | {method: before.get(method, 0) + 1}

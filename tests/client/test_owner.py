@@ -12,9 +12,10 @@ from bridge.client import Connection, ConnectionState, Healing, HttpTransport, S
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerUnavailableError
 from bridge.telemetry.conventions import CONNECTED, CONNECTS, RECONNECTS
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.switch import switched_on
+from bridge.telemetry.switch import enabled
 from tests.client.clock import Clock
 from tests.client.conftest import DEADLINE_SECONDS, opened, proxied, stdio_config
+from tests.telemetry.measured import Measured
 
 if TYPE_CHECKING:
     from tests.client.conftest import RemoteServer
@@ -187,12 +188,13 @@ async def test_what_cannot_get_better_by_itself_is_not_tried_again_and_is_told_a
 
 async def test_a_server_that_was_never_there_is_counted_as_one_without_a_connection() -> None:
     config = ServerConfig(name="x", transport=StdioTransport("there-is-no-such-command"))
-    with switched_on(Observer()) as observer, anyio.fail_after(DEADLINE_SECONDS):
+    measured = Measured()
+    with enabled(Observer(measured.instruments)), anyio.fail_after(DEADLINE_SECONDS):
         connection = Connection(config)
         await connection.open(wait=False)
         await connection.settled()
         await connection.aclose()
-    assert [observer.measures.of(name) for name in (CONNECTED, CONNECTS, RECONNECTS)] == [{"x": 0}] * 3
+    assert [measured.values(name) for name in (CONNECTED, CONNECTS, RECONNECTS)] == [{"x": 0}] * 3
 
 
 async def test_a_server_that_wants_credentials_says_so_and_is_tried_again_when_it_is_needed(guard: Guard) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,17 +14,15 @@ from bridge import ToolBox, ToolError, tool
 from bridge.server.http import http_app
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION, SERVER_SESSION_DURATION
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.records import RECORD_END
-from bridge.telemetry.switch import switched_on
+from bridge.telemetry.switch import enabled
 from bridge.telemetry.tracing import Tracing
 from tests.server.http_server import HEADERS, call, modern, modern_headers, open_session, request, serving
+from tests.telemetry.measured import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opentelemetry.sdk.trace import ReadableSpan
-
-    from bridge.telemetry.records import Records
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACED = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
@@ -38,12 +35,11 @@ class Kept:
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
 
-    def put(self, records: Records) -> None:
-        for line in records.lines:
-            told = json.loads(line + RECORD_END)
-            assert told.pop("time")
-            assert told.pop("duration_ms") >= 0
-            self.told.append(told)
+    def put(self, record: dict[str, Any]) -> None:
+        told = dict(record)
+        assert told.pop("time")
+        assert told.pop("duration_ms") >= 0
+        self.told.append(told)
 
 
 class Watched:
@@ -54,11 +50,11 @@ class Watched:
         self._spans = InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(self._spans))
         self._sink = Kept()
-        self.observer = Observer(tracer=Tracing(provider), sinks=[self._sink])
+        self.measured = Measured()
+        self.observer = Observer(self.measured.instruments, tracer=Tracing(provider), sinks=[self._sink])
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        self.observer.settle()
         return self._sink.told
 
     @property
@@ -78,9 +74,7 @@ class Watched:
         ]
 
     def counts(self, metric: str) -> list[tuple[dict[str, Any], int]]:
-        self.observer.settle()
-        found = [(dict(each.labels), sum(each.counts)) for each in self.observer.measures.metrics[metric]]
-        return sorted((each for each in found if each[1]), key=repr)
+        return self.measured.counts(metric)
 
 
 @tool
@@ -109,9 +103,9 @@ def watched(path: str, *, is_modern: bool) -> Watched:
     """Send all requests to a server of its own."""
     fast_path, protocol = PATHS[path]
     watched = Watched()
-    with switched_on(watched.observer):
+    with enabled(watched.observer):
         app = http_app(ToolBox([add, fail]), fast_path=fast_path)
-    with switched_on(watched.observer), serving(app, http=protocol) as origin, httpx.Client() as client:
+    with enabled(watched.observer), serving(app, http=protocol) as origin, httpx.Client() as client:
         url = origin + "/mcp"
         session = HEADERS if is_modern else open_session(client, url)
         for message in REQUESTS:
@@ -149,4 +143,4 @@ def test_a_session_is_counted_when_it_ends(path: str) -> None:
 
 
 def test_nobody_is_in_flight_when_all_is_answered() -> None:
-    assert [watched(path, is_modern=True).observer.in_flight for path in PATHS] == [0, 0, 0]
+    assert [watched(path, is_modern=True).observer.calls_in_flight for path in PATHS] == [0, 0, 0]

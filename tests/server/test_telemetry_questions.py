@@ -10,7 +10,7 @@ from mcp_types import ElicitResult, ErrorData
 
 from bridge.server.http import http_app
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION, SERVER_OPERATION_DURATION
-from bridge.telemetry.switch import switched_on
+from bridge.telemetry.switch import enabled
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import serving
 from tests.server.test_telemetry_paths import PARENT_ID, TRACE_ID, TRACED, Watched
@@ -42,7 +42,7 @@ async def greeted(mode: Any, answer: ElicitResult | ErrorData) -> tuple[Watched,
         return answer
 
     watched = Watched()
-    with switched_on(watched.observer):
+    with enabled(watched.observer):
         app = http_app(ToolBox(GREET))
         with serving(app) as origin:
             async with Client(f"{origin}/mcp", mode=mode, elicitation_callback=elicit) as client:

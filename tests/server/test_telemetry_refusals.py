@@ -9,7 +9,7 @@ from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http import http_app
 from bridge.server.limits import Limits, Rate
 from bridge.telemetry.conventions import REFUSALS, SERVER_OPERATION_DURATION
-from bridge.telemetry.switch import switched_on
+from bridge.telemetry.switch import enabled
 from tests.server.auth.guarded import ADA, bearer, talking, toolbox
 from tests.server.http_server import call, serving
 from tests.server.test_telemetry_paths import PARENT_ID, TRACED, Watched
@@ -35,7 +35,7 @@ def test_a_call_whose_scope_is_missing_is_counted_traced_and_recorded_too(
 ) -> None:
     watched = Watched()
     keys = ApiKeys(ApiKey("ada", ADA, scopes=frozenset({"read"})))
-    with switched_on(watched.observer):
+    with enabled(watched.observer):
         app = http_app(toolbox(), auth=Auth(keys, tool_scopes={"delete_*": ["write"]}))
         with serving(app) as origin, talking(kind, origin, ADA) as peer:
             asked = call("delete_all", {"secret": "hunter2"}, _meta=TRACED)
@@ -62,7 +62,7 @@ def test_a_call_whose_scope_is_missing_is_counted_traced_and_recorded_too(
 def test_what_is_refused_before_it_is_a_request_of_mcp_is_counted_by_status(http: str) -> None:
     watched = Watched()
     keys, limits = ApiKeys(ApiKey("ada", ADA)), Limits(rate=Rate(3, 3600.0))
-    with switched_on(watched.observer):
+    with enabled(watched.observer):
         app = http_app(toolbox(), auth=Auth(keys), limits=limits, max_request_bytes=1000)
         with serving(app, http=http) as origin, httpx.Client() as client:
             statuses = [
@@ -78,15 +78,15 @@ def test_what_is_refused_before_it_is_a_request_of_mcp_is_counted_by_status(http
                 )
             ]
     assert statuses == [401, 421, 403, 415, 413, 400, 429]
-    assert watched.observer.measures.of(REFUSALS) == {str(status): 1 for status in statuses}
+    assert watched.measured.values(REFUSALS, "http.response.status_code") == {str(status): 1 for status in statuses}
     assert watched.counts(SERVER_OPERATION_DURATION) == []
 
 
 def test_what_is_answered_is_no_refusal() -> None:
     watched = Watched()
-    with switched_on(watched.observer):
+    with enabled(watched.observer):
         app = http_app(toolbox())
         with serving(app) as origin, talking("modern", origin, ADA) as peer:
             peer.ask(call("add", {"a": 1, "b": 2}))
             peer.ask(call("nothing"))
-    assert watched.observer.measures.of(REFUSALS) == {}
+    assert watched.measured.values(REFUSALS, "http.response.status_code") == {}

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from errno import ENOSPC
 from http import HTTPStatus
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -17,15 +17,11 @@ from bridge.telemetry.conventions import (
     SERVER_OPERATION_DURATION,
     SERVER_SESSION_DURATION,
 )
-from bridge.telemetry.measures import Peer
+from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.records import RECORD_END, audit_gap
-from bridge.telemetry.sinks import AuditLog
-from bridge.telemetry.writer import Writer
-
-if TYPE_CHECKING:
-    from bridge.telemetry.measures import Labels
-    from bridge.telemetry.records import Records
+from bridge.telemetry.records import AuditLog, audit_gap_line
+from bridge.telemetry.writer import BackgroundWriter
+from tests.telemetry.measured import Measured
 
 DEADLINE_SECONDS = 10
 CLIENT = Peer("http", "2026-07-28")
@@ -33,52 +29,44 @@ SERVER = Peer("stdio", "2025-11-25", "github")
 
 
 class Kept:
-    """A sink that keeps what it takes."""
+    """A sink that keeps the records."""
 
     def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self.took = Event()
+        self.records: list[dict[str, Any]] = []
 
-    def put(self, records: Records) -> None:
-        self.lines += [json.loads(line + RECORD_END) for line in records.lines]
-        self.took.set()
+    def put(self, record: dict[str, Any]) -> None:
+        self.records.append(json.loads(json.dumps(record)))
 
 
-def counted(observer: Observer, metric: str) -> list[tuple[int, Labels]]:
-    observer.settle()
-    return [(sum(each.counts), each.labels) for each in observer.measures.metrics[metric] if sum(each.counts)]
+@pytest.fixture
+def measured() -> Measured:
+    return Measured()
 
 
-def gauge(observer: Observer, name: str) -> list[tuple[float, Labels]]:
-    return list(observer.measures.gauges[name].values())
+@pytest.fixture
+def observer(measured: Measured) -> Observer:
+    return Observer(measured.instruments)
 
 
-def value(observer: Observer, name: str) -> dict[str, float]:
-    return {str(labels.get("bridge.upstream", "")): value for value, labels in gauge(observer, name)}
-
-
-def test_a_call_is_in_flight_until_it_ends_and_is_counted_then() -> None:
-    observer = Observer()
+def test_a_call_is_in_flight_until_it_ends_and_is_counted_then(measured: Measured, observer: Observer) -> None:
     series = observer.series("tools/call", "add", CLIENT)
     calls = [observer.serve(series, number) for number in range(2)]
-    assert (value(observer, "bridge.calls.in_flight"), counted(observer, SERVER_OPERATION_DURATION)) == ({"": 2}, [])
+    assert (measured.values("bridge.calls.in_flight"), measured.counts(SERVER_OPERATION_DURATION)) == ({"": 2}, [])
     for call in calls:
         call.end()
-    assert value(observer, "bridge.calls.in_flight") == {"": 0}
-    assert counted(observer, SERVER_OPERATION_DURATION) == [(2, series.labels)]
+    assert measured.values("bridge.calls.in_flight") == {"": 0}
+    assert measured.counts(SERVER_OPERATION_DURATION) == [(series.labels, 2)]
 
 
-def test_other_requests_are_counted_and_are_no_calls_in_flight() -> None:
-    observer = Observer()
+def test_other_requests_are_counted_and_are_no_calls_in_flight(measured: Measured, observer: Observer) -> None:
     request = observer.serve(observer.series("tools/list", None, CLIENT), 1)
-    assert value(observer, "bridge.calls.in_flight") == {"": 0}
+    assert measured.values("bridge.calls.in_flight") == {"": 0}
     request.end_with_code(-32602, "no such page")
-    ((count, labels),) = counted(observer, SERVER_OPERATION_DURATION)
+    ((labels, count),) = measured.counts(SERVER_OPERATION_DURATION)
     assert (count, labels["error.type"], labels["rpc.response.status_code"]) == (1, "-32602", "-32602")
 
 
-def test_a_method_that_anybody_made_up_has_no_series_of_its_own() -> None:
-    observer = Observer()
+def test_an_unknown_method_has_no_series_of_its_own(observer: Observer) -> None:
     assert observer.series("x/1", None, CLIENT) is observer.series("x/2", None, CLIENT)
     assert observer.series("x/1", None, CLIENT).method == "_OTHER"
 
@@ -93,23 +81,23 @@ def test_a_method_that_anybody_made_up_has_no_series_of_its_own() -> None:
         (None, None),
     ],
 )
-def test_a_result_that_says_that_the_tool_failed_is_a_failure(result: object, error_type: str | None) -> None:
-    observer = Observer()
+def test_a_result_that_says_that_the_tool_failed_is_a_failure(
+    result: object, error_type: str | None, measured: Measured, observer: Observer
+) -> None:
     observer.serve(observer.series("tools/call", "add", CLIENT), 1).end_with_result(result)
-    ((_, labels),) = counted(observer, SERVER_OPERATION_DURATION)
+    ((labels, _),) = measured.counts(SERVER_OPERATION_DURATION)
     assert labels.get("error.type") == error_type
 
 
-def test_what_ends_reaches_the_sinks_without_anybody_asking() -> None:
+def test_the_record_of_an_ended_call_reaches_the_sinks() -> None:
     sink = Kept()
     observer = Observer(sinks=[sink])
     series = observer.series("tools/call", "add", CLIENT)
-    words = observer.words(series, "add", "github", "alice", {"a": 1, "b": 2})
-    observer.serve(series, 7, None, None, words).end_cancelled()
-    assert sink.took.wait(DEADLINE_SECONDS)
-    (line,) = sink.lines
-    assert (line.pop("time"), line.pop("duration_ms")) is not None
-    assert line == {
+    details = observer.call_details("add", "github", "alice", "http", {"a": 1, "b": 2})
+    observer.serve(series, 7, None, None, details).end_cancelled()
+    (record,) = sink.records
+    assert (record.pop("time"), record.pop("duration_ms")) is not None
+    assert record == {
         "event": "call",
         "request_id": 7,
         "tool": "add",
@@ -120,30 +108,16 @@ def test_what_ends_reaches_the_sinks_without_anybody_asking() -> None:
         "error": "cancelled",
         "arguments": {"a": "[redacted]", "b": "[redacted]"},
     }
-    observer.close()
 
 
 def test_arguments_are_recorded_as_they_came_where_that_is_asked_for() -> None:
     sink = Kept()
     observer = Observer(sinks=[sink], shows_arguments=True)
     arguments: dict[str, Any] = {"path": "/a", "lines": [1]}
-    series = observer.series("tools/call", "read", CLIENT)
-    words = observer.words(series, "read", None, None, arguments)
+    details = observer.call_details("read", None, None, "http", arguments)
     arguments["lines"].append(2)  # as a tool may
-    observer.serve(series, 1, None, None, words).end()
-    observer.close()
-    assert sink.lines[0]["arguments"] == {"path": "/a", "lines": [1]}
-
-
-def test_of_what_callers_invent_no_more_is_kept_than_is_recorded() -> None:
-    observer = Observer(sinks=[Kept()])
-    sent = {f"{number}{'x' * 10_000}": 1 for number in range(100)}
-    words = observer.words(observer.series("tools/call", None, CLIENT), "y" * 10_000, None, None, sent)
-    assert words is not None
-    call, _, arguments = words
-    told = json.loads(f'{{"request_id":1{call}0{arguments}}}')
-    assert told["tool"] == "y" * 128 + "…"
-    assert [len(name) for name in told["arguments"]] == [64 + 1] * 32
+    observer.serve(observer.series("tools/call", "read", CLIENT), 1, None, None, details).end()
+    assert sink.records[0]["arguments"] == {"path": "/a", "lines": [1]}
 
 
 def test_records_keep_the_order_in_which_calls_ended() -> None:
@@ -151,96 +125,92 @@ def test_records_keep_the_order_in_which_calls_ended() -> None:
     observer = Observer(sinks=[sink])
     series = observer.series("tools/call", "add", CLIENT)
     for number in range(1000):
-        observer.serve(series, number, None, None, observer.words(series, "add", None, None, {})).end()
-    observer.close()
-    assert [line["request_id"] for line in sink.lines] == list(range(1000))
+        observer.serve(series, number, None, None, observer.call_details("add", None, None, "http", {})).end()
+    assert [record["request_id"] for record in sink.records] == list(range(1000))
 
 
-def test_what_an_audit_log_loses_is_counted_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_audit_lines_are_counted_while_calls_go_on(
+    measured: Measured, observer: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = Event()
+
     class Full:
         """A disk that has no room."""
 
         def write(self, lines: bytes) -> None:
+            tried.set()
             raise OSError(ENOSPC, "No space left on device")
 
         def close(self) -> None:
             """There is nothing to close."""
 
     monkeypatch.setattr(writing, "MAX_WAITING", 10)
-    observer = Observer()
-    writer = Writer("audit log", Full(), audit_gap, lambda count: observer.measures.add(AUDIT_LOST, count))
+    lost = measured.instruments.lost_audit_lines
+    writer = BackgroundWriter("audit log", Full(), audit_gap_line, lambda: lost.add(1))
     observer.sinks = (AuditLog(writer),)
     series = observer.series("tools/call", "add", CLIENT)
     for number in range(1000):
-        observer.serve(series, number, None, None, observer.words(series, "add", None, None, {})).end()
-    settling = Thread(target=observer.close, daemon=True)
-    settling.start()
-    settling.join(DEADLINE_SECONDS)
-    assert not settling.is_alive()
-    assert 0 < observer.measures.of(AUDIT_LOST)[""] < 1000
+        observer.serve(series, number, None, None, observer.call_details("add", None, None, "http", {})).end()
+    assert tried.wait(DEADLINE_SECONDS)
+    assert 0 < measured.values(AUDIT_LOST)[""] < 1000
     writer.close()
 
 
-def test_without_sinks_nothing_is_kept_of_a_call() -> None:
-    observer = Observer()
-    assert observer.words(observer.series("tools/call", "add", CLIENT), "add", None, None, {"a": 1}) is None
+def test_without_sinks_a_call_has_no_record() -> None:
+    assert Observer().call_details("add", None, None, "http", {"a": 1}) is None
 
 
-def test_what_a_server_is_asked_is_counted_with_its_failures() -> None:
-    observer = Observer()
+def test_requests_to_a_server_are_counted_with_their_failures(measured: Measured, observer: Observer) -> None:
     with observer.asking("tools/call", "add", SERVER) as asking:
         asking.answered({"isError": True})
     with pytest.raises(KeyError), observer.asking("tools/list", None, SERVER):
         raise KeyError
-    failures = {
-        labels["mcp.method.name"]: labels["error.type"] for _, labels in counted(observer, CLIENT_OPERATION_DURATION)
-    }
+    counts = measured.counts(CLIENT_OPERATION_DURATION)
+    failures = {labels["mcp.method.name"]: labels["error.type"] for labels, _ in counts}
     assert failures == {"tools/call": "tool_error", "tools/list": "KeyError"}
-    assert all(labels["bridge.upstream"] == "github" for _, labels in counted(observer, CLIENT_OPERATION_DURATION))
+    assert all(labels["bridge.upstream"] == "github" for labels, _ in counts)
 
 
-def test_connections_to_servers_are_counted_and_so_are_those_after_the_first() -> None:
-    observer = Observer()
+def test_connections_to_servers_are_counted_and_so_are_those_after_the_first(
+    measured: Measured, observer: Observer
+) -> None:
     observer.connected("github")
     observer.disconnected(SERVER, 2.0, "ServerUnavailableError")
     observer.connected("github")
     observer.connected("files")
-    assert value(observer, "bridge.upstream.connects") == {"github": 2, "files": 1}
-    assert value(observer, "bridge.upstream.reconnects") == {"github": 1, "files": 0}
-    assert value(observer, "bridge.upstream.connected") == {"github": 1, "files": 1}
-    ((count, labels),) = counted(observer, CLIENT_SESSION_DURATION)
+    observer.upstream_added("never")
+    assert measured.values("bridge.upstream.connects") == {"github": 2, "files": 1, "never": 0}
+    assert measured.values("bridge.upstream.reconnects") == {"github": 1, "files": 0, "never": 0}
+    assert measured.values("bridge.upstream.connected") == {"github": 1, "files": 1, "never": 0}
+    ((labels, count),) = measured.counts(CLIENT_SESSION_DURATION)
     assert (count, labels["error.type"], labels["bridge.upstream"]) == (1, "ServerUnavailableError", "github")
 
 
-def test_what_is_refused_over_http_is_counted_by_status() -> None:
-    observer = Observer()
+def test_refused_http_requests_are_counted_by_status(measured: Measured, observer: Observer) -> None:
     for status in (401, 429, HTTPStatus.UNAUTHORIZED):
         observer.refused(status)
-    found = {labels["http.response.status_code"]: count for count, labels in gauge(observer, "bridge.http.refusals")}
-    assert found == {"401": 2, "429": 1}
+    assert measured.values("bridge.http.refusals", "http.response.status_code") == {"401": 2, "429": 1}
 
 
-def test_sessions_are_open_as_long_as_they_last() -> None:
-    observer = Observer()
+def test_sessions_are_open_as_long_as_they_last(measured: Measured, observer: Observer) -> None:
     with observer.session(Peer("stdio", "")):
-        assert value(observer, "bridge.sessions") == {"": 1}
-    assert value(observer, "bridge.sessions") == {"": 0}
-    assert counted(observer, SERVER_SESSION_DURATION) == [(1, {"network.transport": "pipe"})]
+        assert measured.values("bridge.sessions") == {"": 1}
+    assert measured.values("bridge.sessions") == {"": 0}
+    assert measured.counts(SERVER_SESSION_DURATION) == [({"network.transport": "pipe"}, 1)]
 
 
-def test_a_message_that_comes_twice_is_known_the_second_time_and_no_more() -> None:
-    observer = Observer()
+def test_a_replayed_message_is_known_once(observer: Observer) -> None:
     observer.will_be_replayed(1, "initialize")
     assert not observer.is_replay(1, "ping")
     assert observer.is_replay(1, "initialize")
     assert not observer.is_replay(1, "initialize")
 
 
-def test_nothing_is_observed_until_it_is_switched_on_and_after_that_what_was_before() -> None:
+def test_telemetry_is_disabled_until_it_is_enabled_and_after_the_block() -> None:
     assert switch.observer() is None
     outer, inner = Observer(), Observer()
-    with switch.switched_on(outer):
-        with switch.switched_on(inner):
+    with switch.enabled(outer):
+        with switch.enabled(inner):
             assert switch.observer() is inner
         assert switch.observer() is outer
     assert switch.observer() is None

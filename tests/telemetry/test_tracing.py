@@ -8,9 +8,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from bridge.telemetry.measures import Peer
+from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.sampling import ShareSampler
+from bridge.telemetry.otel_setup import RatioSampler
 from bridge.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ CLIENT, SERVER = Peer("http", "2026-07-28"), Peer("stdio", "2025-11-25", "github
 class Traced:
     """An observer whose spans are kept."""
 
-    def __init__(self, share: float | None = None) -> None:
-        sampler = None if share is None else ShareSampler(share)
+    def __init__(self, ratio: float | None = None) -> None:
+        sampler = None if ratio is None else RatioSampler(ratio)
         provider = TracerProvider(sampler=sampler)
         self._exporter = InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.observer = Observer(tracer=Tracing(provider, sampler))
+        self.observer = Observer(tracer=Tracing(provider, ratio))
         self.call = self.observer.series("tools/call", "add", CLIENT)
 
     @property
@@ -107,7 +107,7 @@ def test_a_trace_that_is_here_already_is_linked_where_the_call_says_another() ->
 
 
 def test_what_is_left_out_leaves_out_what_it_asks_of_servers_and_tells_them_to() -> None:
-    traced = Traced(share=0.0)
+    traced = Traced(ratio=0.0)
     call = traced.observer.serve(traced.call, 1)
     carried = traced.ask()
     with trace.get_tracer("other", tracer_provider=None).start_as_current_span("of a tool") as inner:
@@ -120,22 +120,22 @@ def test_what_is_left_out_leaves_out_what_it_asks_of_servers_and_tells_them_to()
 
 
 def test_what_is_left_out_here_is_traced_where_its_caller_does() -> None:
-    traced = Traced(share=0.0)
+    traced = Traced(ratio=0.0)
     assert traced.observer.tracer is not None
     assert traced.observer.tracer.begins(TRACED)
     assert not traced.observer.tracer.begins({"progressToken": 1})
-    traced.observer.serve(traced.call, 1, TRACED, is_drawn=True).end()
+    traced.observer.serve(traced.call, 1, TRACED, is_sampled=True).end()
     assert len(traced.spans) == 1
 
 
 def test_a_caller_that_leaves_its_trace_out_is_not_traced_here_either() -> None:
-    traced = Traced(share=1.0)
+    traced = Traced(ratio=1.0)
     traced.observer.serve(traced.call, 1, {"traceparent": TRACED["traceparent"][:-2] + "00"}).end()
     assert traced.spans == []
 
 
 def test_all_is_traced_where_the_share_is_all() -> None:
-    traced = Traced(share=1.0)
+    traced = Traced(ratio=1.0)
     for number in range(10):
         traced.observer.serve(traced.call, number).end()
     assert len({span.context.trace_id for span in traced.spans if span.context}) == 10

@@ -6,7 +6,7 @@ from threading import Event, Lock, Semaphore
 from typing import TYPE_CHECKING
 
 from bridge.telemetry import writer as writing
-from bridge.telemetry.writer import Writer
+from bridge.telemetry.writer import BackgroundWriter
 
 if TYPE_CHECKING:
     import pytest
@@ -41,16 +41,16 @@ def gap(count: int) -> str:
 
 def test_lines_are_written_in_their_order_and_the_last_before_the_output_is_closed() -> None:
     output = Output()
-    writer = Writer("log", output, gap)
+    writer = BackgroundWriter("log", output, gap)
     lines = [str(number) for number in range(20_000)]
-    for start in range(0, len(lines), 7):
-        writer.put(lines[start : start + 7])
+    for line in lines:
+        writer.put(line)
     writer.close()
     assert output.lines == lines
     assert output.is_closed
 
 
-def test_lines_that_come_together_are_ended_alike_and_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_written_in_batches_of_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_BATCH", 3)
     batches: list[bytes] = []
 
@@ -60,20 +60,21 @@ def test_lines_that_come_together_are_ended_alike_and_written_in_pieces(monkeypa
         def write(self, lines: bytes) -> None:
             batches.append(lines)
 
-    writer = Writer("log", Told(), gap)
-    writer.put(["1", "2", "3", "4"], "}")
-    writer.put(["5"])
+    writer = BackgroundWriter("log", Told(), gap)
+    for number in range(1, 6):
+        writer.put(str(number))
     writer.close()
-    assert batches == [b"1}\n2}\n3}\n", b"4}\n5\n"]
+    assert b"".join(batches) == b"1\n2\n3\n4\n5\n"
+    assert max(map(len, batches)) <= 2 * 3
 
 
 def test_whoever_puts_a_line_in_does_not_wait_for_an_output_that_is_stuck() -> None:
     output = Output()
-    writer = Writer("log", output, gap)
+    writer = BackgroundWriter("log", output, gap)
     with output.gate:
-        writer.put(["first"])
+        writer.put("first")
         assert output.tried.wait(DEADLINE_SECONDS)
-        writer.put(["second"])  # returns although nothing can be written
+        writer.put("second")  # returns although nothing can be written
         assert output.lines == []
     writer.close()
     assert output.lines == ["first", "second"]
@@ -85,11 +86,11 @@ def test_a_full_disk_is_told_and_what_waited_is_written_when_there_is_room_again
     monkeypatch.setattr(writing, "_RETRY_SECONDS", 0.01)
     output = Output()
     output.fails = True
-    writer = Writer("audit log", output, gap)
+    writer = BackgroundWriter("audit log", output, gap)
     with caplog.at_level(logging.WARNING, "bridge.telemetry"):
-        writer.put(["first"])
+        writer.put("first")
         assert output.tried.wait(DEADLINE_SECONDS)
-        writer.put(["second"])
+        writer.put("second")
         output.fails = False
         writer.close()
     assert output.lines == ["first", "second"]
@@ -101,31 +102,32 @@ def test_a_full_disk_is_told_and_what_waited_is_written_when_there_is_room_again
 def test_lines_over_the_limit_are_dropped_counted_and_told_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_WAITING", 2)
     output = Output()
-    lost: list[int] = []
-    writer = Writer("audit log", output, gap, lost.append)
+    lost: list[None] = []
+    writer = BackgroundWriter("audit log", output, gap, lambda: lost.append(None))
     with output.gate:
-        writer.put(["1"])
+        writer.put("1")
         assert output.tried.wait(DEADLINE_SECONDS)  # it is in the hands of the writer, and waits no more
         for number in range(2, 7):
-            writer.put([str(number)])
+            writer.put(str(number))
     writer.close()
-    assert lost == [1, 1, 1]
+    assert len(lost) == 3
     assert output.lines == ["1", "2", "3", "3 missing"]
 
 
 def test_lines_that_take_too_much_memory_are_dropped_counted_and_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_WAITING_BYTES", 3 * 1024)
     output = Output()
-    lost: list[int] = []
-    writer = Writer("audit log", output, gap, lost.append)
+    lost: list[None] = []
+    writer = BackgroundWriter("audit log", output, gap, lambda: lost.append(None))
     long = "x" * 2048
     with output.gate:
-        writer.put(["1"])
+        writer.put("1")
         assert output.tried.wait(DEADLINE_SECONDS)  # it is in the hands of the writer, and waits no more
-        writer.put([long, long, "short"])
-        writer.put([long])
+        for line in (long, long, "short"):
+            writer.put(line)
+        writer.put(long)
     writer.close()
-    assert lost == [1, 1]
+    assert len(lost) == 2
     assert output.lines == ["1", long, "short", "2 missing"]
 
 
@@ -141,11 +143,11 @@ def test_memory_that_lines_took_is_there_for_others_when_they_are_written(monkey
             written.release()
 
     output = Told()
-    lost: list[int] = []
-    writer = Writer("audit log", output, gap, lost.append)
+    lost: list[None] = []
+    writer = BackgroundWriter("audit log", output, gap, lambda: lost.append(None))
     lines = [f"{number}{'x' * 2048}" for number in range(5)]
     for line in lines:
-        writer.put([line])
+        writer.put(line)
         assert written.acquire(timeout=DEADLINE_SECONDS)
     writer.close()
     assert (output.lines, lost) == (lines, [])
@@ -162,13 +164,14 @@ def test_long_lines_are_written_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -
             batches.append(lines.count(b"\n"))
             super().write(lines)
 
-    writer = Writer("log", Counted(), gap)
-    writer.put(["x" * 2048] * 5)
+    writer = BackgroundWriter("log", Counted(), gap)
+    for _ in range(5):
+        writer.put("x" * 2048)
     writer.close()
     assert batches == [2, 2, 1]
 
 
 def test_a_writer_without_lines_closes_its_output_all_the_same() -> None:
     output = Output()
-    Writer("log", output, gap).close()
+    BackgroundWriter("log", output, gap).close()
     assert output.is_closed
