@@ -18,6 +18,8 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 _TIMEOUT_SECONDS = 5.0
 _BLOCKING_TIMEOUT_SECONDS = 30.0
 _HEALTH_CHECK_SECONDS = 30
+_UNFIT = ("BUSY ", "MISCONF ", "NOREPLICAS ")
+"""Beginnings of answers to any command while Redis is in a state in which it takes none."""
 
 
 class RedisUnreachableError(BridgeError):
@@ -84,6 +86,19 @@ def refusals() -> type[Exception]:
     from redis.exceptions import ResponseError  # noqa: PLC0415 - as above
 
     return ResponseError
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether a failure says that Redis cannot be used now, and not only that it refused one command.
+
+    Args:
+        error: One of the `failures`.
+    """
+    from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, ResponseError  # noqa: PLC0415 - as above
+
+    if not isinstance(error, ResponseError):
+        return True
+    return isinstance(error, ClusterDownError | OutOfMemoryError | ReadOnlyError) or str(error).startswith(_UNFIT)
 
 
 def place_of(url: str) -> str:

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 MAX_EVENTS = 1_000
 """How many events of a call are kept, the latest."""
 _LOOK_EVERY_MILLISECONDS = 500
-_EVENT_ID = re.compile(r"(?P<entry>\d+-\d+)/(?P<stream>.+)")
+_EVENT_ID = re.compile(r"(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9]{1,20})/(?P<stream>.+)")
+_MOST_IN_ENTRY = 2**64 - 1
+"""The largest number that the id of an entry has in Redis, which refuses the command for a larger one."""
 _MAX_UNKEPT_ANSWERS = 100
 """How many answers of a session wait for a Redis that is gone."""
 _ENDED = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
@@ -168,8 +170,10 @@ class SessionEvents(EventStore):
 def place_of(event_id: str) -> Place | None:
     """What an event's id says, where it is of a call's stream; None for that of another stream, and for nonsense."""
     found = _EVENT_ID.fullmatch(event_id)
-    stream = unquote(found["stream"]) if found is not None else GET_STREAM_KEY
-    return None if found is None or stream == GET_STREAM_KEY else Place(found["entry"], stream)
+    if found is None or max(int(found["milliseconds"]), int(found["number"])) > _MOST_IN_ENTRY:
+        return None
+    stream = unquote(found["stream"])
+    return None if stream == GET_STREAM_KEY else Place(f"{found['milliseconds']}-{found['number']}", stream)
 
 
 def _is_answer(text: str) -> bool:

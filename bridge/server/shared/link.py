@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.redis import failures, refusals
+from bridge.redis import failures, is_outage, refusals
 from bridge.tools.json_reading import cut
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ _SETTLING_SECONDS = 3 * BEAT_SECONDS
 _BEGINNING_SECONDS = 1.5 * BEAT_SECONDS
 _SHOWN_CHARS = 100
 """How much of a message the log has at most."""
+_REFUSAL_LOG_SECONDS = 60.0
+"""Least time between two lines of the log about commands that Redis refused."""
 
 
 class LateError(TimeoutError):
@@ -89,6 +91,8 @@ class Link:
         """Since when Redis has answered nothing that was asked `soon`."""
         self._returned_at = -math.inf
         self._may_have_forgotten = False
+        self._refusals = 0
+        self._refusal_logged_at = -math.inf
         self._hears = anyio.Event()
         self._hearers: dict[str, Hear] = {"acknowledged": self._acknowledged}
         self._awaited: dict[str, tuple[int, anyio.Event]] = {}
@@ -192,7 +196,21 @@ class Link:
             del self._awaited[token]
 
     def failed(self, error: Exception) -> None:
-        """Redis did not answer; the log says so once."""
+        """Note that a command failed: Redis is out of use, or it refused this command alone; logged once.
+
+        Args:
+            error: One of the `failures`.
+        """
+        if is_outage(error):
+            self._lost(error)
+            return
+        self._refusals += 1
+        if monotonic() - self._refusal_logged_at >= _REFUSAL_LOG_SECONDS:
+            told = "Redis refused a command (%s), and %d since this was logged last; it is used on"
+            _logger.error(told, error, self._refusals)
+            self._refusal_logged_at, self._refusals = monotonic(), 0
+
+    def _lost(self, error: Exception) -> None:
         # One that was slow for once has forgotten nothing.
         self._may_have_forgotten = self._may_have_forgotten or not isinstance(error, TimeoutError)
         if self.is_up and not (isinstance(error, LateError) and not error.is_again):
@@ -205,8 +223,10 @@ class Link:
 
     async def _beat(self) -> None:
         while True:
+            failed = self._lost  # also by a refusal: other replicas take this one for ended
             try:
                 await self.redis.set(self.key("alive", self.replica), "1", ex=GONE_SECONDS)
+                failed = self.failed
                 if not self.is_up:
                     # Connections of before would fail, one after another.
                     await self.redis.connection_pool.disconnect(inuse_connections=False)
@@ -219,7 +239,7 @@ class Link:
                     for each in self.on_use:
                         await each()
             except self.failures as error:
-                self.failed(error)
+                failed(error)
             await anyio.sleep(BEAT_SECONDS)
 
     async def _listen(self) -> None:

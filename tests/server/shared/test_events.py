@@ -57,6 +57,10 @@ def holding(redis: RedisServer) -> Iterator[tuple[ServerProcess, Talk, Event, so
         ("0-0/_GET_stream", None),
         ("nonsense", None),
         ("", None),
+        ("18446744073709551615-0/7", Place("18446744073709551615-0", "7")),
+        ("18446744073709551616-0/7", None),
+        ("0-18446744073709551616/7", None),
+        ("٣-٣/7", None),
     ],
 )
 def test_an_event_says_where_it_is(event_id: str, place: Place | None) -> None:

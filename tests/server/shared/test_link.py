@@ -135,3 +135,40 @@ def test_all_keys_of_a_server_are_on_one_node_of_a_cluster(redis: RedisServer) -
     assert {key_slot(link.key(*parts).encode()) for parts in (("session", "a"), ("ended", "b"), ("rate", "c"))} == {
         key_slot(b"{one}")
     }
+
+
+@pytest.mark.parametrize("event_id", ["99999999999999999999-0/5", "1-0/5"])
+def test_a_command_that_redis_refuses_is_no_outage(
+    redis: RedisServer, serving: Callable[..., str], caplog: pytest.LogCaptureFixture, event_id: str
+) -> None:
+    name = f"refused-{uuid4().hex}"
+    one, other = (f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp" for _ in range(2))
+    talk = Talk(one)
+    client = blocking_redis_at(redis.url)
+    client.set(f"bridge:{{{name}}}:events:{talk.id}:5", "no stream")
+    client.close()
+    headers = talk.headers | {"last-event-id": event_id}
+    for _ in range(3):
+        with httpx.stream("GET", one, headers=headers, timeout=30) as response:
+            if event_id == "1-0/5":
+                response.read()
+    elsewhere = Talk(other)
+    assert elsewhere.sum(one, 1, 2).status_code == 200, "the replica that was asked looks sessions up in Redis on"
+    told = [record.getMessage() for record in caplog.records]
+    assert not [each for each in told if "Redis cannot be used" in each]
+    assert len([each for each in told if "Redis refused a command" in each]) == (event_id == "1-0/5")
+
+
+@pytest.mark.anyio
+async def test_a_replica_that_may_not_say_that_it_is_alive_counts_redis_as_out_of_use(redis: RedisServer) -> None:
+    link = Link(redis_at(redis.url), f"bridge:{{{uuid4().hex}}}")
+    await link.redis.execute_command("ACL", "SETUSER", "default", "-set")
+    try:
+        async with link.running():
+            with anyio.fail_after(30):
+                while link.is_up:  # noqa: ASYNC110 - a plain flag
+                    await anyio.sleep(0.01)
+    finally:
+        client = blocking_redis_at(redis.url)
+        client.execute_command("ACL", "SETUSER", "default", "+set")
+        client.close()
