@@ -203,6 +203,7 @@ def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Dra
     )
 
     if grant.private_key is not None:
+        _check_key(grant.private_key, grant.signing_algorithm)
         signed = SignedJWTParameters(
             issuer=grant.client_id,
             subject=grant.client_id,
@@ -220,6 +221,23 @@ def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Dra
         scope=scope,
         issuer=grant.issuer,
     )
+
+
+def _check_key(pem: str, algorithm: str) -> None:
+    """Check the key that signs a client's assertions.
+
+    Raises:
+        SignInError: It cannot be read, is not of the algorithm, or is too short (RFC 7518, 3.3).
+    """
+    from jwt import PyJWTError, get_algorithm_by_name  # noqa: PLC0415 - as above
+
+    try:
+        signing = get_algorithm_by_name(algorithm)
+        weakness = signing.check_key_length(signing.prepare_key(pem))
+    except (NotImplementedError, PyJWTError, ValueError, TypeError, AttributeError):
+        raise SignInError(f"the private key of this client is none for {algorithm!r}, or cannot be read") from None
+    if weakness is not None:
+        raise SignInError(f"the private key of this client is too short: {weakness}")
 
 
 def _assertion_provider(url: str, grant: IdentityAssertion, draft: Draft, scope: str | None) -> _Provider:

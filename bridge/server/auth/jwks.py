@@ -155,9 +155,13 @@ class KeySet:
         made = self._made.get((position, algorithm))
         if made is None:
             try:
-                made = self._made[position, algorithm] = PyJWK(dict(key), algorithm)
+                made = PyJWK(dict(key), algorithm)
+                weakness = made.Algorithm.check_key_length(made.key)
             except (PyJWTError, ValueError, TypeError) as error:
                 raise TokenRefusedError("the token is signed by a key that its issuer describes wrongly") from error
+            if weakness is not None:  # RFC 7518, 3.3 and 3.5: whoever factors the key signs tokens
+                raise TokenRefusedError(f"the token is signed by a key that is too short: {weakness}")
+            self._made[position, algorithm] = made
         return made
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import anyio
 import httpx2
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bridge import (
     ClientCredentials,
@@ -49,6 +51,27 @@ async def test_a_program_shows_its_secret_and_leaves_nothing_on_disk(
 async def test_a_program_signs_with_its_key(authority: Authority, resource: Resource) -> None:
     assert await sum_by(resource.url, program_with_key(authority)) == 3
     assert authority.grants == ["client_credentials"]
+
+
+@pytest.mark.parametrize(
+    ("key_bits", "algorithm", "message"),
+    [
+        (1024, "RS256", "1024 bits long, which is below the minimum"),
+        (2048, "ES256", "none for 'ES256'"),
+        (2048, "RS1", "none for 'RS1'"),
+    ],
+)
+async def test_a_program_signs_with_no_key_that_is_too_short_or_of_another_kind(
+    authority: Authority, resource: Resource, key_bits: int, algorithm: str, message: str
+) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=key_bits)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    grant = ClientCredentials(
+        client_id="program", private_key=pem, signing_algorithm=algorithm, issuer=authority.origin
+    )
+    with pytest.raises(ServerAuthError, match=message):
+        await sum_by(resource.url, grant)
+    assert authority.grants == []
 
 
 async def test_a_program_gets_another_token_when_one_is_revoked(authority: Authority, resource: Resource) -> None:

@@ -7,6 +7,7 @@ import anyio
 import jwt
 import pytest
 from anyio.to_thread import run_sync
+from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt import InsecureKeyLengthWarning
 
 from bridge.errors import DefinitionError
@@ -64,6 +65,16 @@ async def test_an_audience_may_be_one_of_several_and_end_with_a_slash(issuer: Is
 async def test_a_token_of_an_elliptic_curve_is_good(issuer: Issuer) -> None:
     issuer.elliptic("curve")
     assert await verifier(issuer).verify_token(issuer.token("curve", "ES256")) is not None
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256"])
+async def test_an_rsa_key_under_2048_bits_is_refused(issuer: Issuer, algorithm: str) -> None:
+    issuer.keys["short"] = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    with pytest.warns(InsecureKeyLengthWarning):
+        token = issuer.token("short", algorithm)
+    for _ in range(2):  # the key is not kept, either
+        with pytest.raises(TokenRefusedError, match="1024 bits long, which is below the minimum"):
+            await verifier(issuer).verify_token(token)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
@@ -162,13 +162,14 @@ def test_a_command_that_redis_refuses_is_no_outage(
 @pytest.mark.anyio
 async def test_a_replica_that_may_not_say_that_it_is_alive_counts_redis_as_out_of_use(redis: RedisServer) -> None:
     link = Link(redis_at(redis.url), f"bridge:{{{uuid4().hex}}}")
-    await link.redis.execute_command("ACL", "SETUSER", "default", "-set")
+    redis_as_any: Any = link.redis  # which is not typed this far
+    await redis_as_any.execute_command("ACL", "SETUSER", "default", "-set")
     try:
         async with link.running():
             with anyio.fail_after(30):
                 while link.is_up:  # noqa: ASYNC110 - a plain flag
                     await anyio.sleep(0.01)
     finally:
-        client = blocking_redis_at(redis.url)
+        client: Any = blocking_redis_at(redis.url)
         client.execute_command("ACL", "SETUSER", "default", "+set")
         client.close()
