@@ -27,8 +27,7 @@ class JoiningTransport:
     def write(self, data: bytes) -> None:
         """Write now together with what was kept, or keep it for a moment."""
         if self._kept:
-            kept, self._kept = self._kept, b""
-            self._transport.write(kept + data)
+            self.write_whole(data)
         elif data:
             self._kept = data
             self._schedule(self._flush)
@@ -36,7 +35,8 @@ class JoiningTransport:
     def write_whole(self, data: bytes) -> None:
         """Write now what needs nothing more."""
         kept, self._kept = self._kept, b""
-        self._transport.write(kept + data if kept else data)
+        if not self._transport.is_closing():  # uvloop raises where the client has gone
+            self._transport.write(kept + data if kept else data)
 
     def close(self) -> None:
         """Write what was kept, and close."""
@@ -44,9 +44,8 @@ class JoiningTransport:
         self._transport.close()
 
     def _flush(self) -> None:
-        kept, self._kept = self._kept, b""
-        if kept and not self._transport.is_closing():  # its client may be gone by now
-            self._transport.write(kept)
+        if self._kept:
+            self.write_whole(b"")
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the transport's own."""

@@ -91,3 +91,14 @@ async def test_what_was_kept_is_dropped_where_the_client_has_gone_meanwhile() ->
     await passed()
     transport.close()
     assert recorder.written == []
+
+
+@pytest.mark.anyio
+async def test_what_is_written_after_the_client_has_gone_is_dropped() -> None:
+    transport, recorder = joining()
+    transport.write(b"head,")
+    recorder.closed = True
+    transport.write(b"body")
+    transport.write_whole(b"whole")
+    await passed()
+    assert recorder.written == []
