@@ -1,6 +1,6 @@
-"""uvicorn's protocol for h11, which measures the head of a request also where it came whole.
+"""uvicorn's protocol for h11, which bounds the head of a request also where it came whole, and ignores upgrades.
 
-h11 itself looks only at how much it keeps of a head that is still to come.
+h11 itself bounds only what it keeps of a head that is still to come.
 """
 
 from __future__ import annotations
@@ -51,6 +51,16 @@ class BoundedConnection(h11.Connection):
             RemoteProtocolError: As in h11; also where the head of a request is over its bounds.
         """
         event = super().next_event()
-        if isinstance(event, h11.Request) and self._bounds.are_exceeded_by(event.target, event.headers):
+        if not isinstance(event, h11.Request):
+            return event
+        if self._bounds.are_exceeded_by(event.target, event.headers):
             raise h11.RemoteProtocolError("the head is over its bounds", error_status_hint=TOO_LONG)
-        return event
+        return _without_upgrade(event)
+
+
+def _without_upgrade(request: h11.Request) -> h11.Request:
+    """A request without the offer to upgrade its connection (RFC 9110, section 7.8); uvicorn logs a warning of each."""
+    kept = [(name, value) for name, value in request.headers if name != b"upgrade"]
+    if len(kept) == len(request.headers):
+        return request
+    return h11.Request(method=request.method, target=request.target, headers=kept, http_version=request.http_version)

@@ -1,7 +1,8 @@
 """Bounds of connections: how many there are, how long the head of a request may be, and how long it is waited for.
 
-What waits for the rest of a head is kept by the parser, without an end of its own in httptools; so it is counted here.
-h11 counts what it keeps, but no head that comes whole (`bridge.cli.bounded_h11`).
+httptools keeps a head that is not whole, and the trailers behind a body, without a bound of its own: they are counted
+here. h11 counts what it keeps, but no head that comes whole (`bridge.cli.bounded_h11`). Trailers are dropped; they are
+no headers (RFC 9110, section 6.5.1).
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
     )
     too_long = _refusal(
         b"431 Request Header Fields Too Large",
-        b"the head of a request has at most %d bytes and %d headers" % (bounds.max_header_bytes, MAX_HEADERS),
+        b"the head of a request has at most %d bytes and %d headers, trailers have at most as many"
+        % (bounds.max_header_bytes, MAX_HEADERS),
         b"--max-header-bytes",
     )
     too_late = _refusal(
@@ -76,14 +78,18 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
         b"a request has to come whole; its head within %g seconds, its body without a pause of %g"
         % (bounds.max_head_seconds, bounds.max_body_pause_seconds),
     )
+    is_counted = hasattr(protocol, "on_message_begin")  # not h11, which has no callbacks
+    malformed = _refusal(b"400 Bad Request", b"this is no valid HTTP request")
     max_header_bytes, max_connections = bounds.max_header_bytes, bounds.max_connections or math.inf
 
     class BoundedProtocol(arriving(protocol, bounds, too_late)):  # type: ignore[misc]  # known only when it is called
         """A protocol within bounds."""
 
-        _waits_for_head = False
-        _head_bytes = 0
-        """How much has come while a head is waited for; at least as much as has come of the head."""
+        headers: list[tuple[bytes, bytes]]
+        _has_progressed = False
+        """A whole head, or a part of a body, has come with the last data."""
+        _unfinished_bytes = 0
+        """Bytes since then; at least as many as the parser keeps of a head, of the size of a chunk, or of trailers."""
         _is_too_long = False
         _is_refused = False
 
@@ -99,35 +105,45 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
                 self.transport.write(too_many)
                 self.transport.close()
                 return
-            self._head_bytes += len(data)
+            self._unfinished_bytes += len(data)
+            self._has_progressed = False
             super().data_received(data)
             if self._is_refused:
                 self.shutdown()  # after its answer
-            if not self._waits_for_head:
-                self._head_bytes = 0
-            elif self._head_bytes > max_header_bytes and not self.transport.is_closing():
+            if self._has_progressed or not is_counted:
+                self._unfinished_bytes = 0
+            elif self._unfinished_bytes > max_header_bytes and not self.transport.is_closing():
                 self._is_too_long = True
                 self.send_400_response("")
 
         def on_message_begin(self) -> None:
-            self._waits_for_head = True
+            self._has_progressed = False
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
-            self._waits_for_head = False
             if len(self.headers) > MAX_HEADERS or (
-                self._head_bytes > max_header_bytes and bounds.are_exceeded_by(self.url, self.headers)
+                self._unfinished_bytes > max_header_bytes and bounds.are_exceeded_by(self.url, self.headers)
             ):
                 self._is_too_long = True
                 raise HeadTooLongError
+            self._has_progressed = True
             super().on_headers_complete()
+            self.headers = []  # a list that nobody reads: the parser adds trailers to it
 
-        def send_400_response(self, msg: str) -> None:
-            if self._is_too_long or _is_h11_refusal(sys.exception()):
-                self.transport.write(too_long)
-                self.transport.close()
-            else:
-                super().send_400_response(msg)
+        def on_body(self, body: bytes) -> None:
+            self._has_progressed = True
+            super().on_body(body)
+
+        def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
+            if not self._is_being_answered():
+                is_too_long = self._is_too_long or _is_h11_refusal(sys.exception())
+                self.transport.write(too_long if is_too_long else malformed)
+            self.transport.close()
+
+        def _is_being_answered(self) -> bool:
+            """Whether an answer has begun to a request that is not whole, or has not ended."""
+            cycle = self.cycle
+            return getattr(cycle, "response_started", False) and (cycle.more_body or not cycle.response_complete)
 
     return cast("type[asyncio.Protocol]", BoundedProtocol)
 

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from bridge.cli.httptools_protocol import PlainHttpToolsProtocol
 from bridge.server.fast_http import Answer
 from bridge.server.json_answer import CONTENT_TYPE
 
@@ -30,16 +31,16 @@ _FAILED = Answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"
 Header = tuple[bytes, bytes]
 
 
-def protocol_with(direct: Direct | None) -> type[HttpToolsProtocol]:
-    """The protocol that asks, for `bridge.cli.joined_writes.joining`; uvicorn's own where there is nothing to be asked.
+def protocol_with(direct: Direct | None) -> type[PlainHttpToolsProtocol]:
+    """The protocol that asks, for `bridge.cli.joined_writes.joining`; the plain one where there is nothing to be asked.
 
     Args:
         direct: What is asked.
     """
-    return HttpToolsProtocol if direct is None else type("DirectProtocol", (DirectProtocol,), {"direct": direct})
+    return PlainHttpToolsProtocol if direct is None else type("DirectProtocol", (DirectProtocol,), {"direct": direct})
 
 
-class DirectProtocol(HttpToolsProtocol):
+class DirectProtocol(PlainHttpToolsProtocol):
     """One connection."""
 
     direct: Direct
@@ -53,11 +54,20 @@ class DirectProtocol(HttpToolsProtocol):
             self._hand_over(is_whole=False)
 
     def on_headers_complete(self) -> None:
-        """Let uvicorn begin, or wait for the body, which mostly is there already."""
-        if self._may_be_direct():
-            self._body = b""
-        else:
+        """Let uvicorn begin, or wait for the body, which mostly is there already.
+
+        Raises:
+            HttpParserInvalidURLError: The target has no path; the parser answers with 400.
+        """
+        if not self._may_be_direct():
             super().on_headers_complete()
+            return
+        url = httptools.parse_url(self.url)
+        if url.path is None:
+            raise httptools.HttpParserInvalidURLError(f"no path in {self.url!r}")
+        self.scope["path"] = self.root_path + url.path.decode("ascii")
+        self.scope["query_string"] = url.query or b""
+        self._body = b""
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -96,9 +106,6 @@ class DirectProtocol(HttpToolsProtocol):
 
     def _begun(self, body: bytes) -> Answer | Work | None:
         try:
-            url = httptools.parse_url(self.url)
-            self.scope["path"] = self.root_path + url.path.decode("ascii")
-            self.scope["query_string"] = url.query or b""
             return self.direct.begin(cast("Scope", self.scope), body)
         except Exception:  # noqa: BLE001 - what fails here fails again on uvicorn's way, where it is logged
             return None
@@ -106,6 +113,7 @@ class DirectProtocol(HttpToolsProtocol):
     def _hand_over(self, *, is_whole: bool) -> None:
         """Let uvicorn hear now what it would have heard before."""
         body, self._body = self._body, None
+        self.expect_100_continue = False  # the head says so (`_may_be_direct`), whatever a trailer says
         super().on_headers_complete()
         if body:
             super().on_body(body)

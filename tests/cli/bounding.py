@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -66,3 +67,20 @@ def answer(connection: socket.socket, raw: bytes = b"") -> bytes:
     while b"\r\n\r\n" not in text and (part := connection.recv(65_536)):
         text += part
     return text
+
+
+def answers(connection: socket.socket, count: int) -> list[tuple[bytes, Any]]:
+    """The heads and the bodies of answers, as they come."""
+    found: list[tuple[bytes, Any]] = []
+    text = b""
+    while len(found) < count:
+        head, is_whole, rest = text.partition(b"\r\n\r\n")
+        length = next((int(line.split(b":")[1]) for line in head.splitlines() if line.startswith(b"content-length")), 0)
+        if is_whole and len(rest) >= length:
+            found.append((head, json.loads(rest[:length])))
+            text = rest[length:]
+        else:
+            data = connection.recv(65_536)
+            assert data, "the connection was closed"
+            text += data
+    return found

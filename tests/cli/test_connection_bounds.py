@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from bridge.cli.connection_bounds import MAX_HEADERS, ConnectionBounds
-from tests.cli.bounding import CALL, PROTOCOLS, answer, connected, served
+from tests.cli.bounding import CALL, PROTOCOLS, answer, answers, connected, served
 from tests.server.http_mutations import modern
+
+if TYPE_CHECKING:
+    import socket
 
 BOUNDS = ConnectionBounds(max_header_bytes=2000, max_connections=2)
 
@@ -105,3 +110,84 @@ def test_nothing_gets_in_behind_a_probe_where_there_are_too_many_connections(pro
 def test_what_is_not_http_is_answered_400_as_ever() -> None:
     with served("direct", BOUNDS) as port, connected(port) as connection:
         assert answer(connection, b"\x16\x03\x01 no HTTP\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+
+
+def in_chunks(raw: bytes, *trailers: bytes) -> bytes:
+    """A request whose body comes in one chunk, with trailers behind it."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
+    framing = b"Transfer-Encoding: chunked"
+    return b"\r\n".join([*lines, framing, b"", b"%x" % len(body), body, b"0", *trailers, b"", b""])
+
+
+@PROTOCOLS
+def test_trailers_are_dropped_and_the_connection_goes_on(protocol: str) -> None:
+    with served(protocol, BOUNDS) as port, connected(port) as connection:
+        connection.sendall(in_chunks(CALL, b"a: 1", b"Host: evil.example", b"Expect: 100-continue") + CALL)
+        assert [head.split()[1] for head, _ in answers(connection, 2)] == [b"200", b"200"]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("name", [b"Mcp-Name", b"Mcp-Method", b"MCP-Protocol-Version", b"Host", b"Content-Type"])
+def test_a_trailer_is_no_header(protocol: str, name: bytes) -> None:
+    (line,) = [line for line in CALL.split(b"\r\n") if line.startswith(name + b":")]
+    without = CALL.replace(line + b"\r\n", b"", 1)
+    with served(protocol, BOUNDS) as port:
+        with connected(port) as connection:
+            expected = answer(connection, in_chunks(without)).split(b"\r\n")[0]
+        with connected(port) as connection:
+            found = answer(connection, in_chunks(without, line)).split(b"\r\n")[0]
+    assert (found, found.startswith(b"HTTP/1.1 4")) == (expected, True)
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    "behind",
+    [b"0\r\nx: " + b"a" * 50_000, b"0\r\n" + b"a: b\r\n" * 10_000, b"0;" + b"a" * 50_000, b"1;a=" + b"b" * 50_000],
+    ids=["a long trailer", "many trailers", "a long extension", "another"],
+)
+def test_what_is_neither_head_nor_body_is_bounded(protocol: str, behind: bytes) -> None:
+    head, _, body = in_chunks(CALL).partition(b"\r\n\r\n")
+    with served(protocol, BOUNDS) as port, connected(port, head + b"\r\n\r\n" + body[: body.rindex(b"0\r\n")]) as it:
+        text = b""
+        for start in range(0, len(behind), 500):
+            try:
+                it.sendall(behind[start : start + 500])
+            except ConnectionError:
+                break
+        while part := received(it):
+            text += part
+        assert text.startswith(b"HTTP/1.1 431 ")
+
+
+@PROTOCOLS
+def test_many_small_chunks_are_no_long_trailer(protocol: str) -> None:
+    head, _, body = CALL.partition(b"\r\n\r\n")
+    raw = in_chunks(head + b"\r\n\r\n").partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    raw += b"".join(b"1;name=value\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    assert len(raw) > 2 * BOUNDS.max_header_bytes
+    with served(protocol, BOUNDS) as port, connected(port) as connection:
+        assert answer(connection, raw).startswith(b"HTTP/1.1 200 ")
+
+
+@PROTOCOLS
+def test_what_is_no_http_behind_an_answer_that_has_begun_closes_the_connection(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer may come before the body that it answers is whole, which may then turn out to be none."""
+    head = b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n"
+    with served(protocol, BOUNDS) as port, connected(port) as connection:
+        assert answer(connection, head).startswith(b"HTTP/1.1 421 ")
+        connection.sendall(b"zzzzz\r\nzz\r\n")
+        assert b"HTTP/1.1" not in connection.recv(65_536)
+        with connected(port) as other:
+            assert answer(other, CALL).startswith(b"HTTP/1.1 200 ")
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+def received(connection: socket.socket) -> bytes:
+    """What comes next; nothing where the connection was closed, in whatever way."""
+    try:
+        return connection.recv(65_536)
+    except ConnectionError:
+        return b""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from bridge.server.fast_path import FastPath
 from bridge.server.http import direct_way
 from bridge.server.operations import Operations
 from bridge.tools.toolbox import ToolBox
+from tests.cli.bounding import answers
 from tests.server import http_server
 from tests.server.http_mutations import Sessions, handshake, modern
 from tests.server.http_server import call, open_session, request
@@ -92,23 +92,6 @@ def adding(a: int) -> bytes:
 
 
 HELD = modern("tools/call", name="hold", arguments={}).raw
-
-
-def answers(connection: socket.socket, count: int) -> list[tuple[bytes, Any]]:
-    """The heads and the bodies of answers, as they come."""
-    found: list[tuple[bytes, Any]] = []
-    text = b""
-    while len(found) < count:
-        head, is_whole, rest = text.partition(b"\r\n\r\n")
-        length = next((int(line.split(b":")[1]) for line in head.splitlines() if line.startswith(b"content-length")), 0)
-        if is_whole and len(rest) >= length:
-            found.append((head, json.loads(rest[:length])))
-            text = rest[length:]
-        else:
-            data = connection.recv(65_536)
-            assert data, "the connection was closed"
-            text += data
-    return found
 
 
 def text_of(body: Any) -> str:
@@ -272,3 +255,19 @@ def test_while_a_server_starts_or_ends_nothing_is_answered_directly(app: Starlet
             it.sendall(adding(1))
             answers(it, 1)
             assert ways == found
+
+
+@pytest.mark.parametrize("target", [b"http://a", b"/\xc3\xa9", b"/mcp\xff"])
+@pytest.mark.parametrize("is_split", [False, True])
+def test_a_target_that_cannot_be_read_is_answered_400_and_logs_no_traceback(
+    port: int, target: bytes, caplog: pytest.LogCaptureFixture, *, is_split: bool
+) -> None:
+    raw = adding(1).replace(b"/mcp", target, 1)
+    cut = raw.index(b"\r\n\r\n") + 6 if is_split else len(raw)
+    with connected(port) as connection:
+        connection.sendall(raw[:cut])
+        settled(port)
+        connection.sendall(raw[cut:])
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 400 ")
+    settled(port)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
