@@ -8,7 +8,9 @@
 
 Methods are asynchronous or plain. A plain one runs in the portal's thread, or, called by a synchronous tool, in the
 event loop that runs the tool. What is built is an instance of the interface, so its methods that are tools (``@tool``)
-can be tools of another service, or be published.
+can be tools of another service, or be published. Called as a tool, a method belongs to the conversation of its caller,
+with or without a `MemoryId` parameter: over MCP that is the authenticated caller or the session, and over HTTP a caller
+without either has no conversation.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from bridge.service.parameters import ChatRequestParameters
 from bridge.service.suspension import InvocationSuspended
 from bridge.service.token_stream import TokenStream
 from bridge.service.toolset import Toolset
+from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL
 from bridge.tools.model import ReturnBehavior
 from bridge.tools.toolbox import ToolBox
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ENGINE = "__bridge_engine__"
+_CALLED_BY = "_bridge_called_by"
+"""The parameter by which a method that is a tool receives the context of its caller."""
 
 
 def ai_service(
@@ -196,9 +201,10 @@ def _implementation(function: Callable[..., Any], method: ServiceMethod, engine:
     async def run(values: Mapping[str, Any], emit: Emit | None = None) -> Result[Any]:
         return await engine.run(engine.call(method, values), emit)
 
-    async def answer(values: Mapping[str, Any]) -> Any:
+    async def answer(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        called_by = keywords.pop(_CALLED_BY, None)
         try:
-            return _returned(await run(values), method)
+            return _returned(await engine.run(engine.call(method, values_of(arguments, keywords), called_by)), method)
         except InvocationSuspended as suspended:
             if not method.is_tool:
                 raise
@@ -208,15 +214,25 @@ def _implementation(function: Callable[..., Any], method: ServiceMethod, engine:
         return TokenStream(functools.partial(run, values_of(arguments, keywords)))
 
     async def asynchronous(*arguments: Any, **keywords: Any) -> Any:
-        return stream(*arguments, **keywords) if method.streams else await answer(values_of(arguments, keywords))
+        return stream(*arguments, **keywords) if method.streams else await answer(arguments, keywords)
 
     def synchronous(*arguments: Any, **keywords: Any) -> Any:
-        return portal.run(answer, values_of(arguments, keywords))
+        return portal.run(answer, arguments, keywords)
 
     made: Any = asynchronous if method.is_async else stream if method.streams else synchronous
     made = functools.wraps(function)(made)
     vars(made).pop("__isabstractmethod__", None)  # it is implemented now
+    if method.is_tool and method.context is None:
+        made.__signature__ = _with_caller(inspect.signature(function))
     return made  # type: ignore[no-any-return]  # what wraps a function is one
+
+
+def _with_caller(signature: inspect.Signature) -> inspect.Signature:
+    """The signature of a tool that also receives the context of its caller, whose conversation it belongs to."""
+    caller = inspect.Parameter(
+        _CALLED_BY, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=InvocationContext | None
+    )
+    return signature.replace(parameters=[*signature.parameters.values(), caller])
 
 
 def _returned(result: Result[Any], method: ServiceMethod) -> Any:

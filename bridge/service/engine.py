@@ -74,14 +74,17 @@ class Engine:
     timeout_seconds: float | None = None
     """How long an invocation may take."""
 
-    def call(self, method: ServiceMethod, values: Mapping[str, Any]) -> Call:
+    def call(
+        self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None = None
+    ) -> Call:
         """Read the arguments of a call.
 
         Args:
             method: What is called.
             values: Its arguments by name, defaults included.
+            called_by: The context of the call, where the method is called as a tool and does not take it.
         """
-        context = self._context(method, values)
+        context = self._context(method, values, called_by)
         system = method.system_text(values)
         if system is None and self.system is not None:
             system = self.system(context.memory_id)
@@ -194,13 +197,20 @@ class Engine:
             final_response=invocation.responses[-1],
         )
 
-    def _context(self, method: ServiceMethod, values: Mapping[str, Any]) -> InvocationContext:
-        given = None if method.context is None else values[method.context]
+    def _context(
+        self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None
+    ) -> InvocationContext:
+        given: InvocationContext | None = None if method.context is None else values[method.context]
         parameters = None if method.parameters is None else values[method.parameters]
         memory_id = None if method.memory_id is None else values[method.memory_id]
         if given is None:
-            return InvocationContext(memory_id=memory_id, parameters=parameters, deadline=self._deadline())
-        context: InvocationContext = given.fork()
+            context = InvocationContext(memory_id=memory_id, parameters=parameters, deadline=self._deadline())
+            if called_by is not None:
+                context.caller, context.headers = called_by.caller, called_by.headers
+                if method.memory_id is None:
+                    context.memory_id = called_by.memory_id
+            return context
+        context = given.fork()
         if method.memory_id is not None:
             context.memory_id = memory_id
         if parameters is not None:
@@ -216,8 +226,8 @@ class Engine:
 
     def _memory_of(self, call: Call) -> ChatMemory | None:
         memory_id = call.context.memory_id
-        if memory_id is None and call.method.memory_id is not None:
-            return None  # a call that belongs to no conversation shares none with others
+        if memory_id is None and (call.method.memory_id is not None or call.context.headers):
+            return None  # a call that belongs to no conversation shares none with others; over HTTP there are others
         if self.memory_provider is not None:
             return self.memory_provider(DEFAULT_MEMORY_ID if memory_id is None else memory_id)
         return self.memory if self.memory is None or memory_id is None else self.memory.of(memory_id)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import anyio
 import pytest
 from mcp import Client
 from mcp_types import TextContent
 
-from bridge import ToolBox, tool, tools_from
+from bridge import Caller, InvocationContext, ToolBox, execute, tool, tools_from
 from bridge.server.publisher import Publisher
 from bridge.service.ai_service import ai_service
 from bridge.service.approval import ApprovalPolicy, Decision
@@ -16,6 +16,8 @@ from bridge.service.interface import MemoryId
 from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage, UserMessage
 from bridge.service.templates import user_message
+from bridge.testing import connected
+from bridge.tools.model import ToolExecutionRequest
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, call, calls
 
 pytestmark = pytest.mark.anyio
@@ -144,3 +146,74 @@ async def test_a_tool_that_waits_for_approval_fails_and_says_so() -> None:
     assert await router.ask_to_expert("I broke my leg") == "Ask your doctor."
     message = model.requests[1].messages[-1]
     assert message.text == "'Expert.medical_request' waits for the approval of 'operate', which cannot be given here"
+
+
+class Diary(Protocol):
+    """A tool that says nothing of conversations."""
+
+    @tool
+    async def note(self, text: str) -> str: ...
+
+
+class ContextDiary(Protocol):
+    """A tool that continues the invocation of its caller."""
+
+    @tool
+    async def note(self, text: str, context: InvocationContext) -> str: ...
+
+
+class PlainDiary(Protocol):
+    """A tool that runs in a thread."""
+
+    @tool
+    def note(self, text: str) -> str: ...
+
+
+def said_to(model: FakeModel) -> list[list[str]]:
+    return [[message.text or "" for message in request.messages] for request in model.requests]
+
+
+@pytest.mark.parametrize("kind", [Diary, ContextDiary, PlainDiary])
+@pytest.mark.parametrize("provides", [False, True])
+async def test_over_mcp_no_caller_sees_the_conversation_of_another(kind: Any, provides: bool) -> None:
+    model, memory = FakeModel("1", "2", "3"), ChatMemory()
+    kept: dict[str, Any] = {"memory_provider": memory.of} if provides else {"memory": memory}
+    service = ai_service(kind, chat_model=model, **kept)
+    for name, text in (("ada", "I am Ada"), ("bob", "I am Bob"), ("ada", "Who am I?")):
+        async with connected(service, caller=Caller(name)) as provider:
+            await provider.call("note", {"text": text})
+    assert said_to(model) == [["I am Ada"], ["I am Bob"], ["I am Ada", "1", "Who am I?"]]
+
+
+@pytest.mark.parametrize("kind", [Diary, ContextDiary])
+async def test_over_http_whoever_has_neither_a_name_nor_a_session_has_no_conversation(kind: Any) -> None:
+    model = FakeModel("1", "2")
+    tools = ToolBox(ai_service(kind, chat_model=model, memory=ChatMemory()))
+    for text in ("first", "second"):
+        await execute(tools, ToolExecutionRequest("note", {"text": text}), InvocationContext(headers={"host": "here"}))
+    assert said_to(model) == [["first"], ["second"]]
+
+
+async def test_who_calls_is_known_to_the_services_below_too() -> None:
+    class Front(Protocol):
+        @tool
+        async def chat(self, message: str) -> str: ...
+
+    model = FakeModel("1", "2")
+    below = ai_service(Diary, chat_model=model, memory=ChatMemory())
+    front = ai_service(
+        Front,
+        chat_model=FakeModel(calls(call("note", text="a")), "ok", calls(call("note", text="b")), "ok"),
+        tools=[below],
+    )
+    for context in (InvocationContext(headers={"host": "here"}), InvocationContext(memory_id="ada")):
+        await execute(ToolBox(front), ToolExecutionRequest("chat", {"message": "?"}), context)
+    assert said_to(model) == [["a"], ["b"]]
+
+
+async def test_a_program_that_calls_a_method_by_itself_has_one_conversation() -> None:
+    model = FakeModel("1", "2")
+    service = ai_service(Diary, chat_model=model, memory=ChatMemory())
+    for text in ("first", "second"):
+        await service.note(text)
+    assert said_to(model) == [["first"], ["first", "1", "second"]]
