@@ -9,6 +9,8 @@ keeps its name, its schema and its policy; a timeout counts for all of it togeth
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib import import_module
@@ -16,12 +18,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio import get_cancelled_exc_class
-from pydantic_core import to_json
+from anyio import get_cancelled_exc_class, lowlevel
 
 from bridge.errors import ArgumentsError, DefinitionError, MissingExtraError, ToolError
-from bridge.service.memory import key_of
 from bridge.tools.function import tools_from
+from bridge.tools.model import ToolExecutionResult
+from bridge.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
+    from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutor
 
 _logger = logging.getLogger("bridge.service")
 _EXTRA = "guards"
@@ -48,13 +50,18 @@ def rate_limited(
     Args:
         source: The tool: a Tool, or a function.
         calls: How many calls.
-        per_seconds: In how much time; capacity comes back evenly over it.
+        per_seconds: In how much time, a whole number of seconds; capacity comes back evenly over it.
         key: Whose calls are counted together, such as ``lambda context: context.caller.name``; all by default.
 
     Raises:
-        DefinitionError: It is not one tool.
+        DefinitionError: It is not one tool, or there is no such rate.
         MissingExtraError: The package ``throttled`` is not installed.
     """
+    if calls < 1 or per_seconds < 1 or not float(per_seconds).is_integer():
+        raise DefinitionError(
+            f"rate_limited takes at least 1 call, in a whole number of seconds of at least 1, not {calls!r} in "
+            f"{per_seconds!r} seconds"
+        )
     throttled = _library("rate_limited", "throttled", "throttled-py")
     quota = throttled.rate_limiter.per_duration(timedelta(seconds=per_seconds), calls, burst=calls)
     throttle = throttled.Throttled(using="gcra", quota=quota, store=throttled.store.MemoryStore())
@@ -85,15 +92,27 @@ def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float
     return replace(tool, executor=_CircuitBroken(tool.executor, breaker))
 
 
-def cached(source: object, *, ttl_seconds: float, max_entries: int = 1_000) -> Tool:
+def cached(
+    source: object,
+    *,
+    ttl_seconds: float,
+    max_entries: int = 1_000,
+    key: Callable[[InvocationContext], object] | None = None,
+) -> Tool:
     """A tool that is not run again for what it has answered already; errors are not kept.
 
-    An answer serves only calls with the same arguments by the same caller in the same conversation.
+    An answer serves only calls with the same arguments and the same key. Such calls at the same time share one run,
+    which goes on in another of them where the call that began it is cancelled.
 
     Args:
         source: The tool: a Tool, or a function. It should change nothing.
         ttl_seconds: How long an answer is good.
         max_entries: How many answers are kept.
+        key: Tells apart those who may not share answers, such as ``lambda context: context.caller.name``, or
+            ``lambda context: None`` for answers that are everybody's. By default all that the tool can see: the caller,
+            the memory id and the `InvocationParameters`; of a tool that takes the whole context, or runs elsewhere, its
+            headers, metadata and client too. A function that looks up by itself who calls, in a context variable say,
+            needs a key.
 
     Raises:
         DefinitionError: It is not one tool.
@@ -101,7 +120,8 @@ def cached(source: object, *, ttl_seconds: float, max_entries: int = 1_000) -> T
     """
     library = _library("cached", "cachetools", "cachetools")
     tool = _one(source)
-    return replace(tool, executor=_Cached(tool.executor, library.TTLCache(max_entries, ttl_seconds)))
+    key = key or (_seen_in_whole if tool.interactive else _seen)
+    return replace(tool, executor=_Cached(tool.executor, library.TTLCache(max_entries, ttl_seconds), key))
 
 
 def retried(
@@ -149,9 +169,8 @@ class _RateLimited:
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         answer = self.throttle.limit(self.key(context))
         if answer.limited:
-            raise ToolError(
-                f"{request.name!r} was called too often; try again in {answer.state.retry_after:.0f} seconds"
-            )
+            seconds = max(1, math.ceil(answer.state.retry_after))
+            raise ToolError(f"{request.name!r} was called too often; try again in {counted(seconds, 'second')}")
         return await self.executor.execute(request, context)
 
 
@@ -162,9 +181,8 @@ class _CircuitBroken:
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         if self.breaker.opened:
-            raise ToolError(
-                f"{request.name!r} does not work at present; try again in {self.breaker.open_remaining} seconds"
-            )
+            seconds = max(1, math.ceil(self.breaker.open_remaining))
+            raise ToolError(f"{request.name!r} does not work at present; try again in {counted(seconds, 'second')}")
         deadline = anyio.current_effective_deadline()
         try:
             result = await self.executor.execute(request, context)
@@ -177,27 +195,106 @@ class _CircuitBroken:
             return result
 
 
-class _Cached:
-    __slots__ = ("_answers", "_executor", "_lock")
+class _Run:
+    """One run of a tool, and the calls that wait for its outcome."""
 
-    def __init__(self, executor: ToolExecutor, answers: TTLCache[tuple[object, ...], ToolExecutionResult]) -> None:
+    __slots__ = ("ended", "outcome")
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self.outcome: ToolExecutionResult | Exception | None = None
+        """None where there is none that others could share: the run was cancelled, or asked its caller something."""
+
+
+class _Cached:
+    __slots__ = ("_answers", "_executor", "_key", "_lock", "_runs")
+
+    def __init__(
+        self,
+        executor: ToolExecutor,
+        answers: TTLCache[object, ToolExecutionResult],
+        key: Callable[[InvocationContext], object],
+    ) -> None:
         self._executor = executor
         self._answers = answers
+        self._key = key
         self._lock = Lock()  # the library's caches are for one thread
+        self._runs: dict[object, _Run] = {}
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        caller = None if context.caller is None else context.caller.name
-        arguments: Any = request.arguments
-        key = (caller, key_of(context.memory_id), to_json(dict(sorted(arguments.items()))))
-        with self._lock:
-            known = self._answers.get(key)
-        if known is not None:
-            return known
-        result = await self._executor.execute(request, context)
-        if not result.is_error:
+        if context.round or context.resumption is not None:
+            return await self._executor.execute(request, context)  # the answers to its questions are its own
+        key = (_frozen(request.arguments), _frozen(self._key(context)))
+        place = (lowlevel.current_token(), key)  # calls of one event loop can wait for one another
+        while True:
             with self._lock:
-                self._answers[key] = result
-        return result
+                if (known := self._answers.get(key)) is not None:
+                    return known
+                run = self._runs.get(place)
+                if run is None:
+                    own = self._runs[place] = _Run()
+                    break
+            await run.ended.wait()
+            if isinstance(run.outcome, Exception):
+                raise run.outcome
+            if run.outcome is not None:
+                return run.outcome
+        try:
+            own.outcome = await self._executor.execute(request, context)
+        except Exception as error:
+            own.outcome = error
+            raise
+        else:
+            return own.outcome
+        finally:
+            with self._lock:
+                del self._runs[place]
+                if isinstance(own.outcome, ToolExecutionResult) and not own.outcome.is_error:
+                    self._answers[key] = own.outcome
+            own.ended.set()
+
+
+def _seen(context: InvocationContext) -> object:
+    """What of a context reaches a function that does not take it as a whole."""
+    caller = context.caller
+    return (
+        None if caller is None else (caller.name, caller.scopes, caller.claims),
+        context.memory_id,
+        context.parameters,
+    )
+
+
+def _seen_in_whole(context: InvocationContext) -> object:
+    """What of a context may change the answer of a tool that receives all of it."""
+    return (_seen(context), context.headers, context.client_capabilities, context.meta, _Same(context.peer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Same:
+    """Something that is equal to itself only; it is held, so that nothing else takes its place in memory."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _frozen(value: Any) -> Hashable:
+    """A value as a key: equal for the same data of the same types."""
+    if isinstance(value, Mapping):
+        return (Mapping, frozenset((key, _frozen(each)) for key, each in value.items()))
+    if isinstance(value, list | tuple):
+        return (list, tuple(map(_frozen, value)))
+    if isinstance(value, set | frozenset):
+        return (set, frozenset(map(_frozen, value)))
+    try:
+        hash(value)
+    except TypeError:
+        return _Same(value)
+    return (type(value), value)
 
 
 @dataclass(frozen=True, slots=True)

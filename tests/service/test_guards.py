@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import Caller, InvocationContext, ToolBox, ToolError, execute, tool
+from bridge import Caller, InvocationContext, InvocationParameters, ToolBox, ToolError, execute, tool
 from bridge.errors import DefinitionError, MissingExtraError
 from bridge.service.guards import cached, circuit_broken, rate_limited, retried
 from bridge.tools.execution import LOCAL, ExecutionPolicy
@@ -50,6 +50,20 @@ async def test_a_rate_limit_tells_the_model_when_to_try_again() -> None:
     assert [each.is_error for each in results] == [False, False, True]
     assert results[2].text.startswith("'price' was called too often; try again in ")
     assert shop.asked == 2
+
+
+async def test_a_rate_limit_never_says_to_try_again_at_once() -> None:
+    limited = rate_limited(Shop(), 100, per_seconds=10)  # a call's place comes back after a tenth of a second
+    while not (result := await run(limited)).is_error:
+        pass
+    assert result.text == "'price' was called too often; try again in 1 second"
+
+
+@pytest.mark.parametrize(("calls", "seconds"), [(1, 0.5), (1, 1.9), (1, 0), (1, float("inf")), (0, 1)])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_rate_that_cannot_be_is_refused(calls: int, seconds: float) -> None:
+    with pytest.raises(DefinitionError, match="at least 1"):
+        rate_limited(Shop(), calls, per_seconds=seconds)
 
 
 async def test_a_rate_limit_may_count_for_each_caller() -> None:
@@ -125,6 +139,126 @@ async def test_an_answer_serves_only_the_same_caller_in_the_same_conversation() 
         InvocationContext(caller=Caller("ada")),
     ]
     assert [(await run(kept, each)).text for each in contexts] == ["tea: 1", "tea: 2", "tea: 3", "tea: 2"]
+
+
+PARAMETERS = [InvocationParameters(user=user) for user in ("ada", "bob")]
+
+
+@pytest.mark.parametrize(
+    "contexts",
+    [
+        [InvocationContext(parameters=each) for each in PARAMETERS],
+        [InvocationContext(parameters={"user": value}) for value in (1, True, "1", [1], {"1": 1}, object(), object())],
+        [InvocationContext(caller=Caller("ada", frozenset(scopes))) for scopes in ((), ("admin",))],
+        [InvocationContext(caller=Caller("ada", claims={"tenant": tenant})) for tenant in ("one", "two")],
+        [InvocationContext(memory_id=each) for each in (1, "1", None)],
+    ],
+)
+async def test_an_answer_serves_nobody_whom_the_function_can_tell_apart(contexts: list[InvocationContext]) -> None:
+    kept = cached(Shop(), ttl_seconds=3600)
+    expected = [f"tea: {number}" for number in range(1, len(contexts) + 1)]
+    for _ in range(2):
+        assert [(await run(kept, each)).text for each in contexts] == expected
+
+
+async def test_an_answer_of_a_tool_that_sees_headers_and_metadata_depends_on_them() -> None:
+    @tool
+    async def whoami(context: InvocationContext) -> str:
+        return f"{context.headers.get('x-user')} {context.meta.get('user')}"
+
+    @tool
+    async def count() -> int:
+        return len(seen)
+
+    seen: list[str] = []
+    contexts = [InvocationContext(headers={"x-user": "ada"}), InvocationContext(meta={"user": "bob"})]
+    kept = cached(whoami, ttl_seconds=3600)
+    assert [(await run(kept, each)).text for each in contexts] == ["ada None", "None bob"]
+    blind = cached(count, ttl_seconds=3600)
+    await run(blind, contexts[0])
+    seen.append("one")
+    assert (await run(blind, contexts[1])).text == "0"
+
+
+async def test_a_key_says_who_shares_answers() -> None:
+    shop = Shop()
+    kept = cached(shop, ttl_seconds=3600, key=lambda context: context.parameters.get("tenant"))
+    contexts = [InvocationContext(parameters={"tenant": tenant, "user": user}) for tenant, user in ("aA", "aB", "bA")]
+    assert [(await run(kept, each)).text for each in contexts] == ["tea: 1", "tea: 1", "tea: 2"]
+    assert (await run(kept, contexts[0], item="milk")).text == "milk: 3"
+
+
+class Counter:
+    """Waits until it is let go, and counts its runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.begun = anyio.Event()
+        self.go = anyio.Event()
+        self.error: Exception | None = None
+
+    @tool
+    async def count(self) -> int:
+        self.runs += 1
+        number = self.runs
+        self.begun.set()
+        await self.go.wait()
+        if self.error is not None:
+            raise self.error
+        return number
+
+
+@pytest.mark.parametrize("error", [None, ToolError("closed")])
+async def test_identical_calls_at_the_same_time_share_one_run(error: Exception | None) -> None:
+    counter, texts = Counter(), list[str]()
+    counter.error = error
+    kept = cached(counter, ttl_seconds=3600)
+
+    async def ask() -> None:
+        texts.append((await run(kept)).text)
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(ask)
+            await counter.begun.wait()
+            await anyio.wait_all_tasks_blocked()
+            counter.go.set()
+    assert (texts, counter.runs) == ([str(error or 1)] * 5, 1)
+
+
+async def test_a_caller_that_leaves_takes_nobodys_answer_away() -> None:
+    counter, texts, leaving = Counter(), list[str](), anyio.CancelScope()
+    kept = cached(counter, ttl_seconds=3600)
+
+    async def leave() -> None:
+        with leaving:
+            await run(kept)
+
+    async def ask() -> None:
+        texts.append((await run(kept)).text)
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as group:
+            group.start_soon(leave)
+            await counter.begun.wait()
+            for _ in range(3):
+                group.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            leaving.cancel()
+            await anyio.wait_all_tasks_blocked()
+            counter.go.set()
+    assert (texts, counter.runs) == (["2"] * 3, 2)
+
+
+async def test_what_a_caller_has_answered_is_its_own() -> None:
+    shop = Shop()
+    kept = cached(shop, ttl_seconds=3600)
+    assert [(await run(kept, InvocationContext(round=number))).text for number in (1, 0, 1)] == [
+        "tea: 1",
+        "tea: 2",
+        "tea: 3",
+    ]
 
 
 async def test_an_error_is_not_kept_and_neither_is_more_than_there_is_room_for() -> None:
