@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,6 +62,12 @@ class _Conversation(Protocol):
     help="What becomes of calls of tools that are not annotated as read-only. The annotations of a server count where "
     "its configuration says that it is trusted.",
 )
+@click.option(
+    "--hide-errors",
+    is_flag=True,
+    help="Keep the texts of exceptions from the model and its provider, but for those of a ToolError: the model reads "
+    "that the tool failed, and the exception is logged.",
+)
 @header_option
 @click.option("--once", metavar="QUESTION", help="Ask this, write the answer to standard output, and end.")
 @log_level_option("warning")
@@ -73,6 +80,7 @@ def command(
     system: str | None,
     memory: str | None,
     approve: str,
+    hide_errors: bool,
     headers: tuple[str, ...],
     once: str | None,
     log_level: str,
@@ -89,7 +97,8 @@ def command(
     output = os.dup(1)
     os.dup2(2, 1)
     conversation = _Terminal(output)
-    return end_now(anyio.run(_converse, meant, chat_model, system, memory, approve, once, conversation))
+    options = _Options(system=system, memory=memory, approve=approve, hide_errors=hide_errors, once=once)
+    return end_now(anyio.run(_converse, meant, chat_model, options, conversation))
 
 
 def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChatModel:
@@ -108,6 +117,17 @@ def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChat
     from bridge.models.bedrock import BedrockChatModel  # noqa: PLC0415
 
     return BedrockChatModel(name, endpoint_url=base_url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """How to converse."""
+
+    system: str | None
+    memory: str | None
+    approve: str
+    hide_errors: bool
+    once: str | None
 
 
 class _Terminal:
@@ -158,10 +178,7 @@ class _Terminal:
 async def _converse(
     targets: list[Target],
     model: StreamingChatModel,
-    system: str | None,
-    memory: str | None,
-    approve: str,
-    once: str | None,
+    options: _Options,
     terminal: _Terminal,
 ) -> int:
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - after the mistakes that cost no import
@@ -170,7 +187,8 @@ async def _converse(
     from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
     from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - as above
 
-    kept = await _memory(memory)
+    system, once = options.system, options.once
+    kept = await _memory(options.memory)
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
     async with Gateway(servers, local=load_toolbox(local) if local else ToolBox()) as gateway:
@@ -180,8 +198,9 @@ async def _converse(
             streaming_chat_model=model,
             tools=gateway.tools,
             memory=kept,
+            reveal_errors=not options.hide_errors,
             system_message=(lambda _: system) if system is not None else None,
-            approval=_approval(approve, person if person.is_there and once is None else None, terminal),
+            approval=_approval(options.approve, person if person.is_there and once is None else None, terminal),
         )
         if once is not None:
             return await _answer(service, once, terminal)

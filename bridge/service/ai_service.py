@@ -74,6 +74,7 @@ def ai_service(
     system_message: str | Callable[[Any], str | None] | None = None,
     parameters: ChatRequestParameters | None = None,
     policy: ExecutionPolicy = LOCAL,
+    reveal_errors: bool = True,
     listeners: Iterable[InvocationListener] = (),
     approval: ApprovalPolicy | None = None,
     execute_tools_concurrently: bool | int = False,
@@ -98,6 +99,9 @@ def ai_service(
         system_message: For methods that have none: a template, or what gives the text by the memory id.
         parameters: What is wanted of the model; a method's own `ChatRequestParameters` come before.
         policy: How failures of tools are treated.
+        reveal_errors: Send the text of any exception of a tool to the model, and so to the model's provider, as
+            LangChain4j does. With False only texts for the model are sent, those of a `ToolError`: of any other
+            exception the model reads that the tool failed, and the exception is logged.
         listeners: Are told what happens.
         approval: Which calls of tools need approval, and who gives it.
         execute_tools_concurrently: Run the tools of one response at the same time; a number is the limit.
@@ -126,7 +130,12 @@ def ai_service(
         settings=LoopSettings(
             chat_model=chat_model,
             streaming_chat_model=streaming_chat_model,
-            policy=replace(policy, before=policy.before + heard.before_tool, after=policy.after + heard.after_tool),
+            policy=replace(
+                policy,
+                before=policy.before + heard.before_tool,
+                after=policy.after + heard.after_tool,
+                reveal_errors=reveal_errors and policy.reveal_errors,
+            ),
             listeners=heard,
             approval=approval,
             max_tool_round_trips=max_tool_round_trips,

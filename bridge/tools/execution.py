@@ -73,7 +73,10 @@ class ExecutionPolicy:
     propagate: bool = False
     """An exception of a tool that is not a ToolCallError stops the invocation instead of becoming a result."""
     reveal_errors: bool = True
-    """Tell the model the text of any exception; else only of those that an author raised for it."""
+    """Send the text of any exception to the model, which may run at a provider.
+
+    Else only of those that an author raised for it (`ToolError`); the others are logged, and named generically.
+    """
 
 
 LOCAL = ExecutionPolicy()

@@ -88,6 +88,18 @@ def test_a_tool_that_may_change_something_needs_approval(tools: Path, approve: s
     assert provider.requests[1]["messages"][-1]["content"] == result
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [([], "Error: password=hush"), (["--hide-errors"], "Error: the tool 'crash' failed; its server's log says why")],
+)
+def test_the_text_of_an_exception_can_be_kept_from_the_model(tools: Path, options: list[str], told: str) -> None:
+    tools.write_text("def crash():\n    raise RuntimeError('password=hush')\n", encoding="utf-8")
+    provider = Provider(call("crash", "{}"), text("Sorry."))
+    done = chat(provider, f"{tools}:crash", "--once", "Try.", "--approve", "auto", *options)
+    assert provider.requests[1]["messages"][-1]["content"] == told
+    assert "RuntimeError: password=hush" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("trusted", "result"), [(False, "Error: the person allows no tool that may change something"), (True, "3")]

@@ -83,6 +83,24 @@ async def test_a_tool_that_fails_tells_the_model_why(way: str) -> None:
     assert model.requests[1].messages[-1] == ToolExecutionResultMessage("1", "fail", (Text("it is raining"),), True)
 
 
+@pytest.mark.parametrize("hides", [{"reveal_errors": False}, {"policy": ExecutionPolicy(reveal_errors=False)}])
+async def test_the_text_of_an_exception_reaches_the_model_unless_it_is_to_be_hidden(
+    way: str, hides: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool
+    async def crash() -> None:
+        raise RuntimeError("password=hush")
+
+    texts = []
+    for options in ({}, hides):
+        model = FakeModel(calls(call("crash"), call("fail")), "Sorry.")
+        await ask(ai_service(Assistant, chat_model=model, tools=[crash, fail], **options), way)
+        texts.append([message.text for message in model.requests[1].messages[-2:]])
+    generic = "the tool 'crash' failed; its server's log says why"
+    assert texts == [["password=hush", "it is raining"], [generic, "it is raining"]]
+    assert [str(record.exc_info and record.exc_info[1]) for record in caplog.records] == ["password=hush"] * 2
+
+
 async def test_a_tool_that_does_not_exist_is_answered_with_the_nearest_names(way: str) -> None:
     model = FakeModel(calls(call("square_rot", "1", x=4)), "Sorry.")
     await ask(ai_service(Assistant, chat_model=model, tools=[square_root]), way)
