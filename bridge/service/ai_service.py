@@ -26,7 +26,7 @@ from bridge.errors import DefinitionError, ToolError
 from bridge.service.engine import Engine
 from bridge.service.interface import methods_of
 from bridge.service.listener import Listeners
-from bridge.service.loop import DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
+from bridge.service.loop import DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE, DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
 from bridge.service.parameters import ChatRequestParameters
 from bridge.service.suspension import InvocationSuspended
 from bridge.service.token_stream import TokenStream
@@ -79,7 +79,7 @@ def ai_service(
     approval: ApprovalPolicy | None = None,
     execute_tools_concurrently: bool | int = False,
     max_tool_round_trips: int = 100,
-    max_tool_calls_per_response: int | None = None,
+    max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE,
     timeout_seconds: float | None = None,
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS,
 ) -> T:
@@ -106,7 +106,8 @@ def ai_service(
         approval: Which calls of tools need approval, and who gives it.
         execute_tools_concurrently: Run the tools of one response at the same time; a number is the limit.
         max_tool_round_trips: How often in one invocation the model may have tools run before it answers.
-        max_tool_calls_per_response: How many tools it may want at once.
+        max_tool_calls_per_response: How many calls of tools one response may hold; a response with more ends the
+            invocation with a `ToolLimitError`. None for any number.
         timeout_seconds: How long an invocation may take.
         model_timeout_seconds: How long the model may say nothing: until its response, or a stream's next piece.
 

@@ -46,6 +46,10 @@ DEFAULT_MODEL_TIMEOUT_SECONDS = 600.0
 """How long a model may say nothing: what the SDKs of the providers allow too."""
 
 
+DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE = 100
+"""How many calls of tools one response may hold: more than any model means to make at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
     """How a service runs its loops; at least one of the models is there."""
@@ -58,8 +62,8 @@ class LoopSettings:
     approval: ApprovalPolicy | None = None
     max_tool_round_trips: int = 100
     """How often in one invocation the model may have tools run before it answers."""
-    max_tool_calls_per_response: int | None = None
-    """How many tools it may want at once."""
+    max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE
+    """How many calls of tools one response may hold; None for any number."""
     concurrent_tools: float = 1
     """How many tools of one response run at the same time."""
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS
@@ -248,7 +252,8 @@ class Invocation:
         if settings.max_tool_calls_per_response is not None and calls > settings.max_tool_calls_per_response:
             raise ToolLimitError(
                 f"the model wants {calls} tools at once in {self._source!r}, more than "
-                f"max_tool_calls_per_response={settings.max_tool_calls_per_response}"
+                f"max_tool_calls_per_response={settings.max_tool_calls_per_response}; raise it, or tell the model to "
+                "call fewer tools at once"
             )
 
     def _cut_off(self, response: ChatResponse) -> int | None:

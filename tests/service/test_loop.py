@@ -153,6 +153,14 @@ async def test_the_limit_of_round_trips_admits_so_many_and_names_itself(way: str
         await ask(service, way)
 
 
+async def test_a_response_may_want_a_hundred_tools_unless_there_is_no_limit(way: str) -> None:
+    for wanted, options in ((100, {}), (101, {"max_tool_calls_per_response": None})):
+        many = calls(*[call("add", a=1, b=n) for n in range(wanted)])
+        assert len((await ask(assistant(many, "ok", tools=[add], **options), way)).tool_executions) == wanted
+    with pytest.raises(ToolLimitError, match=r"wants 101 tools at once .*=100; raise it"):
+        await ask(assistant(many, "never", tools=[add]), way)
+
+
 @pytest.mark.parametrize("concurrently", [False, True])
 async def test_a_response_may_want_only_so_many_tools(way: str, concurrently: bool) -> None:
     many = calls(*[call("add", a=1, b=n) for n in range(3)])
