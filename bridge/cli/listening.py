@@ -110,7 +110,8 @@ def bind(addresses: Sequence[Address]) -> list[socket.socket]:
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY on connections of sockets that name their protocol, and on no others.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform != "win32":
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
