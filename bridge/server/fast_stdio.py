@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from bridge.server.fast_path import failure
 from bridge.server.jsonrpc import is_request
+from bridge.server.protocol import CONNECTION_CLOSED
 from bridge.server.telemetry_fast_path import fast_path_of, hide_replay
 from bridge.tools.context import InvocationContext
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from bridge.tools.json_reading import Json
 
 _LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+_CLOSED = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
 _OPENING_ID = "bridge: opening"
 
 
@@ -47,7 +50,8 @@ class FastStdio:
         self._is_open = False
         self._capabilities: Mapping[str, Any] = {}
         # By id as text: 7 and "7" are one, as for the SDK.
-        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._calls: dict[str, tuple[MessageId, asyncio.Task[None]]] = {}
+        self._unfinished: set[MessageId] = set()
         self._opening: list[Json] = []
         self._unlisten: Callable[[], None] | None = None
         self.silenced: set[MessageId] = set()
@@ -79,14 +83,21 @@ class FastStdio:
             self._unlisten = None
 
     def cancel(self) -> None:
-        """Cancel what runs."""
-        for call in tuple(self._calls.values()):
-            _cancel(call)
+        """Cancel the running calls, because the connection ends; each that its client waits for gets an answer."""
+        for request, task in self._calls.values():
+            if not task.cancelling():  # else its client has cancelled it
+                self._unfinished.add(request)
+            _cancel(task)
 
     async def ended(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait until no call runs any more."""
         while self._calls:
-            await asyncio.wait(self._calls.values())
+            await asyncio.wait([task for _, task in self._calls.values()])
+
+    def answer_unfinished(self) -> None:
+        """Answer calls that `cancel` did not end."""
+        while self._unfinished:
+            self._write(failure(self._unfinished.pop(), _CLOSED) + b"\n")
 
     def _opened(self, message: Json) -> bool:
         if message["method"] != "initialize":
@@ -108,10 +119,10 @@ class FastStdio:
     def _took_notification(self, message: Json) -> bool:
         if message.get("method") == "notifications/cancelled":
             request = (message.get("params") or {}).get("requestId")
-            call = self._calls.get(str(request)) if type(request) in {int, str} else None
-            if call is not None:
-                _cancel(call)
-            return call is not None
+            running = self._calls.get(str(request)) if type(request) in {int, str} else None
+            if running is not None:
+                _cancel(running[1])
+            return running is not None
         # Kept for the SDK, unless it is there already.
         if message.get("method") != "notifications/initialized" or not self._opening or self._unlisten is not None:
             return False
@@ -126,15 +137,19 @@ class FastStdio:
             self._write(plan + b"\n")
             self._answered(request)
         else:
-            self._calls[str(request)] = asyncio.get_running_loop().create_task(self._call(plan))
+            self._calls[str(request)] = request, asyncio.get_running_loop().create_task(self._call(plan))
         return True
 
     async def _call(self, call: PlainCall) -> None:
         context = InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
         try:
             answer, _ = await self._plans.run(call, context)
+            self._unfinished.discard(call.id)
             self._write(answer + b"\n")
         finally:
+            if call.id in self._unfinished:
+                self._unfinished.discard(call.id)
+                self._write(failure(call.id, _CLOSED) + b"\n")
             del self._calls[str(call.id)]
             self._answered(call.id)
 

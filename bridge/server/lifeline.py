@@ -28,6 +28,10 @@ CLOSED_INPUT_SECONDS = 10.0
 POLL_SECONDS = 1.0
 """How often to look for the parent where the system cannot tell when it ends."""
 
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_END = b"\0"  # the number of no signal
+_BELL_BYTES = 4096
+
 
 class Lifeline:
     """Watches what the process lives by, and ends the process where it does not end by itself.
@@ -51,10 +55,11 @@ class Lifeline:
         self._deadline = float("inf")
         self._rung = False
         self._bell, self._rope = os.pipe()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDING_SIGNALS:
             signal.signal(number, lambda *_: self.end())
         if hasattr(select, "poll"):
-            # Python's handlers wait for the main thread, which a tool may hold in native code; this rings at once.
+            # Python's handlers wait for the main thread, which a tool may hold in native code. The number of each
+            # signal that has such a handler is written here at once.
             os.set_blocking(self._rope, False)
             signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
         watch = self._watch if hasattr(select, "poll") else self._wait_for_bell
@@ -64,7 +69,7 @@ class Lifeline:
         """Let the process end within `END_SECONDS`; from any thread, and from a signal handler."""
         if not self._rung:
             self._rung = True
-            os.write(self._rope, b".")
+            os.write(self._rope, _END)
 
     def _watch(self) -> None:
         poller = select.poll()
@@ -77,6 +82,8 @@ class Lifeline:
         look_every_seconds = POLL_SECONDS if self._parent and parent_fd is None else 3600.0
         while (left_seconds := self._deadline - time.monotonic()) > 0:
             happened = {fd for fd, _ in poller.poll(min(left_seconds, look_every_seconds) * 1000)}
+            if self._bell in happened and not self._is_end(os.read(self._bell, _BELL_BYTES)):
+                happened.remove(self._bell)
             for fd in happened:
                 poller.unregister(fd)
             if self._input_fd in happened:
@@ -85,6 +92,11 @@ class Lifeline:
                 self._shorten(END_SECONDS)
                 self._stop()
         self._exit()
+
+    @staticmethod
+    def _is_end(written: bytes) -> bool:
+        """Whether one of the bytes asks for the end; a tools file may handle other signals."""
+        return not set(written).isdisjoint({*_END, *_ENDING_SIGNALS})
 
     def _wait_for_bell(self) -> None:
         """Where nothing can be polled (Windows): there, a parent that ends closes its pipes."""

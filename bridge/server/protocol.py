@@ -17,6 +17,8 @@ INTERNAL_ERROR = -32603
 MISSING_CAPABILITY = -32021
 URL_ELICITATION_REQUIRED = -32042
 REQUEST_CANCELLED = -32800
+CONNECTION_CLOSED = -32000
+"""The code by which the SDK answers calls that run when a connection ends."""
 
 HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, MISSING_CAPABILITY: 400}
 """With which HTTP status an error answers in the modern era; every other one of a handler with 200."""

@@ -153,6 +153,8 @@ class StdioServer:
                         await self._fast.ended()
                     await self._sdk_done.wait()
                     await self._output.drained()
+                if self._fast is not None:
+                    self._fast.answer_unfinished()
                 tasks.cancel_scope.cancel()
         finally:
             self._input.close()

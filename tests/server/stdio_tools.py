@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -102,6 +103,27 @@ async def compute_in_native_code(context: InvocationContext) -> None:
 
 
 @tool
+async def wait_plainly() -> None:
+    """Wait for ever, with nothing to say meanwhile."""
+    await _never()
+
+
+@tool
+def wait_plainly_in_a_thread() -> None:
+    """Wait for ever, with nothing to say meanwhile, where nothing can stop it."""
+    threading.Event().wait()
+
+
+@tool
+async def signal_itself() -> int:
+    """Handle a signal as a program may that logs more or reads its settings again then; how often it came."""
+    came: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return len(came)
+
+
+@tool
 async def refuse_to_be_cancelled(context: InvocationContext) -> None:
     """Say that it runs, and go on whatever happens."""
     import anyio  # noqa: PLC0415
@@ -158,7 +180,8 @@ def main(*settings: str) -> None:
         tools.add(tool(name="changed", metadata=metadata | {"k": metadata})(lambda: None))
         metadata["later"] = object()
     max_line_bytes = 1000 if "short-lines" in settings else MAX_LINE_BYTES
-    serve_stdio(Publisher(tools, name="misbehaving"), streams, max_line_bytes=max_line_bytes)
+    publisher = Publisher(tools, name="misbehaving")
+    serve_stdio(publisher, streams, max_line_bytes=max_line_bytes, fast_path="no-fast-path" not in settings)
 
 
 def _tools() -> ToolBox:
@@ -173,6 +196,9 @@ def _tools() -> ToolBox:
         wait_forever_in_a_thread,
         block_the_loop,
         compute_in_native_code,
+        wait_plainly,
+        wait_plainly_in_a_thread,
+        signal_itself,
         refuse_to_be_cancelled,
         report_forever,
         count,

@@ -245,6 +245,34 @@ def test_an_input_that_closes_cancels_what_runs_and_lets_it_clean_up(server: Std
     assert (tmp_path / "marker").read_text() == "cleaned up"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [[], ["no-fast-path"]])
+@pytest.mark.parametrize("tool", ["wait_plainly", "wait_plainly_in_a_thread"])
+@pytest.mark.parametrize("is_modern", [False, True])
+def test_a_call_that_runs_when_the_input_closes_is_answered_that_the_connection_is_closed(
+    settings: list[str], tool: str, *, is_modern: bool
+) -> None:
+    with StdioProcess(*settings) as server:
+        if not is_modern:
+            server.initialize()
+        calls = [(modern_request if is_modern else request)(key, "tools/call", name=tool, arguments={}) for key in "ab"]
+        server.send(*calls, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "b"}})
+        server.close_input()
+        closed = {"code": -32000, "message": "Connection closed"}
+        assert server.receive() == {"jsonrpc": "2.0", "id": "a", "error": closed}
+        assert server.receive_line() == b""
+        assert server.wait() == 0
+
+
+def test_a_signal_that_a_tool_handles_ends_nothing(server: StdioProcess) -> None:
+    for number in range(20):
+        answer = server.answer(modern_request(number, "tools/call", name="signal_itself", arguments={}))
+        assert answer["result"]["structuredContent"] == {"result": 1}
+    server.start("compute_in_native_code")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
 def test_a_signal_ends_a_server_that_nobody_has_asked_anything(server: StdioProcess) -> None:
     server.answer(b"not json")  # it serves
     server.process.send_signal(signal.SIGTERM)
