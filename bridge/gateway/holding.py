@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridge.errors import ToolError
+from bridge.server.limits.shares import Shares
 from bridge.tools.context import InvocationContext
 from bridge.tools.detached import start_detached
 
@@ -33,7 +34,8 @@ HELD_SECONDS = 300.0
 """How long a call waits for its caller's answer."""
 
 MAX_HELD_CALLS = 100
-"""How many calls may wait at once: each keeps a server busy."""
+"""How many calls may wait at once, of which a caller has its share: each keeps a server busy."""
+_RETRY_SECONDS = 10
 
 
 class Asked:
@@ -84,6 +86,7 @@ class HeldCall:
     Attributes:
         id: What names it in a state.
         attendant: The context of the request that waits for it just now; None while none does.
+        account: Whose call it is, as `InvocationContext.account` says it.
     """
 
     def __init__(self, call: Callable[[InvocationContext], Awaitable[Json]], caller: InvocationContext) -> None:
@@ -99,7 +102,9 @@ class HeldCall:
             meta=caller.meta,
             channel=_Relay(self),
             invocation_id=caller.invocation_id,
+            account=caller.account,
         )
+        self.account = caller.account
         self._scope = anyio.CancelScope()
         self._asked: list[Asked] = []
         self._count = 0
@@ -223,7 +228,7 @@ class Holding:
     def __init__(self, *, held_seconds: float = HELD_SECONDS, max_held_calls: int = MAX_HELD_CALLS) -> None:
         self._process = token_urlsafe(9)
         self._held_seconds = held_seconds
-        self._max_held_calls = max_held_calls
+        self._places = Shares(max_held_calls)
         self._running: set[HeldCall] = set()
         self._waiting: dict[str, HeldCall] = {}
 
@@ -245,7 +250,7 @@ class Holding:
                 await held.run()
             finally:
                 self._running.discard(held)
-                self._waiting.pop(held.id, None)
+                self._leave(held.id)
 
         start_detached(run, "held call")
         return held
@@ -258,10 +263,14 @@ class Holding:
             beyond_limit: It waited already, and has a place.
 
         Raises:
-            ToolError: Too many wait.
+            ToolError: Too many wait, of all callers or of this one.
         """
-        if len(self._waiting) >= self._max_held_calls and not beyond_limit:
-            raise ToolError("too many calls wait for answers already")
+        if not (beyond_limit or self._places.has_room(held.account)):
+            raise ToolError(
+                "too many calls wait for answers already: a caller has as many as places are left of "
+                f"{self._places.places}; answer one, or try again in {_RETRY_SECONDS} seconds"
+            )
+        self._places.take(held.account)
         held.attendant = None
         held.expire_in(self._held_seconds)
         self._waiting[held.id] = held
@@ -277,7 +286,7 @@ class Holding:
         Raises:
             ToolError: It is not here: it began in another process, or waited too long. Its outcome is unknown.
         """
-        held = self._waiting.pop(str(state.get("held")), None)
+        held = self._leave(str(state.get("held")))
         if held is None or held.is_over:
             why = "waited too long, or was cancelled" if state.get("process") == self._process else "began elsewhere"
             raise ToolError(
@@ -286,6 +295,12 @@ class Holding:
             )
         held.expire_in(float("inf"))
         held.attendant = caller
+        return held
+
+    def _leave(self, held_id: str) -> HeldCall | None:
+        held = self._waiting.pop(held_id, None)
+        if held is not None:
+            self._places.give_back(held.account)
         return held
 
     def cancel_all(self) -> None:

@@ -7,6 +7,7 @@ its input; what it has written by then goes out in order.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, EndOfStream
@@ -29,7 +30,8 @@ class Answering:
     def __init__(self, reading: Any, writing: Any) -> None:
         self.reading = _Reading(reading, self)
         self.writing = _Writing(writing, self)
-        self._owed: set[str] = set()
+        self._owed: Counter[str] = Counter()
+        """Number of answers that are owed under each id, which a client may use again."""
         self._is_ending = False
         self._waiting: CancelScope | None = None
 
@@ -55,15 +57,20 @@ class Answering:
     def answered(self, item: SessionMessage) -> None:
         """A message has been written."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self._owed.discard(str(item.message.id))
+            self._settle(str(item.message.id))
             self._end_if_done()
 
     def _note(self, item: Any) -> None:
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCRequest):
-            self._owed.add(str(message.id))
+            self._owed[str(message.id)] += 1
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._owed.discard(str((message.params or {}).get("requestId")))  # which is not answered
+            self._settle(str((message.params or {}).get("requestId")))  # which is not answered
+
+    def _settle(self, request: str) -> None:
+        self._owed[request] -= 1
+        if self._owed[request] <= 0:
+            del self._owed[request]
 
     def _end_if_done(self) -> None:
         if self._is_ending and not self._owed and self._waiting is not None:

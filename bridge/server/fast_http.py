@@ -19,6 +19,7 @@ from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.fast_path import failure, unplanned
 from bridge.server.hang_up import HungUpError, until_hang_up
 from bridge.server.json_answer import CONTENT_TYPE
+from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
@@ -121,11 +122,11 @@ class FastHttp:
             return None
         version = headers.get(b"mcp-protocol-version")
         if version in _MODERN_VERSIONS:
-            return self._begin_modern(headers, body)
+            return self._begin_modern(scope, headers, body)
         session = self._session_of(scope, headers, version)
-        return None if session is None else self._begin_in(session, headers, body)
+        return None if session is None else self._begin_in(session, scope, headers, body)
 
-    def _begin_modern(self, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+    def _begin_modern(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
         message = _request_in(body)
         if message is None or not _routes(headers, message):
             return None
@@ -136,9 +137,11 @@ class FastHttp:
             plan = unplanned(message, error)
         if plan is None:
             return None
-        return Answer(plan) if isinstance(plan, bytes) else _ModernCall(plans, plan, headers, self._running)
+        return Answer(plan) if isinstance(plan, bytes) else _ModernCall(plans, plan, scope, headers, self._running)
 
-    def _begin_in(self, session: Session, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+    def _begin_in(
+        self, session: Session, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
+    ) -> Answer | Work | None:
         message = _request_in(body)
         if message is None or str(message["id"]) in session.running:
             return None
@@ -152,7 +155,7 @@ class FastHttp:
         if isinstance(plan, bytes):
             session.use()
             return Answer(plan, session_id=session.id)
-        return _SessionCall(plans, plan, headers, self._running, session)
+        return _SessionCall(plans, plan, scope, headers, self._running, session)
 
     def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
         """The session of a request: only for the credential that opened it, and in the version agreed on."""
@@ -168,22 +171,26 @@ class FastHttp:
 class _ModernCall:
     """A call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
 
-    __slots__ = ("_call", "_headers", "_plans", "_running")
+    __slots__ = ("_call", "_headers", "_plans", "_running", "_scope")
 
     ends_with_client = True
 
-    def __init__(self, plans: FastPath, call: PlainCall, headers: Mapping[bytes, bytes], running: RunningCalls) -> None:
+    def __init__(
+        self, plans: FastPath, call: PlainCall, scope: Scope, headers: Mapping[bytes, bytes], running: RunningCalls
+    ) -> None:
         self._plans = plans
         self._call = call
+        self._scope = scope
         self._headers = headers
         self._running = running
 
     async def run(self) -> Answer:
         task = asyncio.current_task()
         assert task is not None
-        self._running.enter(task)
+        account = caller_key(self._scope)
+        self._running.enter(task, account)
         try:
-            context = _context(self._headers, self._call.capabilities, session_id=None)
+            context = _context(account, self._headers, self._call.capabilities, session_id=None)
             body, code = await self._plans.run(self._call, context)
         finally:
             self._running.leave(task)
@@ -193,7 +200,7 @@ class _ModernCall:
 class _SessionCall:
     """A call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
 
-    __slots__ = ("_call", "_headers", "_plans", "_running", "_session")
+    __slots__ = ("_call", "_headers", "_plans", "_running", "_scope", "_session")
 
     ends_with_client = False
 
@@ -201,12 +208,14 @@ class _SessionCall:
         self,
         plans: FastPath,
         call: PlainCall,
+        scope: Scope,
         headers: Mapping[bytes, bytes],
         running: RunningCalls,
         session: Session,
     ) -> None:
         self._plans = plans
         self._call = call
+        self._scope = scope
         self._headers = headers
         self._running = running
         self._session = session
@@ -224,10 +233,11 @@ class _SessionCall:
         session, call, request, body = self._session, self._call, str(self._call.id), b""
         # Of requests of one id that came in the same moment, the first is the one that can be cancelled by it.
         known = session.running.setdefault(request, cancel)
-        self._running.enter(task)
+        account = caller_key(self._scope)
+        self._running.enter(task, account)
         session.__enter__()
         try:
-            context = _context(self._headers, session.capabilities, session_id=session.id)
+            context = _context(account, self._headers, session.capabilities, session_id=session.id)
             body, _ = await self._plans.run(call, context)
         except asyncio.CancelledError:
             if not is_cancelled or task.cancelling() > 1:
@@ -252,7 +262,7 @@ def _headers_of(answer: Answer) -> list[tuple[bytes, bytes]]:
 
 
 def _context(
-    headers: Mapping[bytes, bytes], capabilities: Mapping[str, Any], *, session_id: str | None
+    account: str, headers: Mapping[bytes, bytes], capabilities: Mapping[str, Any], *, session_id: str | None
 ) -> InvocationContext:
     caller = caller_of_request()
     return InvocationContext(
@@ -260,6 +270,7 @@ def _context(
         caller=caller,
         headers=_DecodedHeaders(headers),
         client_capabilities=capabilities,
+        account=account,
     )
 
 

@@ -24,6 +24,7 @@ from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.catalog import CACHE_SCOPE, CursorError
 from bridge.server.channel import HandshakeChannel, ModernChannel
+from bridge.server.limits.account import account_of
 from bridge.server.log_levels import LogLevels
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
@@ -144,7 +145,7 @@ class _Handlers:
         try:
             context = self._context(request, channel)
             arguments, modern = params.arguments or _NOTHING, isinstance(channel, ModernChannel)
-            with publisher.running.entered(), _session(request):
+            with publisher.running.entered(context.account), _session(request):
                 return await publisher.call(
                     params.name, arguments, context, _checked, modern=modern, access=access_of_request()
                 )
@@ -190,6 +191,7 @@ class _Handlers:
             channel=channel,
             round=channel.round,
             resumption=channel.resumption,
+            account=account_of(request),
         )
 
 
@@ -201,8 +203,12 @@ def _checked(result: Json) -> Json:
 
 def _session(request: Request) -> AbstractContextManager[None]:
     """The session that a call keeps in use, also when nobody waits for its answer any more."""
-    session: Session | None = None if request.request is None else request.request.scope.get(SESSION)
+    session = _session_of(request)
     return nullcontext() if session is None else session
+
+
+def _session_of(request: Request) -> Session | None:
+    return None if request.request is None else request.request.scope.get(SESSION)
 
 
 def _is_modern(request: Request) -> bool:
@@ -211,8 +217,10 @@ def _is_modern(request: Request) -> bool:
 
 async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
     """Let no exception out but the protocol's own: the SDK would tell its text to the client."""
+    session = None if ctx.request_id is None else _session_of(ctx)
     try:
-        return await call_next(ctx)
+        with nullcontext() if session is None else session.handling(ctx.request_id):
+            return await call_next(ctx)
     except (MCPError, ValidationError):
         raise
     except Exception:

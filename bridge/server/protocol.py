@@ -19,6 +19,8 @@ URL_ELICITATION_REQUIRED = -32042
 REQUEST_CANCELLED = -32800
 CONNECTION_CLOSED = -32000
 """The code by which the SDK answers calls that run when a connection ends."""
+LIMIT_EXCEEDED = -32005
+"""More is asked for than there is room for now; the error's data says in ``retryAfterSeconds`` when to try again."""
 
 HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, MISSING_CAPABILITY: 400}
 """With which HTTP status an error answers in the modern era; every other one of a handler with 200."""

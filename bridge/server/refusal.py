@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from starlette.types import Scope, Send
 
 
+MAX_ID_CHARS = 1024
+"""Maximum length of a request's id in a session."""
+
+
 async def refuse(
     send: Send,
     status: int,
@@ -73,6 +77,8 @@ def message_problem(body: bytes) -> tuple[int, str] | None:
         return INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported"
     if "id" in message and "method" in message and type(message["id"]) not in {int, str}:
         return INVALID_REQUEST, "the id of a request is text or an integer"
+    if "method" in message and len(str(message.get("id"))) > MAX_ID_CHARS:  # events repeat it, and Redis keeps it
+        return INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters"
     try:
         jsonrpc_message_adapter.validate_json(body, by_name=False)
     except ValidationError:

@@ -19,22 +19,31 @@ class RunningCalls:
     """The calls of one server that are being run; on asyncio."""
 
     def __init__(self) -> None:
-        self._tasks: set[Task] = set()
+        self._tasks: dict[Task, str] = {}
         self._ended: set[Task] = set()
         self._questions = 0
         self._are_answered = asyncio.Event()
 
-    def enter(self, task: Task) -> None:
-        """A task runs a call."""
-        self._tasks.add(task)
+    def enter(self, task: Task, account: str = "") -> None:
+        """Add a task that runs a call.
+
+        Args:
+            task: The task.
+            account: Whose call it is, as `InvocationContext.account` says it.
+        """
+        self._tasks[task] = account
+
+    def count_of(self, account: str) -> int:
+        """Number of calls of one caller. It takes a look at each call: ask only where there are many."""
+        return sum(1 for each in self._tasks.values() if each == account)
 
     def leave(self, task: Task) -> None:
         """It does no more."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._ended.discard(task)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self, account: str = "") -> Iterator[None]:
         """The time during which this task runs a call. On another event loop than asyncio's, nothing is entered."""
         try:
             task = asyncio.current_task()
@@ -43,7 +52,7 @@ class RunningCalls:
         if task is None:
             yield
             return
-        self.enter(task)
+        self.enter(task, account)
         try:
             yield
         finally:
@@ -68,7 +77,7 @@ class RunningCalls:
 
     def end(self) -> int:
         """Cancel all calls; each is answered by an error. Returns how many there were."""
-        ended = self._tasks - self._ended
+        ended = self._tasks.keys() - self._ended
         for task in ended:
             self._ended.add(task)
             task.cancel()

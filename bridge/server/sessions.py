@@ -42,11 +42,23 @@ class Session:
         capabilities: What the client declared, in MCP's JSON.
         running: What ends each of the calls that run beside the SDK, by the request's id as text: ``7`` and ``"7"`` are
             one, as for the SDK.
+        asked: Ids, as text, of the requests that the SDK has got and not handled yet; true once a handler has begun.
         opened_at: When it was opened, by `time.monotonic`.
         owner: Which of the callers opened it.
     """
 
-    __slots__ = ("capabilities", "id", "opened_at", "owner", "requests", "running", "unused_since", "user", "version")
+    __slots__ = (
+        "asked",
+        "capabilities",
+        "id",
+        "opened_at",
+        "owner",
+        "requests",
+        "running",
+        "unused_since",
+        "user",
+        "version",
+    )
 
     def __init__(self, session_id: str, user: object, capabilities: Mapping[str, Any], owner: str = "") -> None:
         self.id = session_id
@@ -55,6 +67,7 @@ class Session:
         self.user = user
         self.capabilities = capabilities
         self.running: dict[str, Callable[[], object]] = {}
+        self.asked: dict[str, bool] = {}
         self.requests = 0
         """How many requests are being answered, open streams included, and how many calls run in the SDK."""
         self.opened_at = self.unused_since = monotonic()
@@ -65,6 +78,32 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.requests -= 1
         self.unused_since = monotonic()
+
+    @contextmanager
+    def posting(self, request: object) -> Iterator[None]:
+        """The time during which the SDK has a request; its id is used until then, and until it is handled.
+
+        Args:
+            request: The request's id.
+        """
+        key = str(request)
+        self.asked[key] = False
+        try:
+            with self:
+                yield
+        finally:
+            if self.asked.get(key) is False:  # refused before a handler began
+                del self.asked[key]
+
+    @contextmanager
+    def handling(self, request: object) -> Iterator[None]:
+        """The time during which a handler runs, whether anybody waits for its answer or not."""
+        key = str(request)
+        self.asked[key] = True
+        try:
+            yield
+        finally:
+            self.asked.pop(key, None)
 
     def use(self) -> None:
         """A request of it was answered at once."""

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from bridge.server.body import read_body, replaying
 from bridge.server.fast_http import same_credential
 from bridge.server.limits.account import caller_key
-from bridge.server.protocol import HANDSHAKE_VERSIONS, INTERNAL_ERROR
+from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED
 from bridge.server.refusal import message_problem, refuse, saying_json
 from bridge.server.sessions import SESSION, Session
 from bridge.telemetry.texts import abridged
@@ -138,6 +138,11 @@ class StreamableEndpoint:
             return
         session = self._sessions.find(session_id or "")
         if session is not None and same_credential(scope, session):
+            if method is not None and "id" in message and str(message["id"]) in session.asked:
+                # The SDK keeps one stream for each id: the one before would never end.
+                told = f"the id {abridged(repr(message['id']))} is that of a request of this session that still runs"
+                await refuse(send, 400, f"{told}; give each request an id of its own")
+                return
             if method == "initialize":
                 # The SDK agrees anew. No client does that: what comes of it is the SDK's to know.
                 session.version = None
@@ -145,7 +150,7 @@ class StreamableEndpoint:
                 session.cancel(params.get("requestId"))
             if self._shared is not None and await self._shared.passed_on(session, message, body, send):
                 return
-        await self._in_session(self._handle, scope, receive, send)
+        await self._in_session(self._handle, scope, receive, send, message.get("id") if method is not None else None)
 
     async def _open_session(self, scope: Scope, capabilities: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Let the SDK answer a request that is in no session: it takes every one for one that opens a session."""
@@ -157,7 +162,7 @@ class StreamableEndpoint:
                 _logger.warning("refused a session to %r: %d are open", abridged(owner), sessions.max_sessions)
                 told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
                 await refuse(
-                    send, 503, told, INTERNAL_ERROR, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions"
+                    send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions"
                 )
                 return
             most = abridged(unused.owner)
@@ -177,8 +182,18 @@ class StreamableEndpoint:
 
             await self._handle(scope, receive, OpeningReply(send, opened))
 
-    async def _in_session(self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the SDK answer a request, and see what it means for the session that the request is for."""
+    async def _in_session(
+        self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send, request: object = None
+    ) -> None:
+        """Let the SDK answer a request, and see what it means for the session that the request is for.
+
+        Args:
+            handle: What answers it.
+            scope: The request over HTTP.
+            receive: Gives its body.
+            send: Takes the answer.
+            request: The id of the JSON-RPC request in it; None where it brings none.
+        """
         session = self._sessions.find(Headers(scope=scope).get("mcp-session-id", ""))
         if session is None or not same_credential(scope, session):
             await handle(scope, receive, send)
@@ -191,7 +206,7 @@ class StreamableEndpoint:
             await send(message)
 
         # A call of it may go on when its request is over: whoever runs it enters the session, too.
-        with session:
+        with session if request is None else session.posting(request):
             await handle({**scope, SESSION: session}, receive, watch)
 
     async def _delete(self, session: Session) -> None:

@@ -8,7 +8,9 @@ from mcp import MCPError
 from mcp.server.subscriptions import ListenHandler
 
 from bridge.server.auth.identity import ending_with_credential
-from bridge.server.protocol import INTERNAL_ERROR
+from bridge.server.limits.account import account_of
+from bridge.server.limits.shares import Shares
+from bridge.server.protocol import LIMIT_EXCEEDED
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 MAX_SUBSCRIPTIONS = 1024
-"""How many may be open, as in the SDK."""
+"""How many may be open, as in the SDK; of these a caller has its share."""
+_RETRY_SECONDS = 10
 
 
 class Subscriptions:
@@ -29,6 +32,7 @@ class Subscriptions:
     def __init__(self, bus: SubscriptionBus) -> None:
         self._bus = bus
         self._open: set[ListenHandler] = set()
+        self._shares = Shares(MAX_SUBSCRIPTIONS)
 
     async def __call__(
         self, request: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
@@ -36,14 +40,19 @@ class Subscriptions:
         """Serve one stream, until its client leaves, it is ended, or the credential that opened it holds no more.
 
         Raises:
-            MCPError: Too many are open.
+            MCPError: Too many are open, of all callers or of this one.
         """
-        if len(self._open) >= MAX_SUBSCRIPTIONS:
-            raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
+        account = account_of(request)
+        if not self._shares.has_room(account):
+            told = (
+                f"too many subscriptions: a caller has as many as are left of {self._shares.places}; "
+                f"try again in {_RETRY_SECONDS} seconds"
+            )
+            raise MCPError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
         handler = ListenHandler(self._bus)
         self._open.add(handler)
         try:
-            with ending_with_credential(handler.close):
+            with self._shares.taking(account), ending_with_credential(handler.close):
                 return await handler(request, params)
         finally:
             self._open.discard(handler)

@@ -109,6 +109,8 @@ class InvocationContext:
         deadline: When the call has to be done, by `anyio.current_time`; None without a limit.
         round: How many times the call has been run before it reached this point (see `ask`); 0 the first time.
         resumption: What an earlier round left that ended with a state of its own (`InputRequired`); None without one.
+        account: Name by which the call counts where callers share places: the caller's, else the network address that
+            it came from; empty where only one can call.
     """
 
     __slots__ = (
@@ -116,6 +118,7 @@ class InvocationContext:
         "_channel",
         "_invocation_id",
         "_questions_asked",
+        "account",
         "caller",
         "client_capabilities",
         "deadline",
@@ -141,6 +144,7 @@ class InvocationContext:
         round: int = 0,  # noqa: A002 - the word that the protocol uses
         resumption: Resumption | None = None,
         invocation_id: str | None = None,
+        account: str = "",
     ) -> None:
         self.memory_id = memory_id
         self.parameters = (
@@ -153,6 +157,7 @@ class InvocationContext:
         self.deadline = deadline
         self.round = round
         self.resumption = resumption
+        self.account = account or ("" if caller is None else caller.name)
         self._channel = channel
         self._invocation_id = invocation_id
         self._cancelled = False

@@ -75,9 +75,8 @@ class ThreadExecutor(FunctionExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.model.ToolExecutor`."""
-        caller = None if context.caller is None else context.caller.name
         value = await run_in_thread(
-            functools.partial(self._function, **self._keywords(request, context)), caller=caller
+            functools.partial(self._function, **self._keywords(request, context)), caller=context.account or None
         )
         return self._write(await value if inspect.isawaitable(value) else value)
 

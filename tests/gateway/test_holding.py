@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from bridge.errors import ServerRefusedError
+from bridge.errors import ServerRefusedError, ToolError
 from bridge.gateway import Gateway
-from bridge.tools.context import InvocationContext
+from bridge.gateway.holding import HeldCall, Holding
+from bridge.tools.context import Caller, InvocationContext
 from tests.gateway.between import (
     ACCEPTED,
     DEADLINE_SECONDS,
@@ -25,6 +27,8 @@ from tests.server.tools import NAME_FORM, Waiting, made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from bridge.tools.json_reading import Json
 
 pytestmark = pytest.mark.anyio
 
@@ -212,3 +216,29 @@ async def test_a_caller_that_cannot_be_asked_is_not_and_the_server_is_told() -> 
     (began, refused) = journal.entries
     assert began == "began"
     assert refused.startswith("refused: ")
+
+
+async def test_calls_of_one_caller_that_wait_leave_room_for_another_callers() -> None:
+    holding = Holding(max_held_calls=4)
+
+    async def call(context: InvocationContext) -> Json:
+        await anyio.sleep_forever()
+        return {}
+
+    def held_by(name: str) -> HeldCall:
+        return holding.begin(call, InvocationContext(caller=Caller(name)))
+
+    kept = [held_by("ada"), held_by("ada")]
+    states = [holding.keep(each) for each in kept]
+    with pytest.raises(ToolError, match=r"as many as places are left of 4; answer one, or try again in 10 seconds"):
+        holding.keep(held_by("ada"))
+    holding.keep(held_by("bob"))
+    resumed = holding.resume(states[0], InvocationContext(caller=Caller("ada")))
+    holding.keep(resumed, beyond_limit=True)
+    holding.cancel_all()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while len(holding):
+            await anyio.lowlevel.checkpoint()
+    holding.keep(held_by("ada"))
+    holding.keep(held_by("ada"))
+    holding.cancel_all()

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+import anyio
 import httpx
 import pytest
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
@@ -267,3 +268,45 @@ def test_a_session_is_found_by_the_credential_that_opened_it_alone(
     assert is_fast(ask(alice)) is fast_path
     assert client.delete(url, headers=headers | alice).status_code == 200
     assert ask(alice).status_code == 404
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_each_of_five_calls_of_one_id_is_answered_or_refused(
+    serving: Callable[..., str], client: httpx.Client, *, fast_path: bool
+) -> None:
+    started, go_on = threading.Semaphore(0), threading.Event()
+
+    @tool
+    async def wait(number: int) -> int:
+        """Wait."""
+        started.release()
+        while not go_on.is_set():
+            await anyio.to_thread.run_sync(go_on.wait, 0.01)
+        return number
+
+    url = serving(http_app(ToolBox(wait), fast_path=fast_path)) + "/mcp"
+    headers = open_session(client, url)
+    with ThreadPoolExecutor() as threads:
+        calls, refused = [], 0
+        for number in range(5):
+            calls.append(threads.submit(client.post, url, json=call("wait", {"number": number}), headers=headers))
+            while not started.acquire(timeout=0.01):
+                if calls[-1].done():
+                    refused += 1
+                    break
+        go_on.set()
+        answers = [each.result(DEADLINE_SECONDS) for each in calls]
+    results = [answer(each)["result"]["content"][0]["text"] for each in answers if each.status_code == 200]
+    assert results == [str(number) for number in range(5 - refused)]
+    refusals = [each.json()["error"] for each in answers if each.status_code == 400]
+    assert len(refusals) == refused == (3 if fast_path else 4)
+    assert all("the id 1 is that of a request of this session that still runs" in each["message"] for each in refusals)
+    again = client.post(url, json=call("wait", {"number": 7}), headers=headers)
+    assert answer(again)["result"]["content"][0]["text"] == "7"
+
+
+def test_an_id_that_is_a_book_is_refused(serving: Callable[..., str], app: Starlette, client: httpx.Client) -> None:
+    url = serving(app) + "/mcp"
+    body = request("logging/setLevel", {"level": "debug"}, request_id="x" * 1025)
+    refused = client.post(url, json=body, headers=open_session(client, url))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32600)

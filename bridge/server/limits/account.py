@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from ipaddress import IPv6Network
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.access import matches
 from bridge.server.limits.rate import Meter, Rate, local_meter
@@ -16,6 +16,7 @@ from bridge.server.protocol import MODERN_VERSIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcp.server import ServerRequestContext
     from starlette.types import Scope
 
     from bridge.server.limits.limits import Limits
@@ -190,6 +191,11 @@ def caller_key(scope: Scope) -> str:
         return name
     client = scope.get("client")
     return _network(client[0]) if client else ""
+
+
+def account_of(request: ServerRequestContext[Any, Any]) -> str:
+    """The `caller_key` of a request that the SDK handles; empty where only one can call, as over stdio."""
+    return "" if request.request is None else caller_key(request.request.scope)
 
 
 @lru_cache(_KEPT_NETWORKS)

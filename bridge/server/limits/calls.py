@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic_core import to_json
@@ -55,8 +54,8 @@ class LimitedCalls:
 class BoundedCalls:
     """Runs calls as long as there are not too many of all callers: those that wait take memory.
 
-    A caller that proves who it is may have as many as places are left (dynamic thresholds, Choudhury and Hahne 1998):
-    so one who takes all that it gets leaves half of them to others, and two a third.
+    A caller may have as many as places are left, as with `bridge.server.limits.shares.Shares`: so one who takes all
+    that it gets leaves half of them to others, and two a third.
 
     Args:
         execute: Runs a call.
@@ -73,30 +72,22 @@ class BoundedCalls:
         self._execute = execute
         self._max_calls = max_calls
         self._running = running
-        self._calls_of: Counter[str] = Counter()
 
     def execute(
         self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> Awaitable[ToolExecutionResult]:
         """Run one request; one too many is a failed result that says when to try again."""
-        caller = None if context.caller is None else context.caller.name
-        calls = 0 if caller is None else self._calls_of[caller]
-        if len(self._running) + calls > self._max_calls and tools.find(request.name) is not None:
+        # Nobody has more than all: while half are free, the calls of the caller need not be counted.
+        if 2 * len(self._running) > self._max_calls and self._is_over(context) and tools.find(request.name) is not None:
             return self._refused()
-        running = self._execute(tools, request, context, policy)
-        return running if caller is None else self._counted(caller, running)
+        return self._execute(tools, request, context, policy)
+
+    def _is_over(self, context: InvocationContext) -> bool:
+        others = self._running.count_of(context.account) - 1 if context.account else 0
+        return len(self._running) + others > self._max_calls
 
     async def _refused(self) -> ToolExecutionResult:
         return too_many_of_all("too many calls", self._max_calls, "--max-calls").result
-
-    async def _counted(self, caller: str, running: Awaitable[ToolExecutionResult]) -> ToolExecutionResult:
-        self._calls_of[caller] += 1
-        try:
-            return await running
-        finally:
-            self._calls_of[caller] -= 1
-            if not self._calls_of[caller]:
-                del self._calls_of[caller]
 
 
 class ResultTooLongError(Exception):

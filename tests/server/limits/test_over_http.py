@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -225,6 +226,33 @@ def test_calls_that_wait_are_limited_for_all_callers_together_and_who_has_many_l
         assert [call.result(DEADLINE_SECONDS).is_success for call in calls] == [True, True]
         assert told(ada_again.ask(http.call("add", ARGUMENTS) | {"id": 3})) == "3"
     assert held.runs == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there every address of 127.0.0.0/8 is this machine's")
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_without_keys_who_calls_from_one_address_leaves_calls_to_other_addresses(*, fast_path: bool) -> None:
+    held = Held()
+    publisher = Publisher(ToolBox(add, held.tool()), name="limited", max_calls=4)
+
+    def client_at(address: str) -> httpx.Client:
+        return httpx.Client(timeout=20, transport=httpx.HTTPTransport(local_address=address))
+
+    with (
+        http.serving(http_app(publisher.tools, publisher=publisher, fast_path=fast_path), http="direct") as origin,
+        client_at("127.0.0.1") as here,
+        client_at("127.0.0.2") as there,
+        anyio.from_thread.start_blocking_portal() as portal,
+    ):
+        one, other = Modern(here, origin, {}), Modern(there, origin, {})
+        try:
+            calls = [portal.start_task_soon(anyio.to_thread.run_sync, _sending(one, number)) for number in (11, 12)]
+            for _ in calls:
+                assert held.started.acquire(timeout=DEADLINE_SECONDS)
+            assert told(one.ask(http.call("add", ARGUMENTS))).startswith("too many calls: the server has 4 at once")
+            assert told(other.ask(http.call("add", ARGUMENTS))) == "3"
+        finally:
+            held.go_on.set()
+        assert [call.result(DEADLINE_SECONDS).is_success for call in calls] == [True, True]
 
 
 def _sending(peer: Modern, number: int) -> Any:

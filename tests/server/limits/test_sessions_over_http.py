@@ -33,6 +33,7 @@ def test_over_the_limit_a_session_is_refused_with_when_to_try_again() -> None:
         refused = client.post("/mcp", json=http.initialize(), headers=http.HEADERS | bearer(ADA))
         assert refused.status_code == 503
         assert refused.headers["retry-after"] == "10"
+        assert refused.json()["error"]["code"] == -32005
         assert refused.json()["error"]["data"] == {"limit": "--max-sessions", "retryAfterSeconds": 10}
         assert [each.send(ADD).status_code for each in sessions] == [200, 200]
 
