@@ -8,6 +8,7 @@
     ├── MissingExtraError        an optional dependency that is not installed
     ├── WireError                what came over a connection, or from a disk, is not what it should be
     ├── ChatModelError           a chat model's provider failed
+    ├── MemoryStoreError         what keeps conversations cannot be read or written
     ├── ServerError              a remote server, or the way to it, failed
     │   ├── ServerUnavailableError   it cannot be started, reached or greeted: what was asked of it never ran
     │   │   └── ServerAuthError      it asks for credentials that it was not given, or refuses those that it was
@@ -145,6 +146,13 @@ class ChatModelError(BridgeError):
         self.status = status
         self.request_id = request_id
         self.retryable = retryable
+
+
+class MemoryStoreError(BridgeError):
+    """Conversations cannot be read or written: a file is locked, full or no database, or a Redis does not answer.
+
+    The message names the store and the reason; the cause is the error of its library. Nothing is half-written.
+    """
 
 
 class InvocationError(BridgeError):

@@ -16,10 +16,10 @@ PUBLIC = """
     ClientCredentials ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content Decision
     DefinitionError Elicitation ElicitationAnswer ExecutionPolicy File HttpTransport IdentityAssertion Image
     InputRequired InvocationContext InvocationError InvocationListener InvocationParameters InvocationSuspended
-    InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryTransport MissingExtraError
-    NameClashError OAuthLogin OutcomeUnknownError P Question ReplyError ResourceLink Result ReturnBehavior Root
-    Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
-    ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig StdioTransport
+    InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport
+    MissingExtraError NameClashError OAuthLogin OutcomeUnknownError P Question ReplyError ResourceLink Result
+    ReturnBehavior Root Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig
+    ServerError ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig StdioTransport
     StreamingChatModel SuspendedInvocation SystemMessage TargetError Text TokenStream Tool ToolAnnotations ToolBox
     ToolCallError ToolChoice ToolError ToolExecution ToolExecutionRequest ToolExecutionResult
     ToolExecutionResultMessage ToolExecutor ToolLimitError ToolMemoryId ToolPolicy ToolProvider ToolProviderRequest

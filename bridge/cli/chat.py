@@ -18,8 +18,7 @@ from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.options import option
 from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
-from bridge.errors import ChatModelError, InvocationError, ServerError
-from bridge.redis import RedisUnreachableError
+from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.tools.json_reading import cut
 from bridge.words import counted, escaped_json, visible
@@ -209,8 +208,6 @@ async def _converse(
 
 
 async def _memory(text: str | None) -> ChatMemory:
-    import sqlite3  # noqa: PLC0415 - as above
-
     from bridge.redis import is_redis_url  # noqa: PLC0415 - as above
     from bridge.service.memory import ChatMemory  # noqa: PLC0415 - as above
 
@@ -218,8 +215,8 @@ async def _memory(text: str | None) -> ChatMemory:
         memory = ChatMemory(text)
         if text is not None and not is_redis_url(text):
             await memory.messages()  # opens the file
-    except sqlite3.Error as error:
-        message = f"--memory {text!r}: {error}; name a file of SQLite, or a new one in a folder that is there"
+    except MemoryStoreError as error:
+        message = f"--memory: {error}; name a file of SQLite, or a new one in a folder that is there"
         raise click.UsageError(message, click.get_current_context(silent=True)) from error
     except ValueError as error:
         raise click.UsageError(f"--memory: {error}", click.get_current_context(silent=True)) from error
@@ -245,7 +242,7 @@ async def _answer(service: _Conversation, question: str, terminal: _Terminal) ->
     try:
         async for event in service.answer(question):
             terminal.show(event)
-    except (ChatModelError, InvocationError, RedisUnreachableError, ServerError) as error:
+    except (ChatModelError, InvocationError, MemoryStoreError, ServerError) as error:
         terminal.note(f"bridge chat: {one_line(error)}")
         return FAILED
     terminal.end_line()

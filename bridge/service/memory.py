@@ -47,7 +47,10 @@ class StoredMessages:
 
 
 class ChatMemoryStore(Protocol):
-    """Keeps conversations; a store of one's own implements these three."""
+    """Keeps conversations; a store of one's own implements these three.
+
+    Where a conversation cannot be read or written, the stores of this package raise `bridge.MemoryStoreError`.
+    """
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
         """The newest messages of a conversation.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
 
+from bridge.errors import MemoryStoreError
 from bridge.redis import blocking_redis_at, failures, unreachable
 from bridge.service.memory import StoredMessages, key_of
 from bridge.service.messages import SystemMessage
@@ -48,7 +49,7 @@ class RedisStore:
         """See `bridge.service.memory.ChatMemoryStore.read`.
 
         Raises:
-            RedisUnreachableError: Redis does not answer; so do the others.
+            MemoryStoreError: Redis does not answer, or refuses; so do the others.
         """
         return await self._run(self._read, key_of(memory_id), limit, before)
 
@@ -68,7 +69,7 @@ class RedisStore:
         try:
             return await to_thread.run_sync(command, *arguments)
         except self._failures as error:
-            raise unreachable(self._url, error) from error
+            raise MemoryStoreError(str(unreachable(self._url, error))) from error
 
     def _keys(self, key: str) -> tuple[str, str]:
         """The list and the system message of a conversation; the braces keep them on one node of a cluster."""

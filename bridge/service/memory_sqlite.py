@@ -11,19 +11,21 @@ from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
 
-from bridge.errors import WireError
+from bridge.errors import MemoryStoreError, WireError
 from bridge.service.memory import StoredMessages, key_of
 from bridge.service.messages import SystemMessage
 from bridge.service.stored_message import message_from_text, message_to_text, system_message_from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bridge.service.messages import ChatMessage
+
+_T = TypeVar("_T")
 
 _VERSION = 1
 _BUSY_SECONDS = 30.0
@@ -58,18 +60,22 @@ class SqliteStore:
         self._opened: sqlite3.Connection | None = None
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `bridge.service.memory.ChatMemoryStore.read`."""
-        return await to_thread.run_sync(self._read, key_of(memory_id), limit, before)
+        """See `bridge.service.memory.ChatMemoryStore.read`.
+
+        Raises:
+            MemoryStoreError: The file cannot be used; so do the others.
+        """
+        return await self._run(self._read, key_of(memory_id), limit, before)
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
         """See `bridge.service.memory.ChatMemoryStore.append`."""
         key = key_of(memory_id)
         rows = [(key, isinstance(message, SystemMessage), message_to_text(message)) for message in messages]
-        await to_thread.run_sync(self._append, rows)
+        await self._run(self._append, rows)
 
     async def delete(self, memory_id: Any) -> None:
         """See `bridge.service.memory.ChatMemoryStore.delete`."""
-        await to_thread.run_sync(self._delete, key_of(memory_id))
+        await self._run(self._delete, key_of(memory_id))
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -77,6 +83,16 @@ class SqliteStore:
             if self._opened is not None:
                 self._opened.close()
                 self._opened = None
+
+    async def _run(self, command: Callable[..., _T], *arguments: Any) -> _T:
+        try:
+            return await to_thread.run_sync(command, *arguments)
+        except (sqlite3.Error, OSError) as error:
+            if _is_busy(error):
+                reason = f"another program has kept it locked for {_BUSY_SECONDS:g} seconds"
+            else:
+                reason = str(error)
+            raise MemoryStoreError(f"the conversations in {str(self._path)!r} cannot be used: {reason}") from error
 
     def _read(self, key: str, limit: int, before: int | None) -> StoredMessages:
         with self._lock, closing(self._connection().cursor()) as cursor:
@@ -124,14 +140,20 @@ class SqliteStore:
             connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
 
 
+def _is_busy(error: Exception) -> bool:
+    """Another connection holds the lock; the extended codes have the plain one in their lowest byte."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
 def _write_ahead(connection: sqlite3.Connection) -> None:
     """Keep a log beside the file, so that reading and writing do not wait for one another."""
     give_up_at = monotonic() + _BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError:  # another process is just doing that, for which SQLite does not wait
-            if monotonic() > give_up_at:
+        except sqlite3.OperationalError as error:
+            # Another process is just doing that, for which SQLite does not wait.
+            if not _is_busy(error) or monotonic() > give_up_at:
                 raise
             sleep(_RETRY_SECONDS)
         else:

@@ -32,7 +32,12 @@ def message_from_text(text: str | bytes) -> ChatMessage:
 
 
 def system_message_from_text(text: str | bytes) -> SystemMessage:
-    """The system message that `message_to_text` wrote."""
+    """The system message that `message_to_text` wrote.
+
+    Raises:
+        WireError: It is no such text.
+    """
     message = message_from_text(text)
-    assert isinstance(message, SystemMessage)
+    if not isinstance(message, SystemMessage):
+        raise WireError(f"a stored system message that is none: {abridged(text)}")
     return message

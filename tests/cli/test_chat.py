@@ -228,5 +228,7 @@ def test_a_model_is_named_with_its_provider(tools: Path, model: str) -> None:
 def test_a_memory_that_cannot_be_opened_is_wrong_usage_in_one_line(tools: Path) -> None:
     done = run(str(tools), "--model", "openai:x", "--once", "hi", "--memory", "/nosuch/x.db")
     assert done.returncode == 2
-    assert done.stderr.startswith("bridge chat: --memory '/nosuch/x.db': unable to open database file; name a file")
+    assert done.stderr.startswith(
+        "bridge chat: --memory: the conversations in '/nosuch/x.db' cannot be used: unable to open database file; name"
+    )
     assert len(done.stderr.splitlines()) == 1

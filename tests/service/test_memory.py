@@ -10,9 +10,10 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis import Redis
 
-from bridge.errors import DefinitionError, MissingExtraError, WireError
-from bridge.redis import RedisUnreachableError
+from bridge.errors import DefinitionError, MemoryStoreError, MissingExtraError, WireError
+from bridge.service import memory_sqlite
 from bridge.service.memory import ChatMemory, ChatMemoryStore, InMemoryStore, StoredMessages, key_of
 from bridge.service.memory_redis import RedisStore
 from bridge.service.memory_sqlite import SqliteStore
@@ -210,10 +211,10 @@ async def test_a_url_of_any_kind_of_redis_is_a_store_in_redis(url: str) -> None:
 
 async def test_a_redis_that_does_not_answer_is_said_without_its_password() -> None:
     memory = ChatMemory("redis://:secret@127.0.0.1:1/0")
-    with pytest.raises(RedisUnreachableError, match=r"Redis at 127\.0\.0\.1:1 cannot be used") as told:
+    with pytest.raises(MemoryStoreError, match=r"Redis at 127\.0\.0\.1:1 cannot be used") as told:
         await memory.messages()
     assert "secret" not in str(told.value)
-    with pytest.raises(RedisUnreachableError):
+    with pytest.raises(MemoryStoreError):
         await memory.add(*said(1))
 
 
@@ -228,6 +229,65 @@ async def test_of_a_conversation_forgotten_while_it_is_read_the_next_is_not_read
     assert await store.read("c", limit=4, before=newest.before) == StoredMessages(messages=[])
     await store.delete("c")
     store.close()
+
+
+async def test_what_redis_refuses_is_an_error_of_ours(redis_url: str) -> None:
+    store = RedisStore(redis_url, prefix="refused")
+    with closing(Redis.from_url(redis_url)) as redis:
+        redis.set('refused:{"c"}:messages', "no list")
+        for use in (store.append("c", said(1)), store.read("c", limit=1)):
+            with pytest.raises(MemoryStoreError, match=r"cannot be used: .*WRONGTYPE"):
+                await use
+        redis.delete('refused:{"c"}:messages')
+    store.close()
+
+
+async def test_a_file_that_another_program_keeps_locked_is_said(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_sqlite, "_BUSY_SECONDS", 0.01)
+    memory, late = ChatMemory(database), ChatMemory(database)
+    await memory.messages()
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for use in (memory.add(*said(1)), memory.clear()):
+            with pytest.raises(
+                MemoryStoreError, match=r"conversations\.db' cannot be used: another program has kept it"
+            ):
+                await use
+        other.execute("ROLLBACK")
+    await late.add(*said(1))
+    assert await memory.messages() == tuple(said(1))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"no database, by far" * 100, "file is not a database"), (None, "unable to open")]
+)
+async def test_a_file_that_is_no_database_is_said(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = tmp_path / "notes.db"
+    path.mkdir() if content is None else path.write_bytes(content)
+    memory = ChatMemory(path)
+    for use in (memory.messages(), memory.add(*said(1)), memory.clear()):
+        with pytest.raises(MemoryStoreError, match=rf"notes\.db' cannot be used: {reason}"):
+            await use
+
+
+async def test_a_full_disk_is_said_and_nothing_is_half_written(database: Path) -> None:
+    memory = ChatMemory(database)
+    await memory.add(*said(1))
+    store = memory.store
+    assert isinstance(store, SqliteStore)
+    store._connection().execute("PRAGMA max_page_count = 8")  # what a full disk is to SQLite
+    with pytest.raises(MemoryStoreError, match="cannot be used: database or disk is full"):
+        await memory.add(*said(2), UserMessage.of("x" * 100_000))
+    assert await memory.messages() == tuple(said(1))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such file")
+async def test_a_failure_that_does_not_pass_is_said_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_sqlite, "sleep", lambda _: pytest.fail("it waited"))
+    with pytest.raises(MemoryStoreError, match="'/dev/null' cannot be used: disk I/O error"):
+        await ChatMemory("/dev/null").messages()
 
 
 async def test_a_file_of_a_newer_version_is_refused(database: Path) -> None:
