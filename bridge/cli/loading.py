@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets import LocalTarget
     from bridge.tools.toolbox import ToolBox
 
+_CONFIGURATIONS = ("mcp.json", ".mcp.json")
 _LIBRARIES = {"mcp", "fastmcp"}
 _SERVERS = {"FastMCP", "MCPServer", "Server"}
 
@@ -75,7 +76,9 @@ def _sources_in(directory: Path) -> list[object]:
     sources = [source for file in files for source in _offered(_imported(file), file)]
     if not sources:
         found = f"none of its {len(files)} Python files has" if files else "it has no Python file with"
-        raise TargetError(f"{directory} has no tools: {found} a function decorated with @bridge.tool")
+        configurations = [path for name in _CONFIGURATIONS if (path := directory / name).exists()]
+        servers = f"; for the servers of a configuration, name {configurations[0]}" if configurations else ""
+        raise TargetError(f"{directory} has no tools: {found} a function decorated with @bridge.tool{servers}")
     return sources
 
 

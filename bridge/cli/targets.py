@@ -1,7 +1,7 @@
 """Targets: what a command line names as having tools.
 
     file.py[:object]           a Python file, imported under its stem with its directory on ``sys.path``
-    directory/                 all Python files in a directory, but those that begin with an underscore
+    directory/, .              all Python files in a directory, but those that begin with an underscore
     package.module[:object]    a module, found from the working directory too
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
     http(s)://…                an MCP server
@@ -50,7 +50,8 @@ class FileTarget:
     @property
     def name(self) -> str:
         """What a server of it is called."""
-        return self.path.stem or "tools"
+        path = self.path.resolve() if self.path.name == ".." else self.path
+        return path.stem or "tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def parse_target(text: str) -> Target:
         raise TargetError(f"{text!r} is no file; if it is a URL, write 'http://{text}'")
     match = _LOCAL.fullmatch(text)
     source, attribute = (match["source"], match["attribute"]) if match else (text, None)
-    if source.endswith(".py") or "/" in source or "\\" in source:
+    if source.endswith(".py") or source in {".", ".."} or "/" in source or "\\" in source:
         return FileTarget(_existing_file(source, directory=attribute is None), attribute)
     if _MODULE.fullmatch(source):
         return ModuleTarget(source, attribute)

@@ -115,3 +115,15 @@ def test_a_schema_of_any_depth_is_described() -> None:
         schema = {"type": "array", "items": schema}
     told = described(ToolSpecification(name="f", parameters={"properties": {"a": schema}}))
     assert told.endswith("array of any, optional")
+
+
+def test_the_working_directory_is_a_target(run: Run, directory: Path) -> None:
+    done = run("list", ".")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run("list", "calculator.py").stdout
+    (directory / "calculator.py").unlink()
+    (directory / "mcp.json").write_text("{}")
+    done = run("list", ".")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"bridge: {directory} has no tools: it has no Python file with a function decorated")
+    assert done.stderr.endswith(f"; for the servers of a configuration, name {directory / 'mcp.json'}\n")

@@ -35,6 +35,18 @@ def test_a_file_is_found_from_the_working_directory(tmp_path: Path, monkeypatch:
     assert parse_target("./tools.py:add") == FileTarget(tmp_path / "tools.py", "add")
 
 
+@pytest.mark.parametrize(("text", "name"), [(".", "work"), ("..", "home"), ("./", "work"), ("../", "home")])
+def test_a_directory_may_be_the_one_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: str
+) -> None:
+    work = tmp_path / "home" / "work"
+    work.mkdir(parents=True)
+    monkeypatch.chdir(work)
+    target = parse_target(text)
+    assert isinstance(target, FileTarget)
+    assert (target.path.resolve().name, target.name) == (name, name)
+
+
 @pytest.mark.parametrize(
     ("text", "target", "name"),
     [
