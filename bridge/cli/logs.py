@@ -11,6 +11,7 @@ import click
 from bridge.cli.failures import say_as
 from bridge.cli.options import option
 from bridge.cli.tracebacks import UsersTracebackFormatter
+from bridge.telemetry.repetitions import Repetitions
 from bridge.words import visible
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 """The levels that ``--log-level`` takes."""
+
+_ABOUT_REQUESTS = ("uvicorn.", "opentelemetry.")
+"""Loggers of libraries that log a line for each bad request."""
 
 _FORMAT = "%(levelname)s %(name)s: %(message)s"
 
@@ -27,6 +31,22 @@ class _VisibleHandler(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))
+
+
+class _Seldom(logging.Filter):
+    """Passes warnings of libraries about bad requests once in a while, with how often they were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._repetitions = Repetitions()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.WARNING or not record.name.startswith(_ABOUT_REQUESTS):
+            return True
+        addition = self._repetitions.addition(record.name, record.msg)
+        if addition:
+            record.msg = f"{record.msg}{addition}"
+        return addition is not None
 
 
 def log_level_option(default: str) -> Callable[[Any], Any]:
@@ -52,7 +72,8 @@ def configure_logging(level: str, form: str = "text") -> None:
         form: ``text``, or ``json`` for one JSON object a line, the command's own messages included.
 
     Below ``debug`` a traceback shows the user's own frames, uvicorn logs its warnings only, and the MCP SDK nothing:
-    what it logs of a broken connection is told by the command in one line.
+    what it logs of a broken connection is told by the command in one line. Warnings of libraries about requests are
+    repeated once in a while at most.
     """
     handler = _VisibleHandler(sys.stderr)
     is_debug = level == "debug"
@@ -67,6 +88,7 @@ def configure_logging(level: str, form: str = "text") -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     if not is_debug:
+        handler.addFilter(_Seldom())
         logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
         logging.getLogger("mcp").setLevel(logging.CRITICAL)
         for name in ("httpx", "httpx2", "httpcore", "httpcore2", "watchfiles"):

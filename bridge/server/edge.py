@@ -11,6 +11,7 @@ from bridge.server.body import HEADERS
 from bridge.server.names import host_name
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
+from bridge.telemetry.repetitions import Repetitions
 from bridge.tools.json_reading import cut
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Edge:
         self._is_running = is_running
         self._any_name = any_name
         self._remedy_was_logged = False
+        self._repetitions = Repetitions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -75,26 +77,31 @@ class Edge:
                     return 400, f"a request has one {single.decode().title()} header"
         host = headers[b"host"].decode("latin-1")
         if not self._names.admits_host(host):
-            name = _abridged(host_name(host))
-            _logger.warning(
-                "refused a request from %s for the host %r: if that is this server, "
-                "let it in by --allowed-hosts %s (allowed_hosts=[%r])",
-                _client(scope),
-                _abridged(host),
-                name,
-                name,
-            )
+            name, client = _abridged(host_name(host)), _client(scope)
+            if (addition := self._repetitions.addition("host", client)) is not None:
+                _logger.warning(
+                    "refused a request from %s for the host %r: if that is this server, "
+                    "let it in by --allowed-hosts %s (allowed_hosts=[%r])%s",
+                    client,
+                    _abridged(host),
+                    name,
+                    name,
+                    addition,
+                )
             return 421, "this server is not known under that name"
         if b"origin" not in headers:
             return None
         origin = headers[b"origin"].decode("latin-1")
         if origin and not self._names.admits_origin(origin, host):
-            _logger.warning(
-                "refused a request from %s by a page of %r: if that page may use this server, "
-                "let it in by --allowed-origins %s (allowed_origins=[%r])",
-                _client(scope),
-                *[_abridged(origin)] * 3,
-            )
+            client = _client(scope)
+            if (addition := self._repetitions.addition("origin", client)) is not None:
+                _logger.warning(
+                    "refused a request from %s by a page of %r: if that page may use this server, "
+                    "let it in by --allowed-origins %s (allowed_origins=[%r])%s",
+                    client,
+                    *[_abridged(origin)] * 3,
+                    addition,
+                )
             return 403, "pages of that origin may not use this server"
         return None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
@@ -39,6 +40,7 @@ from bridge.server.sessions import SESSION
 from bridge.server.subscriptions import Subscriptions
 from bridge.server.telemetry_middleware import ObservingMiddleware
 from bridge.telemetry import switch
+from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.context import LOG_LEVELS, InvocationContext
 from bridge.tools.questions import InputRequired
 from bridge.wire import senders_meta
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.models import InitializationOptions
+    from mcp_types import RequestParamsMeta
 
     from bridge.server.catalog import Catalog
     from bridge.server.publisher import Publisher
@@ -90,7 +93,7 @@ def build_server(publisher: Publisher) -> PublishedServer:
     observer = switch.observer()
     # The SDK's own opens spans where a program has set OpenTelemetry up; ours does all that it does.
     observing = server.middleware if observer is None else [ObservingMiddleware(publisher, observer, caller_of_request)]
-    server.middleware[:] = [_guard, Announcer(publisher.changes), *observing, _explain_state, boundary]
+    server.middleware[:] = [_guard, Announcer(publisher.changes), _check_trace, *observing, _explain_state, boundary]
     return server
 
 
@@ -226,6 +229,14 @@ async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
     except Exception:
         _logger.exception("a request for %r failed", ctx.method)
         raise MCPError(INTERNAL_ERROR, "internal error; the server's log says why") from None
+
+
+async def _check_trace(ctx: Request, call_next: CallNext) -> HandlerResult:
+    """Leave malformed values of the trace out of ``_meta``: the SDK would hand them to OpenTelemetry, which raises."""
+    if ctx.meta and not TRACE_KEYS.isdisjoint(ctx.meta):
+        others = {key: value for key, value in ctx.meta.items() if key not in TRACE_KEYS}
+        ctx = replace(ctx, meta=cast("RequestParamsMeta", others | trace_in(ctx.meta)))
+    return await call_next(ctx)
 
 
 async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:

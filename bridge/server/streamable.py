@@ -20,6 +20,7 @@ from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED
 from bridge.server.refusal import message_problem, refuse, saying_json
 from bridge.server.sessions import SESSION, Session
+from bridge.telemetry.repetitions import Repetitions
 from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class StreamableEndpoint:
         self._max_request_bytes = max_request_bytes
         self._manager: StreamableHTTPSessionManager | None = None
         self._shared = shared
+        self._repetitions = Repetitions()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -159,14 +161,17 @@ class StreamableEndpoint:
         if not sessions.is_room():
             unused = sessions.to_end_for(owner)
             if unused is None:
-                _logger.warning("refused a session to %r: %d are open", abridged(owner), sessions.max_sessions)
+                if (addition := self._repetitions.addition("refused", owner)) is not None:
+                    told = "refused a session to %r: %d are open%s"
+                    _logger.warning(told, abridged(owner), sessions.max_sessions, addition)
                 told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
                 await refuse(
                     send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions"
                 )
                 return
-            most = abridged(unused.owner)
-            _logger.warning("ended an unused session of %r, who has most of all, for one of %r", most, abridged(owner))
+            if (addition := self._repetitions.addition("ended", unused.owner)) is not None:
+                told = "ended an unused session of %r, who has most of all, for one of %r%s"
+                _logger.warning(told, abridged(unused.owner), abridged(owner), addition)
             sessions.forget(unused.id)
         else:
             unused = None

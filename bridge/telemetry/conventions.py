@@ -5,6 +5,11 @@ https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SERVER_OPERATION_DURATION = "mcp.server.operation.duration"
 CLIENT_OPERATION_DURATION = "mcp.client.operation.duration"
 SERVER_SESSION_DURATION = "mcp.server.session.duration"
@@ -76,3 +81,20 @@ METHODS = frozenset(
 
 TRACE_KEYS = frozenset({"traceparent", "tracestate", "baggage"})
 """Where a request carries its trace in ``_meta`` (SEP-414; W3C Trace Context, W3C Baggage)."""
+
+_MAX_TRACE_CHARS = {"traceparent": 55, "tracestate": 512, "baggage": 8192}
+
+
+def trace_in(meta: Mapping[str, Any]) -> dict[str, str]:
+    """The trace that a request carries, without values that are no text or longer than the W3C's limits.
+
+    OpenTelemetry raises for some of these values, and logs others whole.
+
+    Args:
+        meta: The ``_meta`` of the request.
+    """
+    return {
+        key: meta[key]
+        for key in TRACE_KEYS & meta.keys()
+        if isinstance(meta[key], str) and len(meta[key]) <= _MAX_TRACE_CHARS[key]
+    }

@@ -14,7 +14,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS
+from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS, trace_in
 from bridge.telemetry.instruments import failure_labels
 from bridge.telemetry.texts import abridged
 
@@ -186,7 +186,7 @@ def _parent(meta: Mapping[str, Any] | None) -> tuple[Context | None, list[Link]]
     if not meta or TRACE_KEYS.isdisjoint(meta):
         return None, []
     try:
-        parent = propagate.extract({key: meta[key] for key in TRACE_KEYS & meta.keys() if isinstance(meta[key], str)})
+        parent = propagate.extract(trace_in(meta))
     except (TypeError, ValueError):
         return None, []
     here = trace.get_current_span().get_span_context()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -19,14 +19,31 @@ from tests.server.tools import ADD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from starlette.applications import Starlette
+
 DEADLINE_SECONDS = 10
 
 
 @pytest.fixture(scope="module", params=["h11", "httptools"])
-def origin(request: pytest.FixtureRequest) -> Iterator[str]:
-    app = http_app(ToolBox(ADD), allowed_hosts=["tools.example"], allowed_origins=["https://app.example"])
-    with http_server.serving(app, http=request.param) as origin:
+def http(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def origin(http: str) -> Iterator[str]:
+    with http_server.serving(allowing_some(), http=http) as origin:
         yield origin
+
+
+@pytest.fixture
+def new_origin(http: str) -> Iterator[str]:
+    """The origin of a server that has refused nothing yet."""
+    with http_server.serving(allowing_some(), http=http) as origin:
+        yield origin
+
+
+def allowing_some() -> Starlette:
+    return http_app(ToolBox(ADD), allowed_hosts=["tools.example"], allowed_origins=["https://app.example"])
 
 
 @pytest.fixture
@@ -52,9 +69,9 @@ PLACES = [("POST", "/mcp"), ("GET", "/mcp"), ("GET", "/sse"), ("POST", "/message
 
 @pytest.mark.parametrize(("method", "path"), PLACES)
 def test_an_unknown_host_is_refused_everywhere_and_the_log_says_what_to_pass(
-    origin: str, method: str, path: str, errors: Callable[[], list[str]], warnings: Callable[[], list[str]]
+    new_origin: str, method: str, path: str, errors: Callable[[], list[str]], warnings: Callable[[], list[str]]
 ) -> None:
-    refusal = httpx.request(method, origin + path, headers=HEADERS | {"host": "evil.example:80"}, content=b"{")
+    refusal = httpx.request(method, new_origin + path, headers=HEADERS | {"host": "evil.example:80"}, content=b"{")
     assert refusal.status_code == 421
     assert refusal.json()["error"]["code"] == -32600
     (said,) = warnings()
@@ -64,9 +81,11 @@ def test_an_unknown_host_is_refused_everywhere_and_the_log_says_what_to_pass(
 
 @pytest.mark.parametrize(("method", "path"), PLACES)
 def test_so_is_a_page_of_an_unknown_origin(
-    origin: str, method: str, path: str, errors: Callable[[], list[str]], warnings: Callable[[], list[str]]
+    new_origin: str, method: str, path: str, errors: Callable[[], list[str]], warnings: Callable[[], list[str]]
 ) -> None:
-    refusal = httpx.request(method, origin + path, headers=HEADERS | {"origin": "http://evil.example"}, content=b"{")
+    refusal = httpx.request(
+        method, new_origin + path, headers=HEADERS | {"origin": "http://evil.example"}, content=b"{"
+    )
     assert refusal.status_code == 403
     (said,) = warnings()
     assert "--allowed-origins http://evil.example " in said
@@ -78,6 +97,17 @@ def test_so_is_a_page_of_an_unknown_origin(
 )
 def test_what_is_allowed_passes(origin: str, headers: dict[str, str]) -> None:
     assert httpx.post(f"{origin}/mcp", json=initialize(), headers=HEADERS | headers).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["host", "origin"])
+def test_refusals_of_a_client_that_follow_one_another_are_logged_once(
+    new_origin: str, warnings: Callable[[], list[str]], name: str
+) -> None:
+    with httpx.Client() as client:
+        for number in range(30):
+            refusal = client.post(f"{new_origin}/mcp", headers=HEADERS | {name: f"http://evil-{number}.example"})
+            assert refusal.status_code in {403, 421}
+    assert len(warnings()) == 1
 
 
 def test_what_a_client_writes_stays_on_one_line_of_the_log(origin: str, warnings: Callable[[], list[str]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -144,3 +146,23 @@ def test_a_session_is_counted_when_it_ends(path: str) -> None:
 
 def test_nobody_is_in_flight_when_all_is_answered() -> None:
     assert [watched(path, is_modern=True).observer.calls_in_flight for path in PATHS] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("is_observed", [False, True])
+@pytest.mark.parametrize(
+    "trace", [{"baggage": 5}, {"baggage": ["a=b"]}, {"baggage": "x," * 100_000}, {"traceparent": {}}, {"tracestate": 1}]
+)
+def test_a_trace_that_is_none_costs_a_request_nothing_and_logs_nothing(
+    path: str, trace: dict[str, Any], caplog: pytest.LogCaptureFixture, *, is_observed: bool
+) -> None:
+    fast_path, protocol = PATHS[path]
+    with ExitStack() as stack:
+        if is_observed:
+            stack.enter_context(enabled(Watched().observer))
+        origin = stack.enter_context(serving(http_app(ToolBox([add]), fast_path=fast_path), http=protocol))
+        client = stack.enter_context(httpx.Client())
+        message = modern(call("add", {"a": 1, "b": 2}, _meta=TRACED | trace))
+        answer = client.post(f"{origin}/mcp", json=message, headers=modern_headers(message))
+    assert answer.json()["result"]["structuredContent"] == {"result": 3}
+    assert [record.getMessage()[:200] for record in caplog.records if record.levelno >= logging.WARNING] == []

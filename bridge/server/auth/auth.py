@@ -15,8 +15,8 @@ from bridge.server.auth.key_file import KeyFile
 from bridge.server.auth.keys import ApiKeys
 from bridge.server.auth.principal import issuer_in, name_of
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
-from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.token import VerifiedToken
+from bridge.telemetry.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping

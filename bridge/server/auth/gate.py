@@ -23,10 +23,10 @@ from bridge.server.auth.identity import KnownUser
 from bridge.server.auth.patience import Patience
 from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
-from bridge.server.auth.repetitions import Repetitions
 from bridge.server.auth.tenures import Tenure
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.body import HEADERS
+from bridge.telemetry.repetitions import Repetitions
 from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:

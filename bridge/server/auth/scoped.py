@@ -12,6 +12,7 @@ from bridge.server.auth.challenge import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.body import read_body, replaying
 from bridge.server.telemetry_refusals import call_refused
+from bridge.telemetry.repetitions import Repetitions
 from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class ScopedTools:
         self._publisher = publisher
         self._metadata_url = metadata_url
         self._max_bytes = max_bytes
+        self._repetitions = Repetitions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -60,12 +62,10 @@ class ScopedTools:
         if call is not None and tool is not None and missing:
             caller = caller_of_request()
             call_refused(scope, call, tool, caller, _INSUFFICIENT_SCOPE)
-            _logger.warning(
-                "refused %r the tool %r: not granted %s",
-                None if caller is None else abridged(caller.name),
-                name,
-                " ".join(sorted(missing)),
-            )
+            shown = None if caller is None else abridged(caller.name)
+            if (addition := self._repetitions.addition(shown, name)) is not None:
+                told = "refused %r the tool %r: not granted %s%s"
+                _logger.warning(told, shown, name, " ".join(sorted(missing)), addition)
             needed = self._auth.required_scopes | self._auth.tool_scopes.of(name or "")
             challenge = Challenge(
                 status=403,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bridge.server.auth.repetitions import Repetitions
+from bridge.telemetry.repetitions import Repetitions
 
 
 class Clock:
