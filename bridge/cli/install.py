@@ -15,7 +15,7 @@ from bridge.cli.failures import CommandError, say
 from bridge.cli.json_edit import member_of, with_member
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import stdout_diverted, write_json
-from bridge.cli.safe_write import replace_file
+from bridge.cli.safe_write import only_writer, regular_file, replace_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.errors import ConfigError
 
@@ -103,8 +103,14 @@ def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:
 
 
 def _install(path: Path, client: Client, name: str, entry: Entry) -> None:
+    with only_writer(path):
+        _write(path, client, name, entry)
+
+
+def _write(path: Path, client: Client, name: str, entry: Entry) -> None:
     try:
-        text = path.read_bytes().decode() if path.exists() else ""
+        file = regular_file(path)
+        text = file.read_bytes().decode() if file.exists() else ""
         if member_of(text, client.section, name, str(path)) == entry:
             say(f"{path} has this entry already; nothing was written")
             return

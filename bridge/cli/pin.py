@@ -11,6 +11,7 @@ from bridge.cli.failures import FAILED, CommandError, say
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data
+from bridge.cli.safe_write import only_writer, regular_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.words import counted
 
@@ -122,12 +123,13 @@ def _written(path: Path, target: Target, tools: dict[str, list[dict[str, object]
     from bridge.client.pinning import load_pins, pins_of, write_pins  # noqa: PLC0415
 
     pins: dict[str, ServerPins] = {server: pins_of(its_tools) for server, its_tools in tools.items()}
-    if isinstance(target, ConfigTarget) and target.server is not None and path.exists():
-        pins = load_pins(path) | pins
-    try:
-        write_pins(path, pins)
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
+    with only_writer(path):
+        try:
+            if isinstance(target, ConfigTarget) and target.server is not None and regular_file(path).exists():
+                pins = load_pins(path) | pins
+            write_pins(path, pins)
+        except OSError as error:
+            raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
     written = sum(len(each.tools) for each in pins.values())
     say(f"wrote {counted(written, 'tool')} of {counted(len(pins), 'server')} to {path}")
     return 0

@@ -49,7 +49,8 @@ def test_the_entry_is_shown_and_written_where_the_client_reads_it(
         f"wrote 'calculator' to {path}",
         *([f"start {title} again to use it"] if title else []),
     ]
-    assert {file for file in files_in(tmp_path) if "__pycache__" not in file} == {*before, place}
+    kept = {file for file in files_in(tmp_path) if "__pycache__" not in file and "/state/bridge/locks/" not in file}
+    assert kept == {*before, place}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
@@ -227,3 +228,40 @@ def test_a_person_is_asked_before_anything_is_written(
     os.close(controller)
     assert f"Write this entry to {directory}/mcp.json?" in stderr
     assert (directory / "mcp.json").exists() == is_written
+
+
+@pytest.mark.slow
+def test_of_many_at_once_none_loses_its_entry(directory: Path, environment: dict[str, str]) -> None:
+    names = [f"server{number}" for number in range(6)]
+    command = [*OURS[:3], "install", "http://localhost/mcp", "--client", "mcp-json"]
+    started = [
+        subprocess.Popen([*command, "--name", name], cwd=directory, env=environment, stderr=subprocess.PIPE)
+        for name in names
+    ]
+    for process in started:
+        assert process.communicate(timeout=40) is not None
+    assert [process.returncode for process in started] == [0] * len(names)
+    assert sorted(read(directory / "mcp.json")["mcpServers"]) == names
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in the file system")
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("pipe", "it is no regular file"), ("loop", "Too many levels of symbolic")]
+)
+def test_what_is_no_regular_file_is_refused(run: Run, directory: Path, kind: str, reason: str) -> None:
+    path = directory / "mcp.json"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to(path)
+    done = run("install", "http://localhost/mcp", "--client", "mcp-json")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"bridge: cannot write {path}: {reason}")
+    assert done.stderr.endswith("; nothing was changed\n")
+    assert files_in(directory) == ["calculator.py"]
+
+
+def test_where_nothing_can_be_locked_it_is_written_nevertheless(run: Run, directory: Path) -> None:
+    state = directory / "state"
+    state.touch()
+    done = run("install", "http://localhost/mcp", "--client", "mcp-json", env={"BRIDGE_STATE_DIR": str(state)})
+    assert done.returncode == 0
+    assert "is written without a lock" in done.stderr
+    assert list(read(directory / "mcp.json")["mcpServers"]) == ["localhost"]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.safe_write import replace_file
+from bridge.cli import safe_write
+from bridge.cli.failures import CommandError
+from bridge.cli.safe_write import only_writer, replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,3 +78,19 @@ def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path: Path, monkeypa
     with pytest.raises(PermissionError):
         replace_file(path, b"new")
     assert names_in(tmp_path) == ["file.json"]
+
+
+def test_one_writes_at_a_time_by_whatever_name_and_who_waits_too_long_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRIDGE_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(safe_write, "_LOCK_SECONDS", 0.01)
+    path, link = tmp_path / "file.json", tmp_path / "link.json"
+    link.symlink_to(path)
+    with only_writer(path):
+        with only_writer(tmp_path / "other.json"):
+            pass
+        with pytest.raises(CommandError, match=r"another process has been writing .*link\.json"), only_writer(link):
+            pytest.fail("two write at once")
+    with only_writer(link):
+        pass
