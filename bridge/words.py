@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from difflib import get_close_matches
+from heapq import nsmallest
+from itertools import islice
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MAX_NAME_CHARS = 128
+_MAX_EXAMINED = 10_000
+_MAX_COMPARED = 20
 _INVISIBLE = r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef"
 _DECEIVING = re.compile(f"[{_INVISIBLE}]")
 """Characters that are printable to Unicode and show nothing, but for two selectors that emoji need."""
@@ -13,6 +23,30 @@ _DECEIVING = re.compile(f"[{_INVISIBLE}]")
 def counted(number: float, noun: str) -> str:
     """A number of things: ``1 tool``, ``2 tools``, ``0.5 seconds``."""
     return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+
+
+def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """The known names that are most like a name, the most similar first; case makes no difference.
+
+    Callers may send any name, so the work is bounded: of the first 10,000 known names the 20 whose length and letters
+    are nearest are compared, and a name of more than 128 characters with none.
+
+    Args:
+        name: A name that is not known.
+        known: The names that are.
+        count: How many to return at most; fewer where fewer are similar.
+    """
+    if len(name) > _MAX_NAME_CHARS:
+        return []
+    wanted = name.casefold()
+    letters = frozenset(wanted)
+
+    def distance(other: str) -> int:
+        return abs(len(other) - len(wanted)) + len(letters.symmetric_difference(other.casefold()))
+
+    candidates = nsmallest(_MAX_COMPARED, islice(known, _MAX_EXAMINED), key=distance)
+    by_spelling = {each[:_MAX_NAME_CHARS].casefold(): each for each in reversed(candidates)}
+    return [by_spelling[spelling] for spelling in get_close_matches(wanted, by_spelling, n=count)]
 
 
 def visible(text: str) -> str:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.words import counted, escaped_json, visible
+from bridge.words import counted, escaped_json, nearest, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @pytest.mark.parametrize(
@@ -35,3 +40,38 @@ def test_json_with_what_shows_nothing_stays_the_same_json() -> None:
     assert "ü" in escaped_json(text)
     assert escaped_json(text).replace("\n", "").isprintable()
     assert json.loads(escaped_json(text)) == value
+
+
+def test_the_nearest_names_differ_by_little_whatever_their_case() -> None:
+    known = ["list_users", "get_user", "get_users", "delete"]
+    assert nearest("get_usr", known, 2) == ["get_user", "get_users"]
+    assert nearest("GET_USER", known) == ["get_user"]
+    assert nearest("purchase", known) == []
+
+
+class Counted(str):
+    """A name that counts how often its letters are looked at."""
+
+    __slots__ = ()
+    looks = 0
+
+    def casefold(self) -> str:
+        Counted.looks += 1
+        return super().casefold()
+
+
+def test_the_work_for_a_near_name_is_bounded_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def compare(word: str, possibilities: Iterable[str], n: int) -> list[str]:
+        names = list(possibilities)
+        compared.append(len(names))
+        return get_close_matches(word, names, n)
+
+    monkeypatch.setattr("bridge.words.get_close_matches", compare)
+    known = [Counted(f"tool_{i}") for i in range(30_000)]
+    assert nearest("tool_5O", known, 1) == ["tool_5"]
+    assert compared == [20]
+    assert Counted.looks <= 10_020
+    assert nearest("x" * 129, known) == []
+    assert compared == [20]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from bridge.errors import DefinitionError, NameClashError, UnknownToolError
 from bridge.tools.function import tools_from
+from bridge.words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,9 +102,7 @@ class ToolBox:
         """
         tool = self._tools.get(name)
         if tool is None:
-            # A caller may write anything: to compare a name of some megabytes would take half a second.
-            could_be_one = len(name) <= MAX_NAME_CHARS
-            raise UnknownToolError(name, get_close_matches(name, self._tools, n=3) if could_be_one else ())
+            raise UnknownToolError(name, nearest(name, self._tools, 3))
         return tool
 
     def __contains__(self, name: object) -> bool:
