@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _MAX_REFERENCES = 32
 _MAX_ALTERNATIVES = 100
@@ -55,14 +55,6 @@ def parameters_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema of each parameter by its name; a server may write anything there, and what is no object has none."""
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
-
-
-def unknown_names(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
-    """Those names that a schema has no parameter for, where it lists all that it has."""
-    open_keys = {"additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf"}
-    if not isinstance(schema.get("properties"), dict) or not open_keys.isdisjoint(schema):
-        return []
-    return [name for name in names if name not in parameters_of(schema)]
 
 
 def _read(name: str, texts: list[str], root: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from bridge.cli.assignments import parameters_of, read_assignments, unknown_names
+from bridge.cli.assignments import read_assignments
 from bridge.cli.failures import FAILED, end_now, say
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
@@ -117,7 +117,7 @@ def command(
         json_text = _standard_input()
 
     def arguments_for(tool: ToolSpecification) -> Mapping[str, Any]:
-        return _assigned(assignments, tool) if json_text is None else _written(json_text, tool)
+        return read_assignments(assignments, tool.parameters) if json_text is None else _json_object(json_text)
 
     with stdout_diverted():
         if isinstance(target, FileTarget | ModuleTarget):
@@ -152,28 +152,6 @@ def _json_object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise click.UsageError(f'--json must be an object, such as {{"name": 1}}, not {text[:200]!r}')
     return value
-
-
-def _assigned(assignments: list[str], tool: ToolSpecification) -> dict[str, Any]:
-    """Arguments of the command line; a name that the tool does not know is a slip of whoever typed it."""
-    arguments = read_assignments(assignments, tool.parameters)
-    for told in _unknown(arguments, tool):
-        raise click.UsageError(f"{told}; --json sends what a tool does not tell of")
-    return arguments
-
-
-def _written(text: str, tool: ToolSpecification) -> dict[str, Any]:
-    """Arguments that a program may have written; tools ignore those that they do not know."""
-    arguments = _json_object(text)
-    for told in _unknown(arguments, tool):
-        say(f"bridge call: {told}")
-    return arguments
-
-
-def _unknown(arguments: Mapping[str, Any], tool: ToolSpecification) -> list[str]:
-    known = ", ".join(parameters_of(tool.parameters)) or "none"
-    unknown = unknown_names(arguments, tool.parameters)
-    return [f"{tool.name!r} has no parameter {name!r}; it has {known}" for name in unknown]
 
 
 def _call_here(

@@ -49,7 +49,8 @@ def compensated(source: object, undo: Undo | str) -> CompensatedTool:
     Args:
         source: The tool: a Tool, or a function.
         undo: A function that gets the execution and the context; or the name of another tool of the service, which is
-            called with the arguments of the call and the fields of its structured result, by name.
+            called with the arguments of the call and the fields of its structured result, by name. Those that are not
+            among its parameters are left out, unless it takes any.
 
     Raises:
         DefinitionError: It is not one tool.
@@ -95,7 +96,11 @@ class Compensations:
             if inspect.isawaitable(answer):
                 await answer
             return
-        request = ToolExecutionRequest(how, {**_arguments(execution), **_structured(execution)})
+        values = {**_arguments(execution), **_structured(execution)}
+        parameters = tools.get(how).specification.parameters
+        if parameters.get("additionalProperties") is False:
+            values = {name: value for name, value in values.items() if name in parameters.get("properties", {})}
+        request = ToolExecutionRequest(how, values)
         with approved(request):  # whoever approved the call approved this
             result = await execute(tools, request, self._context, LOCAL)
         if result.is_error:

@@ -16,9 +16,10 @@ from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.tools.coercion import FINITE, Coercion, Refusal, non_finite
 from bridge.tools.json_reading import cut
 from bridge.tools.leniency import Leniency
+from bridge.words import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _RECEIVED_CHARS = 200
 _MAX_PROBLEMS = 100
+_MAX_HINTS = 10
 _JSONS = {"True": "true", "False": "false", "None": "null"}
 _PYTHONS = re.compile(r"'(?:[^'\\]|\\.)*'|\b(?:True|False|None)\b")
 """What JSON writes in another way, and texts, in which nothing is to be found."""
@@ -105,7 +107,16 @@ class ArgumentReader:
             under `bridge.tools.coercion.MEMBERS`.
     """
 
-    __slots__ = ("_has_numbers", "_leniency", "_never_null", "_order", "_schema", "_tool", "_validate")
+    __slots__ = (
+        "_forbids_extra",
+        "_has_numbers",
+        "_leniency",
+        "_never_null",
+        "_order",
+        "_schema",
+        "_tool",
+        "_validate",
+    )
 
     def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties", {})
@@ -117,6 +128,7 @@ class ArgumentReader:
         self._leniency = Leniency(schema)
         self._has_numbers = b'"number"' in to_json(schema)
         self._order = {name: i for i, name in enumerate(properties)}
+        self._forbids_extra = schema.get("additionalProperties") is False
         self._never_null = frozenset(
             name for name, each in properties.items() if name not in required and not walk.fit(None, each).is_exact
         )
@@ -125,7 +137,7 @@ class ArgumentReader:
         """What to call the function with, by the names of its parameters.
 
         Args:
-            arguments: JSON data by published name; never changed. Names that the tool does not know are ignored.
+            arguments: JSON data by published name; never changed.
 
         Raises:
             ArgumentsError: Something is wrong with them; the error tells all that is.
@@ -168,7 +180,8 @@ class ArgumentReader:
     def _repaired(self, raw: bytes, values: dict[str, Any] | None = None) -> dict[str, Any]:
         """The values after a repair along the schema, or those that are there where nothing was to be repaired."""
         try:
-            given: dict[str, Any] = from_json(raw)
+            came: dict[str, Any] = from_json(raw)
+            given = {k: v for k, v in came.items() if k in self._order} if self._forbids_extra else came
             if values is None:
                 given = {k: v for k, v in given.items() if v is not None or k not in self._never_null}
             fit = Coercion(self._schema).fit(given, self._schema)
@@ -183,11 +196,25 @@ class ArgumentReader:
         except ValidationError as error:
             known = {refusal.path for refusal in refusals}
             refusals += [each for each in _refusals_of(error, fit.value) if each.path not in known]
+        refusals.sort(key=lambda refusal: self._order.get(str(refusal.path[0]), -1) if refusal.path else -1)
+        refusals += self._extra(came)
         if refusals:
-            refusals.sort(key=lambda refusal: self._order.get(str(refusal.path[0]), -1) if refusal.path else -1)
-            raise ArgumentsError(self._tool, _problems_of(refusals, given, fit.value))
+            raise ArgumentsError(self._tool, _problems_of(refusals, came, fit.value))
         assert values is not None
         return values
+
+    def _extra(self, came: Mapping[str, Any]) -> list[Refusal]:
+        """Refusals of the arguments that are no parameters; none where they are left out."""
+        extra = [name for name in came if name not in self._order] if self._forbids_extra else []
+        hints = {name: _hint(name, self._order) for name in extra[:_MAX_HINTS]}
+        return [Refusal((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """The parameter that a name may stand for; else all parameters."""
+    if near := nearest(name, known):
+        return f" (did you mean {near[0]!r}?)"
+    return f" (the parameters are {', '.join(known)})" if known else " (there are none)"
 
 
 def _has_large_integer(raw: bytes) -> bool:

@@ -4,37 +4,57 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-_END_OF_SUMMARY = re.compile(r"\s*$|\s*[:@]\w+|\s*\.\. \w+|\s*[A-Z][A-Za-z]*( [A-Za-z]+)?:\s*$")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NOT_PARAMETERS = frozenset({"attribute", "attributes"})
+"""Sections that docstring_parser lists among the parameters, and that describe something else."""
 
 _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
-def summary_of(docstring: str | None) -> str | None:
-    """The first paragraph of a docstring, on one line; None where there is none."""
-    lines: list[str] = []
-    for line in inspect.cleandoc(docstring or "").splitlines():
-        if _END_OF_SUMMARY.match(line):
-            break
-        lines.append(line.strip())
-    return " ".join(lines) or None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Docstring:
+    """The docstring of a function."""
+
+    description: str | None = None
+    """The text before and between the sections, its first paragraph on one line; None where there is none."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The parameters that it names, with their descriptions, which may be empty."""
 
 
-def parameter_descriptions(docstring: str | None) -> dict[str, str]:
-    """The parameters that a docstring describes, in Google's, NumPy's or reST's style, by name."""
-    if len((docstring or "").strip().splitlines()) < 2:  # noqa: PLR2004 - one line has no section
-        return {}
+def read_docstring(text: str | None) -> Docstring:
+    """Read a docstring with sections in Google's, NumPy's, reST's or Epytext's style."""
+    plain = inspect.cleandoc(text or "").strip()
+    if "\n" not in plain and not plain.startswith((":", "@")):  # one line of text has no section
+        return Docstring(description=plain or None)
     import docstring_parser  # noqa: PLC0415 - only docstrings with sections need it
 
     try:
-        parsed = docstring_parser.parse(inspect.cleandoc(docstring or ""))
+        parsed = docstring_parser.parse(plain)
     except docstring_parser.ParseError:
-        return {}
-    return {p.arg_name.lstrip("*"): " ".join(p.description.split()) for p in parsed.params if p.description}
+        return Docstring(description=_flowing(plain))
+    named = [each for each in parsed.params if each.args[0] not in _NOT_PARAMETERS]
+    return Docstring(
+        description=_flowing((parsed.description or "") if parsed.meta else plain),
+        parameters={
+            name.strip(" *"): " ".join((each.description or "").split())
+            for each in named
+            for name in each.arg_name.split(",")
+        },
+    )
+
+
+def _flowing(text: str) -> str | None:
+    """A text whose first paragraph is on one line."""
+    first, _, rest = text.strip().partition("\n\n")
+    return "\n\n".join(filter(None, [" ".join(first.split()), rest.strip("\n")])) or None
 
 
 @lru_cache(maxsize=512)

@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from bridge.errors import DefinitionError
 from bridge.tools.arguments import ArgumentReader
@@ -24,6 +24,7 @@ from bridge.tools.declared import icons_of, must_be, must_be_json
 from bridge.tools.executor import FunctionExecutor, executor_class
 from bridge.tools.model import ReturnBehavior, Tool, ToolAnnotations, ToolPolicy, ToolSpecification
 from bridge.tools.results import ResultWriter
+from bridge.tools.schema_generator import ExtraArguments
 from bridge.tools.scope import scope_of
 from bridge.tools.signature import signature_of, source_of
 
@@ -63,6 +64,7 @@ class ToolSettings:
     icons: tuple[Mapping[str, Any], ...] = ()
     policy: ToolPolicy = field(default_factory=ToolPolicy)
     run_in_thread: bool = True
+    extra_arguments: ExtraArguments = "forbid"
     namespace: Mapping[str, Any] = field(default_factory=dict)
     """Names of the defining scope that the function's annotations use and its module does not have."""
 
@@ -88,6 +90,7 @@ def tool(
     max_output_chars: int | None = None,
     propagate: bool = False,
     run_in_thread: bool = True,
+    extra_arguments: ExtraArguments = "forbid",
     icons: Sequence[Mapping[str, Any]] = (),
 ) -> Callable[[F], F]: ...
 def tool(
@@ -105,6 +108,7 @@ def tool(
     max_output_chars: int | None = None,
     propagate: bool = False,
     run_in_thread: bool = True,
+    extra_arguments: ExtraArguments = "forbid",
     icons: Sequence[Mapping[str, Any]] = (),
 ) -> Any:
     """Make a function or method a tool (LangChain4j's @Tool): ``@tool``, ``@tool("description")`` or ``@tool(name=…)``.
@@ -114,8 +118,8 @@ def tool(
 
     Args:
         function: The function, where the decorator stands bare; or the description.
-        description: What the tool does and when to use it, for the model; by default the first paragraph of the
-            docstring, or else the name in words.
+        description: What the tool does and when to use it, for the model; by default the docstring
+            without its sections, or else the name in words.
         name: What callers call the tool; by default the function's name.
         title: A name for people.
         metadata: Free data; travels over MCP in ``_meta``.
@@ -128,6 +132,8 @@ def tool(
         propagate: An unexpected exception stops the invocation instead of becoming a result.
         run_in_thread: False calls a plain function in the event loop's thread: faster by a thread's hop, and only for
             functions that never block.
+        extra_arguments: What happens to arguments that are no parameters: "forbid" refuses the call, naming the
+            nearest parameter; "ignore" leaves them out.
         icons: Icons as MCP writes them.
 
     Raises:
@@ -143,6 +149,8 @@ def tool(
     must_be(strict, bool | None, "strict", "True, False or None")
     must_be(return_behavior, ReturnBehavior, "return_behavior", f"one of {', '.join(map(str, ReturnBehavior))}")
     must_be(run_in_thread, bool, "run_in_thread", "True or False")
+    if extra_arguments not in get_args(ExtraArguments):
+        raise DefinitionError(f"extra_arguments must be 'forbid' or 'ignore', not {extra_arguments!r}")
     icons = icons_of(icons, "icons")
     must_be_json("a tool", name=name, title=title, description=description, metadata=metadata, icons=icons)
     settings = ToolSettings(
@@ -156,6 +164,7 @@ def tool(
         icons=icons,
         policy=ToolPolicy(timeout_seconds=timeout_seconds, max_output_chars=max_output_chars, propagate=propagate),
         run_in_thread=run_in_thread,
+        extra_arguments=extra_arguments,
     )
     if function is not None:
         return _noted(function, settings)
@@ -195,7 +204,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
         DefinitionError: It cannot be a tool; the message names it, the parameter and the remedy.
     """
     settings = settings or settings_of(function) or _PLAIN
-    signature = signature_of(function, settings.namespace)
+    signature = signature_of(function, settings.namespace, settings.extra_arguments)
     executor = executor_class(function, signature.injected, in_thread=settings.run_in_thread)
     name = settings.name or _name_of(function)
     reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
@@ -205,7 +214,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
             name=name,
             title=settings.title,
             # Some providers refuse a tool without a description.
-            description=settings.description or signature.summary or name.replace("_", " "),
+            description=settings.description or signature.description or name.replace("_", " "),
             parameters=signature.schema,
             output_schema=writer.output_schema,
             annotations=settings.annotations,

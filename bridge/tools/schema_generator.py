@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUndefinedAnnotation, PydanticUserError
@@ -35,6 +35,9 @@ MADE_HERE = "bridge.tools"
 
 TOP_LEVEL = ConfigDict(allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64")
 """How values are read that stand directly among a tool's parameters or results."""
+
+ExtraArguments = Literal["forbid", "ignore"]
+"""What happens to arguments that are no parameters: the call is refused, or they are left out."""
 
 SCHEMA_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, TypeError)
 """What pydantic raises for a type that it cannot validate or describe."""

@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
 
-from pydantic import Field, TypeAdapter, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.docstring import parameter_descriptions, summary_of
+from bridge.tools.docstring import read_docstring
 from bridge.tools.parameter import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
 from bridge.tools.schema_generator import MADE_HERE, SCHEMA_ERRORS, TOP_LEVEL, internal_schema, published, reason
 from bridge.tools.scope import resolved
+from bridge.words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from bridge.tools.docstring import Docstring
+    from bridge.tools.schema_generator import ExtraArguments
 
 _OURS = {mark.__name__: mark for mark in (InvocationContext, InvocationParameters, P, ToolMemoryId)}
 """What an annotation may name although it was imported for type checking only."""
@@ -46,8 +50,8 @@ class Signature:
     """The resolved annotation; None where there is none."""
     has_return_annotation: bool
     """Whether there is one."""
-    summary: str | None
-    """The first paragraph of the docstring."""
+    description: str | None
+    """The docstring without its sections."""
     adapter: TypeAdapter[dict[str, Any]]
     """Reads the arguments, by published name, into keyword arguments; fills in all defaults but the function's own."""
     internal_schema: dict[str, Any]
@@ -56,13 +60,18 @@ class Signature:
     """What callers see."""
 
 
-def signature_of(function: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> Signature:
+def signature_of(
+    function: Callable[..., Any],
+    namespace: Mapping[str, Any] | None = None,
+    extra_arguments: ExtraArguments = "forbid",
+) -> Signature:
     """Read a function.
 
     Args:
         function: A function, bound method, partial, or object with ``__call__``. What a partial fixes by keyword is no
             parameter any more.
         namespace: Names of the scope that defines the function, for its string annotations.
+        extra_arguments: What happens to arguments that are no parameters.
 
     Raises:
         DefinitionError: The function cannot be a tool; the message names it, the parameter and the remedy.
@@ -73,8 +82,7 @@ def signature_of(function: Callable[..., Any], namespace: Mapping[str, Any] | No
     except (ValueError, TypeError) as error:
         raise DefinitionError(f"{source} does not tell its parameters; wrap it in a function that does") from error
     resolve = _resolver(function, namespace or {}, source)
-    docstring = docstring_of(function)
-    documented: Mapping[str, str] | None = None
+    docstring = read_docstring(docstring_of(function))
     fixed = function.keywords if isinstance(function, functools.partial) else {}
     parameters: list[Parameter] = []
     injected: dict[str, str] = {}
@@ -93,22 +101,22 @@ def signature_of(function: Callable[..., Any], namespace: Mapping[str, Any] | No
         if attribute := injection_of(annotation):
             injected[name] = attribute
             continue
-        if documented is None:
-            documented = parameter_descriptions(docstring)
         default = MISSING if parameter.default is parameter.empty else parameter.default
         try:
-            parameters.append(parameter_of(name, annotation, default, documented.get(name)))
+            parameters.append(parameter_of(name, annotation, default, docstring.parameters.get(name) or None))
         except DefinitionError as error:
             raise DefinitionError(f"{source}: {error}") from error.__cause__
     _refuse_clashes(parameters, source)
-    adapter, schema = _shape(parameters, source)
+    if inspect.getdoc(underlying(function)) is not None:  # a class describes the parameters of its constructor
+        _refuse_unknown(docstring, plain.parameters, source)
+    adapter, schema = _shape(parameters, source, extra_arguments)
     has_return = plain.return_annotation is not inspect.Signature.empty
     return Signature(
         parameters=tuple(parameters),
         injected=injected,
         return_annotation=resolve("the return annotation", plain.return_annotation) if has_return else None,
         has_return_annotation=has_return,
-        summary=summary_of(docstring),
+        description=docstring.description,
         adapter=adapter,
         internal_schema=schema,
         schema=published(schema),
@@ -169,9 +177,19 @@ def _refuse_clashes(parameters: Iterable[Parameter], source: str) -> None:
             )
 
 
-def _shape(parameters: list[Parameter], source: str) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+def _refuse_unknown(docstring: Docstring, parameters: Mapping[str, object], source: str) -> None:
+    for name in docstring.parameters:
+        if name not in parameters:
+            near = nearest(name, parameters)
+            meant = f"did you mean {near[0]!r}?" if near else "remove it, or name a parameter"
+            raise DefinitionError(f"the docstring of {source} describes {name!r}, which is no parameter of it; {meant}")
+
+
+def _shape(
+    parameters: list[Parameter], source: str, extra_arguments: ExtraArguments
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
     try:
-        adapter = _adapter(parameters)
+        adapter = _adapter(parameters, extra_arguments)
         schema = internal_schema(adapter)
     except SCHEMA_ERRORS as error:
         for parameter in parameters:
@@ -185,6 +203,7 @@ def _shape(parameters: list[Parameter], source: str) -> tuple[TypeAdapter[dict[s
         "type": "object",
         "properties": properties,
         "required": schema.get("required"),
+        "additionalProperties": schema.get("additionalProperties"),
         "$defs": schema.get("$defs"),
     }
     return adapter, {key: value for key, value in root.items() if value is not None}
@@ -199,7 +218,9 @@ def _refuse_shapeless(parameter: Parameter, source: str) -> None:
         ) from error
 
 
-def _adapter(parameters: Iterable[Parameter]) -> TypeAdapter[dict[str, Any]]:
+def _adapter(
+    parameters: Iterable[Parameter], extra_arguments: ExtraArguments = "forbid"
+) -> TypeAdapter[dict[str, Any]]:
     items: dict[str, Any] = {}
     for parameter in parameters:
         field: dict[str, Any] = {"alias": parameter.published_name}
@@ -210,6 +231,6 @@ def _adapter(parameters: Iterable[Parameter]) -> TypeAdapter[dict[str, Any]]:
         presence: Any = Required if parameter.required else NotRequired
         items[parameter.name] = presence[Annotated[parameter.annotation, Field(**field)]]
     make: Any = TypedDict  # the functional form, with items that no type checker can know
-    shape = with_config(TOP_LEVEL)(make("Arguments", items))
+    shape = with_config(ConfigDict(**TOP_LEVEL, extra=extra_arguments))(make("Arguments", items))
     shape.__module__ = MADE_HERE
     return TypeAdapter(shape)

@@ -7,8 +7,12 @@ import click
 import pytest
 from hypothesis import given
 
+<<<<<<< HEAD
 from bridge.cli.assignments import parameters_of, read_assignments, unknown_names
 from tests.cli.schemas import JSON_SCHEMA_LIKE
+=======
+from bridge.cli.assignments import read_assignments
+>>>>>>> 69a0f5d (Refuse unknown arguments, and publish whole docstrings)
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -111,6 +115,7 @@ def test_what_a_parameter_does_not_take_is_wrong_usage(texts: list[str], message
     with pytest.raises(click.UsageError) as raised:
         read_assignments(texts, SCHEMA)
     assert raised.value.message.startswith(message)
+<<<<<<< HEAD
 
 
 def test_a_name_is_unknown_only_where_the_schema_lists_all_that_it_has() -> None:
@@ -132,3 +137,5 @@ def test_no_schema_that_a_server_may_write_is_a_mistake_of_ours(schema: dict[str
 def test_a_union_of_itself_ends() -> None:
     schema = {"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}, {"$ref": "#/properties/a"}]}}}
     assert read_assignments(["a=1"], schema) == {"a": 1}
+=======
+>>>>>>> 69a0f5d (Refuse unknown arguments, and publish whole docstrings)

@@ -159,17 +159,19 @@ def test_the_help_says_that_an_output_budget_cuts_nothing_here(run: Run) -> None
     assert "max_output_chars is for what a model reads" in " ".join(run("call", "--help").stdout.split())
 
 
-def test_an_unknown_argument_is_wrong_usage_and_nothing_is_called(run: Run) -> None:
-    done = run("call", "calculator.py", "add", "a=1", "c=5")
+@pytest.mark.parametrize("arguments", [["a=1", "c=5"], ["--json", '{"a": 1, "c": 5}']])
+def test_an_unknown_argument_is_wrong_usage_and_nothing_is_called(run: Run, arguments: list[str]) -> None:
+    done = run("call", "calculator.py", "add", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    told = "bridge call: 'add' has no parameter 'c'; it has a, b; --json sends what a tool does not tell of"
+    told = "bridge: invalid arguments for 'add': c: is not a parameter (the parameters are a, b), got 5"
     assert done.stderr.splitlines()[-1].startswith(told)
+    assert "printed in a call" not in done.stderr
 
 
-def test_an_unknown_argument_in_json_is_noted(run: Run) -> None:
-    done = run("call", "calculator.py", "add", "--json", '{"a": 1, "c": 5}')
-    assert (done.returncode, done.stdout) == (0, "3\n")
-    assert "bridge call: 'add' has no parameter 'c'; it has a, b" in done.stderr.splitlines()
+def test_the_tool_of_a_server_refuses_an_unknown_argument_itself(run: Run) -> None:
+    done = run("call", "add", "a=1", "c=5", "--", sys.executable, "-m", "bridge", "serve", "calculator.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "c: is not a parameter" in done.stderr.splitlines()[-1]
 
 
 def test_what_is_no_text_is_noted_on_standard_error(run: Run, directory: Path) -> None:

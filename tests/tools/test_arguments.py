@@ -75,8 +75,44 @@ def test_arguments_come_by_published_name_and_leave_by_the_name_in_python() -> N
     assert read({"q": 7, "max-results": "2"}) == {"query": "7", "limit": 2}
 
 
-def test_unknown_arguments_are_ignored() -> None:
-    assert reader_of(two_integers).read({"a": 1, "b": "2", "c": [3]}) == {"a": 1, "b": 2}
+def test_an_unknown_argument_is_refused_with_the_nearest_parameter() -> None:
+    def remove(path: str, dryRun: bool = False, depth: int = 0) -> None: ...  # noqa: N803 - as callers write it
+
+    assert problems_of(remove, {"path": "/", "dry_run": True}) == [
+        ArgumentProblem("dry_run", "is not a parameter (did you mean 'dryRun'?)", "true")
+    ]
+    assert problems_of(remove, {"path": "/", "paths": 1, "zzz": None}) == [
+        ArgumentProblem("paths", "is not a parameter (did you mean 'path'?)", "1"),
+        ArgumentProblem("zzz", "is not a parameter (the parameters are path, dryRun, depth)", "null"),
+    ]
+
+
+def test_a_tool_without_parameters_refuses_any_argument() -> None:
+    def ping() -> None: ...
+
+    assert problems_of(ping, {"a": 1}) == [ArgumentProblem("a", "is not a parameter (there are none)", "1")]
+
+
+def test_unknown_arguments_are_reported_together_with_all_other_problems() -> None:
+    assert problems_of(two_integers, {"c": 1, "b": "x"}) == [
+        ArgumentProblem("a", "is required"),
+        ArgumentProblem("b", "should be a valid integer", '"x"'),
+        ArgumentProblem("c", "is not a parameter (the parameters are a, b)", "1"),
+    ]
+
+
+def test_unknown_arguments_are_left_out_where_the_tool_says_so() -> None:
+    read = signature_of(two_integers, extra_arguments="ignore")
+    reader = ArgumentReader("two_integers", read.adapter, read.internal_schema)
+    assert "additionalProperties" not in read.schema
+    assert reader.read({"a": 1, "b": 2, "c": [3]}) == {"a": 1, "b": 2}
+    assert reader.read({"a": 1, "b": "2", "c": [3]}) == {"a": 1, "b": 2}
+
+
+def test_unknown_fields_of_a_model_are_the_models_own_affair() -> None:
+    def take(node: Node) -> None: ...
+
+    assert reader_of(take).read({"node": {"value": 1, "other": 2}})["node"] == Node(value=1)
 
 
 def test_a_functions_own_default_is_left_to_it() -> None:

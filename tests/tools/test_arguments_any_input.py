@@ -99,7 +99,7 @@ def test_no_part_of_an_object_is_taken_for_the_whole(data: dict[str, Any]) -> No
             parse_arguments("any", text[:end])
 
 
-@given(st.dictionaries(st.sampled_from(EVERYTHING_NAMES), JSON))
+@given(st.dictionaries(st.sampled_from(EVERYTHING_NAMES) | st.text(max_size=5), JSON))
 def test_no_mapping_raises_anything_but_an_arguments_error(arguments: dict[str, Any]) -> None:
     before = repr(arguments)
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bridge.tools.docstring import attribute_descriptions, parameter_descriptions, summary_of
+from bridge.tools.docstring import attribute_descriptions, read_docstring
 
 GOOGLE = """Say the weather.
 
@@ -41,34 +41,53 @@ REST = """Say the weather.
     """
 
 
-@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
+EPYTEXT = """Say the weather.
+
+    @param city: The city's name.
+    @param days: How many days.
+    @return: Words.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST, EPYTEXT], ids=["google", "numpy", "rest", "epytext"])
 def test_each_style_describes_the_parameters(docstring: str) -> None:
-    assert parameter_descriptions(docstring) == {"city": "The city's name.", "days": "How many days."}
+    assert read_docstring(docstring).parameters == {"city": "The city's name.", "days": "How many days."}
 
 
-@pytest.mark.parametrize("docstring", [None, "", "One line.", "Two\nlines.", "One.\n\nArgs:\n"])
-def test_a_docstring_without_parameters_describes_none(docstring: str | None) -> None:
-    assert parameter_descriptions(docstring) == {}
+def test_parameters_described_together_and_without_words_are_named_each() -> None:
+    docstring = "Add.\n\nParameters\n----------\na, b : int\n    Both.\nc\n"
+    assert read_docstring(docstring).parameters == {"a": "Both.", "b": "Both.", "c": ""}
 
 
 @pytest.mark.parametrize(
-    ("docstring", "summary"),
+    "docstring", [None, "", "One line.", "Two\nlines.", "One.\n\nArgs:\n", "One.\n\nAttributes:\n    a: An attribute."]
+)
+def test_a_docstring_without_parameters_describes_none(docstring: str | None) -> None:
+    assert read_docstring(docstring).parameters == {}
+
+
+@pytest.mark.parametrize(
+    ("docstring", "description"),
     [
         (None, None),
         ("", None),
         ("   \n  ", None),
         ("One line.", "One line."),
-        ("\n    Begins on\n    the second line.\n\n    More.\n    ", "Begins on the second line."),
-        (GOOGLE, "Say the weather."),
+        ("\n    Begins on\n    the second line.\n\n    More.\n    ", "Begins on the second line.\n\nMore."),
+        (GOOGLE, "Say the weather.\n\nMore about it."),
+        (NUMPY, "Say the weather."),
+        (REST, "Say the weather."),
+        (EPYTEXT, "Say the weather."),
         ("Add.\n:param a: One.", "Add."),
         ("Add.\nArgs:\n    a: One.", "Add."),
-        ("Add.\n.. note:: Slowly.", "Add."),
         ("Knows this: a colon\nin a line.", "Knows this: a colon in a line."),
+        ("One.\n\nUnits are:\n- C\n- K\n\n    x = 1\n", "One.\n\nUnits are:\n- C\n- K\n\n    x = 1"),
+        ("One.\n\nTwo.\n\n- three\n- four\n\nReturns:\n    Five.", "One.\n\nTwo.\n\n- three\n- four"),
         (":param a: One.", None),
     ],
 )
-def test_the_summary_is_the_first_paragraph_on_one_line(docstring: str | None, summary: str | None) -> None:
-    assert summary_of(docstring) == summary
+def test_the_description_is_all_but_the_sections(docstring: str | None, description: str | None) -> None:
+    assert read_docstring(docstring).description == description
 
 
 class Level(Enum):

@@ -140,10 +140,17 @@ async def test_the_context_is_injected_whatever_the_parameters_are_called(in_thr
 
 
 async def test_what_is_injected_cannot_be_given_by_the_caller() -> None:
+    @tool(extra_arguments="ignore")
     def show(who: Annotated[str | None, ToolMemoryId]) -> str:
         return repr(who)
 
+    @tool
+    def refuse(who: Annotated[str | None, ToolMemoryId]) -> str:
+        return repr(who)
+
     assert (await execute(show, who="mallory")).text == "None"
+    with pytest.raises(ArgumentsError, match="who: is not a parameter"):
+        await execute(refuse, who="mallory")
 
 
 @pytest.mark.parametrize("in_thread", [True, False])

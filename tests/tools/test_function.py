@@ -56,11 +56,12 @@ def test_a_bare_decorator_takes_everything_from_the_function() -> None:
     found = only(add)
     assert found.specification == ToolSpecification(
         name="add",
-        description="Add two numbers.",
+        description="Add two numbers.\n\nAnd nothing else.",
         parameters={
             "type": "object",
             "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
             "required": ["a", "b"],
+            "additionalProperties": False,
         },
         output_schema={"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
     )
@@ -75,6 +76,15 @@ def test_a_description_may_be_given(decorator: Callable[..., Any]) -> None:
         """From the docstring."""
 
     assert only(decorator(described)).specification.description == "Explicit."
+
+
+def test_a_tool_may_leave_out_what_is_no_argument_of_it() -> None:
+    @tool(extra_arguments="ignore")
+    def take(a: int) -> None: ...
+
+    assert "additionalProperties" not in only(take).specification.parameters
+    with pytest.raises(DefinitionError, match="extra_arguments must be 'forbid' or 'ignore', not 'allow'"):
+        tool(extra_arguments="allow")  # type: ignore[call-overload]  # what is tested
 
 
 def test_without_any_description_the_name_in_words_is_one() -> None:
@@ -109,6 +119,7 @@ def test_everything_can_be_set() -> None:
         name="other.name",
         title="A title",
         description="What it does.",
+        parameters={"type": "object", "properties": {}, "additionalProperties": False},
         metadata={"k": 1},
         annotations=annotations,
         strict=True,

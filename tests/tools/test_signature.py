@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc  # noqa: TC003 - resolved at run time
 import functools
+import re
 import sys
 from collections.abc import Callable  # noqa: TC003 - resolved at run time
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ def test_a_function_has_the_schema_of_its_parameters() -> None:
             "anything": {"default": None},
         },
         "required": ["cityName"],
+        "additionalProperties": False,
         "$defs": {"Unit": {"enum": ["C", "K"], "type": "string"}},
     }
 
@@ -69,13 +71,13 @@ def test_the_properties_stand_in_the_order_of_the_parameters() -> None:
 
 def test_arguments_are_read_under_the_names_that_python_knows() -> None:
     adapter = signature_of(forecast).adapter
-    read = adapter.validate_json('{"cityName": "Bonn", "unit": "K", "unknown": 1}', strict=True)
+    read = adapter.validate_json('{"cityName": "Bonn", "unit": "K"}', strict=True)
     assert read == {"city": "Bonn", "unit": Unit.KELVIN}
 
 
 def test_the_rest_of_a_function_is_read_as_well() -> None:
     signature = signature_of(forecast)
-    assert signature.summary == "Tell the weather."
+    assert signature.description == "Tell the weather."
     assert signature.has_return_annotation
     assert signature.return_annotation == list[str]
 
@@ -96,7 +98,7 @@ def test_a_function_without_parameters_takes_an_empty_object() -> None:
     def now() -> str:
         return ""
 
-    assert signature_of(now).schema == {"type": "object", "properties": {}}
+    assert signature_of(now).schema == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def test_a_parameter_without_annotation_takes_any_json_value() -> None:
@@ -104,7 +106,7 @@ def test_a_parameter_without_annotation_takes_any_json_value() -> None:
         pass
 
     signature = signature_of(show)
-    assert signature.schema == {"type": "object", "properties": {"value": {}}, "required": ["value"]}
+    assert signature.schema["properties"] == {"value": {}}
     for text in ("1", "null", '"a"', '[{"b": 1.5}]'):
         assert "value" in signature.adapter.validate_json(f'{{"value": {text}}}', strict=True)
 
@@ -189,8 +191,8 @@ def test_what_a_partial_fixes_is_no_parameter() -> None:
         """Send it."""
 
     signature = signature_of(functools.partial(send, "secret", text="secret"))
-    assert signature.schema == {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
-    assert signature.summary == "Send it."
+    assert signature.schema["properties"] == {"to": {"type": "string"}}
+    assert signature.description == "Send it."
 
 
 def test_a_method_has_no_self() -> None:
@@ -340,3 +342,58 @@ def test_a_source_reads_like_a_place() -> None:
     assert source_of(functools.partial(forecast, "Bonn")) == source_of(forecast)
     assert source_of(Counter().add).startswith("method 'Counter.add' (test_signature.py:")
     assert source_of(len) == "function 'len'"
+
+
+@pytest.mark.parametrize(
+    ("docstring", "name", "hint"),
+    [
+        ("Add.\n\nArgs:\n    a: One.\n    aa: Two.", "aa", "did you mean 'a'?"),
+        ("Add.\n\nParameters\n----------\nxyz : int\n    One.", "xyz", "remove it, or name a parameter"),
+        ("Add.\n\n:param xyz: One.", "xyz", "remove it, or name a parameter"),
+        ("Add.\n\n@param xyz: One.", "xyz", "remove it, or name a parameter"),
+    ],
+)
+def test_a_docstring_that_describes_no_parameter_is_refused(docstring: str, name: str, hint: str) -> None:
+    def add(a: int) -> None: ...
+
+    def ping() -> None: ...
+
+    add.__doc__ = ping.__doc__ = docstring
+    with pytest.raises(DefinitionError) as raised:
+        signature_of(add)
+    assert re.sub(r" \(.*?\)", "", str(raised.value)) == (
+        f"the docstring of function 'add' describes {name!r}, which is no parameter of it; {hint}"
+    )
+    with pytest.raises(DefinitionError, match="which is no parameter of it"):
+        signature_of(ping)
+
+
+def test_a_docstring_may_describe_what_callers_do_not_give() -> None:
+    def ask(question: str, context: InvocationContext, key: str) -> None:
+        """Ask.
+
+        Args:
+            question: What to ask.
+            context: Injected.
+            key: Fixed.
+        """
+
+    parameters = signature_of(functools.partial(ask, key="x")).parameters
+    assert [(each.name, each.description) for each in parameters] == [("question", "What to ask.")]
+
+
+def test_the_docstring_of_a_class_describes_its_constructor() -> None:
+    class Greeter:
+        """Greets.
+
+        In a language.
+
+        Args:
+            language: The language.
+        """
+
+        def __init__(self, language: str) -> None: ...
+
+        def __call__(self, name: str) -> None: ...
+
+    assert signature_of(Greeter("en")).description == "Greets.\n\nIn a language."
