@@ -16,6 +16,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
+    """The version of the distribution mcp-toolbridge that is installed."""
+
     from bridge.cli.run import run
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
@@ -355,6 +358,9 @@ if not TYPE_CHECKING:  # a type checker is to refuse the names that are not here
 
     def __getattr__(name: str) -> object:
         """Import what is asked for, and keep it."""
+        if name == "__version__":
+            value = globals()[name] = import_module("importlib.metadata").version("mcp-toolbridge")
+            return value
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_HOMES[name]), name)
@@ -362,4 +368,4 @@ if not TYPE_CHECKING:  # a type checker is to refuse the names that are not here
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,8 @@ def test_what_is_not_used_is_not_loaded(use: str, unwanted: str) -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.split() == []
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert bridge.__version__ == version("mcp-toolbridge")
+    assert "__version__" in dir(bridge)

@@ -33,7 +33,8 @@ def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[st
     """Read ``k=v`` arguments.
 
     A parameter that takes text gets the text as it is; a number, a boolean, an array or an object is read as JSON.
-    For an array ``k`` may be repeated, one item each. Where the schema does not say, JSON is read where it parses.
+    For an array ``k`` may be repeated, one item each. Where the schema does not say, JSON is read where it parses. Of a
+    parameter whose values are listed, such as an enum of numbers, any other text is sent as it is: it may be a name.
 
     Args:
         texts: The arguments.
@@ -59,23 +60,28 @@ def parameters_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _read(name: str, texts: list[str], root: Mapping[str, Any]) -> Any:
     kind = _resolved(parameters_of(root).get(name), root)
-    types = _types(kind, root)
+    types, is_choice = _types(kind, root), _is_choice(kind, root)
     if "array" in types and "string" not in types:
         return _array(name, texts, kind, root)
     if len(texts) > 1:
         raise click.UsageError(f"the argument {name!r} is given {len(texts)} times, and takes one value")
-    return _value(name, texts[0], types)
+    return _value(name, texts[0], types, is_choice=is_choice)
 
 
 def _array(name: str, texts: list[str], kind: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     if len(texts) == 1 and isinstance(whole := _json(texts[0]), list):
         return whole
     items: Any = next((s["items"] for s in _alternatives(kind, root) if isinstance(s.get("items"), dict)), {})
-    types = _types(_resolved(items, root), root)
-    return [_value(name, text, types, is_item=True) for text in texts]
+    types, is_choice = _types(items, root), _is_choice(items, root)
+    return [_value(name, text, types, is_choice=is_choice, is_item=True) for text in texts]
 
 
-def _value(name: str, text: str, types: set[str], *, is_item: bool = False) -> Any:
+def _is_choice(kind: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
+    """The values are listed: a text may be the name of one, which only the tool knows."""
+    return any("enum" in alternative for alternative in _alternatives(kind, root))
+
+
+def _value(name: str, text: str, types: set[str], *, is_choice: bool, is_item: bool = False) -> Any:
     if "string" in types:
         return text
     value = _json(text.lower() if "boolean" in types and text.lower() in {"true", "false"} else text)
@@ -83,6 +89,8 @@ def _value(name: str, text: str, types: set[str], *, is_item: bool = False) -> A
         return text if value is _NOTHING else value
     if _type_of(value) in types or (_type_of(value) == "integer" and "number" in types) or _is_whole(value, types):
         return value
+    if is_choice and value is _NOTHING:
+        return text
     wanted = " or ".join(sorted(types))
     raise click.UsageError(
         f"the argument {name!r} takes {wanted}, not {_cut(text)!r}; write it as {_example(name, text, types, is_item)}"

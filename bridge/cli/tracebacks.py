@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sysconfig
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ _HIDDEN = (
     "<frozen runpy",
 )
 
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
 
 def users_traceback(error: BaseException) -> str:
     """The traceback of an error, of its causes and of its contexts, without the frames between them and the user."""
@@ -29,11 +32,19 @@ def users_traceback(error: BaseException) -> str:
 
 
 def where_of(error: BaseException) -> str:
-    """The line of the user's where an error arose: ``tools.py, line 3``; empty where there is none."""
-    if isinstance(error, SyntaxError) and error.filename:
+    """The line of the user's where an error arose: ``tools.py, line 3``; empty where there is none.
+
+    An error that a library raised arose where the user's code called it.
+    """
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).exists():
         return f"{error.filename}, line {error.lineno}"
     frames = _pruned(TracebackException.from_exception(error)).stack
-    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+    own = [frame for frame in frames if not _is_library(frame)] or frames
+    return f"{own[-1].filename}, line {own[-1].lineno}" if own else ""
+
+
+def _is_library(frame: FrameSummary) -> bool:
+    return frame.filename.startswith(("<frozen ", *_LIBRARIES))
 
 
 def _pruned(described: TracebackException) -> TracebackException:

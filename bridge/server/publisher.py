@@ -204,7 +204,7 @@ class Publisher:
         except BaseExceptionGroup as group:
             # A tool that asks from inside a task group: its questions come wrapped.
             raise _unwrapped(name, group) from None
-        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
+        except anyio.get_cancelled_exc_class():
             context.cancel()
             if self.running.was_ended():
                 told = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
@@ -286,8 +286,7 @@ def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseExcep
         return _leaves(refused)[0].error
     asked, others = group.split(InputRequired)
     if asked is None:
-        fatal, _ = group.split(KeyboardInterrupt)
-        return group if fatal is not None else _failed(name, group)
+        return _failed(name, group)
     if others is not None:
         return _failed(name, others)
     questions = {key: question for error in _leaves(asked) for key, question in error.questions.items()}

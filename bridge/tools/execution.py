@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import signal
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -199,11 +201,24 @@ def _failure(raised: BaseException, name: str) -> Exception:
         return ArgumentsError(name, raised.problems)  # a caller knows the name that a wrapper gave
     if isinstance(raised, Exception):
         return raised
-    if isinstance(raised, SystemExit):
+    if isinstance(raised, SystemExit) or (isinstance(raised, KeyboardInterrupt) and not _may_be_a_signal()):
         return ToolError("the tool tried to end the process")
     if isinstance(raised, asyncio.CancelledError) and not _is_cancelled():
         return ToolError("what the tool was waiting for was cancelled")
     raise raised
+
+
+def _may_be_a_signal() -> bool:
+    """A KeyboardInterrupt may come from Ctrl+C, rather than from a tool that raises it.
+
+    Servers, and `asyncio.run`, handle the signal themselves; then no code is interrupted by it.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # trio raises it in whatever runs
+        return True
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return is_default and threading.current_thread() is threading.main_thread()
 
 
 def _is_cancelled() -> bool:

@@ -228,3 +228,16 @@ def test_a_child_process_of_a_tool_cannot_write_among_the_data(run: Run, directo
     )
     done = run("call", "child.py", "f")
     assert (done.stdout, done.stderr) == ("data\n", "at import\nin a call\n")
+
+
+def test_the_member_of_a_numeric_enum_may_be_named(run: Run, directory: Path) -> None:
+    (directory / "levels.py").write_text(
+        "from enum import IntEnum\nfrom bridge import tool\n"
+        "class Level(IntEnum):\n    LOW = 1\n    HIGH = 2\n"
+        "@tool\ndef show(lvl: Level) -> str:\n    return lvl.name\n"
+    )
+    assert run("call", "levels.py", "show", "lvl=HIGH").stdout == "HIGH\n"
+    assert run("call", "levels.py", "show", "lvl=2").stdout == "HIGH\n"
+    done = run("call", "levels.py", "show", "lvl=MEDIUM")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("bridge: invalid arguments for 'show': lvl: should be 1 or 2")

@@ -301,6 +301,17 @@ def test_whatever_a_file_raises_is_told_with_its_place(
         assert ours not in done.stderr
 
 
+@pytest.mark.parametrize("line", ["json.loads('{')", "ast.parse('(')", "TypeAdapter(int).validate_python('x')"])
+def test_an_error_inside_a_library_is_reported_where_the_users_code_called_it(
+    run: Run, directory: Path, line: str
+) -> None:
+    file = directory / "calling.py"
+    file.write_text(f"import ast, json\nfrom pydantic import TypeAdapter\n\n{line}\n")
+    done = run("list", str(file))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0].endswith(f"({file}, line 4)")
+
+
 def test_a_cause_keeps_its_own_frames(run: Run, directory: Path) -> None:
     file = directory / "broken.py"
     file.write_text("try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise RuntimeError('no') from error\n")

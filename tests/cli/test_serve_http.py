@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.server.stdio_process import modern_request
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Start
 
@@ -213,6 +215,20 @@ def test_a_signal_ends_it_though_streams_are_open(start: Start, number: int, cod
         assert process.popen.stdout is not None
         assert process.popen.stdout.read() == ""
         assert not [line for line in process.seen if "Traceback" in line or "ERROR" in line]
+
+
+@pytest.mark.parametrize("decorator", ["@tool", "@tool(run_in_thread=False)"])
+def test_a_tool_that_raises_what_a_signal_raises_does_not_end_it(start: Start, directory: Any, decorator: str) -> None:
+    (directory / "interrupting.py").write_text(
+        f"from bridge import tool\n{decorator}\ndef interrupt() -> None:\n    raise KeyboardInterrupt\n"
+    )
+    with start("serve", "interrupting.py", "--transport", "http", "--port", "0") as process:
+        url = process.url()
+        for number in range(2):
+            message = modern_request(number, "tools/call", name="interrupt")
+            mirrored = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "interrupt"}
+            status, body = post(url, message, **mirrored)
+            assert (status, b"the tool tried to end the process" in body) == (200, True)
 
 
 def test_requests_are_logged_only_while_debugging(start: Start) -> None:

@@ -52,6 +52,24 @@ def read_everywhere() -> list[str]:
 
 
 @tool
+async def interrupt() -> None:
+    """Raise what Ctrl+C raises."""
+    raise KeyboardInterrupt
+
+
+@tool
+def interrupt_in_a_thread() -> None:
+    """Raise what Ctrl+C raises."""
+    raise KeyboardInterrupt
+
+
+@tool(run_in_thread=False)
+def interrupt_in_place() -> None:
+    """Raise what Ctrl+C raises."""
+    raise KeyboardInterrupt
+
+
+@tool
 def fork_a_child() -> int:
     """Fork a child that outlives the server; it ends when its parent's end of a pipe is closed in all processes."""
     child = os.fork()
@@ -191,6 +209,9 @@ def _tools() -> ToolBox:
         print_everywhere,
         read_everywhere,
         fork_a_child,
+        interrupt,
+        interrupt_in_a_thread,
+        interrupt_in_place,
         text_of_length,
         wait_forever,
         wait_forever_in_a_thread,

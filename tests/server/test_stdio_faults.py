@@ -216,6 +216,14 @@ def test_a_tool_that_raises_what_ends_generators_has_failed() -> None:
         assert server.add() == 5
 
 
+@pytest.mark.parametrize("progress", [True, False])
+@pytest.mark.parametrize("name", ["interrupt", "interrupt_in_a_thread", "interrupt_in_place"])
+def test_a_tool_that_raises_what_a_signal_raises_only_fails(server: StdioProcess, name: str, progress: bool) -> None:
+    asked = call(1, name) if progress else modern_request(1, "tools/call", name=name)
+    result = server.answer(asked)["result"]
+    assert (result["isError"], result["content"][0]["text"]) == (True, "the tool tried to end the process")
+
+
 # --- long lines ------------------------------------------------------------------------------------------------------
 
 
