@@ -27,10 +27,9 @@ class Attempt:
         expired: The server no longer knows the session.
         request_id: The id of the request, once its server has been told that nobody waits for its answer.
         failure: What went wrong on the way; None where nothing did, or where the transport does not see it.
-        is_refused: The server refused it, and no answer will come by what answers come by; `failure` says how.
     """
 
-    __slots__ = ("call", "cut_off", "expired", "failure", "is_refused", "request_id", "sent", "status")
+    __slots__ = ("call", "cut_off", "expired", "failure", "request_id", "sent", "status")
 
     def __init__(self, call: Call | None = None, *, sent: bool = False) -> None:
         self.call = call
@@ -40,7 +39,6 @@ class Attempt:
         self.expired = False
         self.request_id: object = None
         self.failure: Exception | None = None
-        self.is_refused = False
 
 
 current_attempt: ContextVar[Attempt | None] = ContextVar("bridge.client.current_attempt", default=None)

@@ -105,10 +105,6 @@ class Call:
             self._asking -= 1
             self.touch()
 
-    def give_up(self) -> None:
-        """No answer will come: whoever waits for one does so no longer."""
-        self.scope.cancel()
-
     async def over(self) -> None:
         """Wait until it has ended, however it does."""
         if not self._is_over:

@@ -23,6 +23,7 @@ from bridge.client.call import Call
 from bridge.client.failures import is_cut_off, is_without_words
 from bridge.client.handlers import QuestionRefusedError, answer_wire
 from bridge.client.http import UNAUTHORIZED
+from bridge.client.limits import ResponseTooLongError
 from bridge.client.link import Link, UnauthorizedError
 from bridge.errors import ArgumentProblem, ArgumentsError, WireError
 from bridge.tools.context import InvocationContext
@@ -221,8 +222,6 @@ class _Sending:
 
     def unanswered(self, call: Call) -> Exception:
         """The error for a call that was given up, or whose time is over."""
-        if self._attempt is not None and self._attempt.is_refused:
-            return self._owner.failures.refused_alone(self._phase, self._attempt)
         is_idle = call.is_idle_too_long
         if is_idle and self._link is not None:
             self._link.suspect()  # while calls are under way, nothing else has a silent server looked at
@@ -246,6 +245,8 @@ class _Sending:
             if self._sends >= (MAX_SENDS if self._is_repeatable else _MAX_SESSIONS):
                 raise failures.lost(link, phase=self._phase) from error
             return False
+        if isinstance(attempt.failure, ResponseTooLongError):
+            raise failures.unreadable(self._phase, attempt.failure) from error
         if isinstance(attempt.failure, SignInError):
             raise failures.not_allowed(self._phase, attempt.failure) from error
         if attempt.status == UNAUTHORIZED and not attempt.sent:

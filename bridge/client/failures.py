@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import httpx2
 from mcp import MCPError
-from mcp_types import INTERNAL_ERROR, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from pydantic import ValidationError
-from pydantic_core import from_json
 
-from bridge.client.auth.errors import SignInError
 from bridge.client.http import CONNECTION_CLOSED
+from bridge.client.limits import ResponseTooLongError
 from bridge.client.link import SessionExpiredError, UnauthorizedError
 from bridge.client.server_config import HttpTransport, StdioTransport
+from bridge.client.sse import NO_WORDS
 from bridge.client.stdio import LineTooLongError, NoProtocolError
 from bridge.errors import (
     OutcomeUnknownError,
@@ -37,14 +37,13 @@ from bridge.words import counted
 
 if TYPE_CHECKING:
     from bridge.client.attempt import Attempt
+    from bridge.client.auth.errors import SignInError
     from bridge.client.link import Link
     from bridge.client.server_config import ServerConfig
 
 _FORBIDDEN = 403
 _SERVER_ERROR = 500
 _MAX_REASON_CHARS = 500
-_NO_WORDS = "Server returned an error response"
-"""What the SDK says for a server that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +131,13 @@ class Failures:
             words += f", HTTP {status}"
         return ServerRefusedError(self._failure(phase, _Cause(words)), error.code, error.message, error.data)
 
-    def refused_alone(self, phase: str, attempt: Attempt) -> ServerError:
-        """The error for a call of which only its transport knows that it was refused."""
-        failure = attempt.failure
-        if isinstance(failure, SignInError):
-            return self.not_allowed(phase, failure)
-        assert isinstance(failure, httpx2.HTTPStatusError)
-        return self.refused(phase, _error_in(failure.response), failure.response.status_code, failure)
-
     def unreadable(self, phase: str, error: Exception) -> ServerAnswerError:
         """The error for an answer that the protocol does not know."""
         where = ""
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             where = f": {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        elif isinstance(error, WireError):
+        elif isinstance(error, WireError | ResponseTooLongError):
             where = f": {error}"
         return ServerAnswerError(self._failure(phase, _Cause(f"its answer is not what MCP says{where}")))
 
@@ -222,16 +213,7 @@ def is_cut_off(error: MCPError, link: Link, attempt: Attempt) -> bool:
 
 def is_without_words(error: MCPError, status: int | None) -> bool:
     """Whether a server, or what stands before it, failed with an HTTP status and no error of the protocol."""
-    return status is not None and status >= _SERVER_ERROR and error.message == _NO_WORDS
-
-
-def _error_in(response: httpx2.Response) -> MCPError:
-    """The error of the protocol that a refusal carries; the SDK's own for those where there is none."""
-    try:
-        error = from_json(response.content)["error"]
-        return MCPError(error["code"], error["message"], error.get("data"))
-    except (ValueError, LookupError, TypeError, httpx2.ResponseNotRead):
-        return MCPError(INTERNAL_ERROR, _NO_WORDS)
+    return status is not None and status >= _SERVER_ERROR and error.message == NO_WORDS
 
 
 def _missing_scope(response: httpx2.Response) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
@@ -16,9 +15,9 @@ from pydantic_core import from_json
 
 from bridge.client.attempt import current_attempt
 from bridge.client.auth.errors import SignInError
+from bridge.client.limits import MAX_MESSAGE_BYTES, certificates, limited
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from bridge.client.attempt import Attempt
@@ -44,14 +43,9 @@ _UNKNOWN_SESSION = re.compile(
 )
 """How servers that answer 400 in place of 404 say that they do not know a session."""
 _WRITE_SECONDS = 30.0
+_MAX_REDIRECTS = 5
 START_SOON = "bridge.client.start_soon"
 """The extension of a request by which what signs it does more beside, as long as the connection lasts."""
-
-
-@cache
-def certificates() -> ssl.SSLContext:
-    """Whom to trust: reading that takes ten times as long as all the rest of a connection, so it is read once."""
-    return httpx2.create_ssl_context()
 
 
 class HttpWatcher(Protocol):
@@ -66,6 +60,9 @@ class HttpWatcher(Protocol):
 
     def undelivered(self, error: Exception) -> None:
         """A message did not get through."""
+
+    def stream_lost(self, error: Exception) -> None:
+        """The one stream that all answers come by has ended."""
 
     def suspect(self) -> None:
         """Something ended that should have gone on: look whether the server is there."""
@@ -101,9 +98,10 @@ class WatchedHttpClient(httpx2.AsyncClient):
         auth: httpx2.Auth | None = None,
     ) -> None:
         super().__init__(
-            headers=headers,
+            headers={"accept-encoding": "gzip", **headers},
             auth=auth,
             verify=certificates(),
+            event_hooks={"response": [limited(MAX_MESSAGE_BYTES)]},
             timeout=httpx2.Timeout(None, connect=connect_seconds, write=_WRITE_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
         )
@@ -113,13 +111,12 @@ class WatchedHttpClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request; see the class."""
         request.extensions[START_SOON] = self._watcher.start_soon
+        await request.aread()  # to follow a redirect with it, and to look into it
         if request.method == "GET":
             return await self._get(request, options)
         attempt = current_attempt.get()
         if request.method != "POST":
             return await self._goodbye(request, options)
-        if attempt is not None and attempt.is_refused:
-            return httpx2.Response(202, request=request)  # that nobody waits for it any more, which is no news
         if attempt is None or attempt.sent:
             if _goes_behind(request, attempt):
                 self._watcher.start_soon(self._send_behind, request)
@@ -131,7 +128,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if attempt is not None:
             attempt.sent = True
         try:
-            response = await super().send(request, **options)
+            response = await self._answered(request, options)
             if _is_json(response):
                 await response.aread()
             elif attempt is not None and not self._is_sse:
@@ -149,9 +146,27 @@ class WatchedHttpClient(httpx2.AsyncClient):
         self._watcher.answered(response.status_code)
         if attempt is not None:
             attempt.status = response.status_code
-            if attempt.is_refused:
+        return response
+
+    async def _answered(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """Send a request, again where the server has it sent to another place of its own origin.
+
+        Other redirects are answers. The method stays: none but 307 and 308 redirect a POST as one.
+        """
+        options = {**options, "follow_redirects": False}
+        is_streamed = options.pop("stream", False)
+        for _ in range(_MAX_REDIRECTS):
+            response = await super().send(request, stream=True, **options)
+            following = response.next_request
+            if following is None or not _is_within_origin(request, following):
+                break
+            await response.aclose()
+            request = following
+        if not is_streamed:
+            try:
+                await response.aread()
+            finally:
                 await response.aclose()
-                return httpx2.Response(202, request=request)
         return response
 
     async def _refused(self, request: httpx2.Request, response: httpx2.Response, attempt: Attempt | None) -> None:
@@ -160,7 +175,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         lost = (self._is_sse or _SESSION_HEADER in request.headers) and await _lost_session(response)
         if attempt is not None:
             attempt.failure = refusal
-            if attempt.call is not None and not self._is_sse and _answers(request, response):
+            if attempt.call is not None and _answers(request, response):
                 if lost or status == UNAUTHORIZED:
                     self._watcher.suspect()  # it may have meant more than the call, and then says so again
                 return
@@ -170,8 +185,6 @@ class WatchedHttpClient(httpx2.AsyncClient):
             self._watcher.expired()
         elif status == UNAUTHORIZED:
             self._watcher.unauthorized(status)
-        elif self._is_sse and not self._gave_up(attempt, status):
-            self._watcher.undelivered(refusal)
 
     def _not_signed(
         self, request: httpx2.Request, error: SignInError, attempt: Attempt | None = None
@@ -180,39 +193,22 @@ class WatchedHttpClient(httpx2.AsyncClient):
         status = httpx2.codes.FORBIDDEN if error.is_step_up else UNAUTHORIZED
         if attempt is not None:
             attempt.failure, attempt.sent = error, False
-            if self._is_sse and self._gave_up(attempt, status):
-                return httpx2.Response(202, request=request)
         if not error.is_step_up:
             self._watcher.unauthorized(status, error)
         self._watcher.answered(status)
         return httpx2.Response(status, request=request)
 
-    @staticmethod
-    def _gave_up(attempt: Attempt | None, status: int) -> bool:
-        """Give up a call over SSE that was refused, and nothing else; whether that can be done.
-
-        The SDK's transport would send nothing more after such an answer, and tell nobody.
-        """
-        is_alone = httpx2.codes.is_client_error(status) and status != UNAUTHORIZED
-        if attempt is None or attempt.call is None or not is_alone:
-            return False
-        attempt.is_refused, attempt.sent = True, False
-        attempt.call.give_up()
-        return True
-
     def _undelivered(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
         """What the SDK's transport is told of a message that did not get through."""
         _logger.debug("a message did not get through: %r", error)
         self._watcher.undelivered(error)
-        if self._is_sse:
-            return httpx2.Response(202, request=request)
         refusal = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
         return httpx2.Response(503, json={"jsonrpc": "2.0", "id": 0, "error": refusal}, request=request)
 
     async def _get(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Open the stream on which the server speaks of its own accord; its end is worth a look at the server."""
         try:
-            response = await super().send(request, **options)
+            response = await self._answered(request, options)
         except httpx2.TransportError:
             if not self._is_sse:
                 self._watcher.suspect()
@@ -242,7 +238,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
     def _stream_ended(self, error: Exception | None) -> None:
         self._answer_ended(error)
         if self._is_sse:
-            self._watcher.undelivered(error or httpx2.RemoteProtocolError("the server ended its stream"))
+            self._watcher.stream_lost(error or httpx2.RemoteProtocolError("the server ended its stream"))
         else:
             self._watcher.suspect()
 
@@ -250,7 +246,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         """End a session; there is nobody to say it to where the connection was lost, and nothing to do if it fails."""
         if not self._watcher.is_lost:
             try:
-                return await super().send(request, **options)
+                return await self._answered(request, options)
             except (httpx2.TransportError, SignInError) as error:
                 _logger.debug("the session could not be ended: %r", error)
         return httpx2.Response(204, request=request)
@@ -258,7 +254,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
     async def _send_behind(self, request: httpx2.Request) -> None:
         """Send what nobody waits for; the SDK's transports would let every later message wait for it."""
         try:
-            response = await super().send(request)
+            response = await self._answered(request, {})
             if response.status_code >= httpx2.codes.BAD_REQUEST:
                 self._watcher.suspect()
         except (httpx2.TransportError, SignInError) as error:
@@ -292,6 +288,15 @@ def _goes_behind(request: httpx2.Request, attempt: Attempt | None) -> bool:
     if message.get("method") == "notifications/cancelled" and attempt is not None:
         attempt.request_id = message["params"]["requestId"]
     return message.get("method") in {None, "notifications/cancelled"}
+
+
+def _is_within_origin(request: httpx2.Request, following: httpx2.Request) -> bool:
+    """Whether a redirect keeps the method, the origin and the credentials of a request."""
+    url, other = request.url, following.url
+    is_upgrade = (url.scheme, url.port, other.scheme, other.port) == ("http", None, "https", None)
+    is_same = (url.scheme, url.port) == (other.scheme, other.port) or is_upgrade
+    has_own_user = bool(other.userinfo) and other.userinfo != url.userinfo
+    return is_same and url.host == other.host and request.method == following.method and not has_own_user
 
 
 def _is_json(response: httpx2.Response) -> bool:

@@ -131,13 +131,20 @@ class Link:
         self.status = status
 
     def undelivered(self, error: Exception) -> None:
-        """A message did not get through. Over SSE and a child's pipes, nobody else would be told."""
+        """A message did not get through. Over a child's pipes, nothing else would notice."""
         if self._client is None:
             self.reason = error
-        elif self.kind in {"sse", "stdio"}:
+        elif self.kind == "stdio":
             self.fail(error)
         else:
             self.suspect()
+
+    def stream_lost(self, error: Exception) -> None:
+        """The one stream that all answers come by has ended."""
+        if self._client is None:
+            self.reason = error
+        else:
+            self.fail(error)
 
     def suspect(self) -> None:
         """Have the server asked whether it is there."""

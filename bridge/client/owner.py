@@ -1,10 +1,10 @@
-"""Owner: the one task that opens and closes a connection's links, and brings back what was lost.
+"""Owner: the task that opens a connection's links one after the other, and replaces those that are lost.
 
     connect ──> greeted ──> serve until the link ends ──> leave ──╮
        ╰──────────── failed ────────────> back off, or be wanted ─┴──> connect …
 
-The SDK's client must be entered and left by one task. Everyone else talks to the owner: they ask for a usable link,
-and tell it when they find one broken.
+The SDK's client must be entered and left by one task, so each link has a task of its own. A link by HTTP over which
+calls still run is left when the last of them has ended; the next link is opened meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 
 from bridge.client.deadlines import Deadlines
 from bridge.client.failures import Failures
-from bridge.client.link import Link, SessionExpiredError, UnauthorizedError
+from bridge.client.link import Link
 from bridge.client.peers import peer_of
 from bridge.client.states import ConnectionState
 from bridge.client.transport import Findings, opened
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     import httpx2
+    from anyio.abc import TaskGroup, TaskStatus
 
     from bridge.client.handlers import ClientHandlers
     from bridge.client.healing import Healing
@@ -40,10 +41,6 @@ CLOSE_SECONDS = 3.0
 """How long saying goodbye may take; a child's end is bounded by itself."""
 _LOST_SECONDS = 0.5
 """How long it may take where the server is probably not there to hear it."""
-_REPLICA_SECONDS = 2.0
-"""How long answers may still come from a replica when another one does not know the session."""
-_REFUSED_SECONDS = 2.0
-"""How long answers may still come of calls that a server has let in, once somebody else waits to be let in too."""
 _SETTLE_SECONDS = 0.5
 """How long a child that has closed its output is given to end, so that its exit code can be told."""
 
@@ -103,6 +100,7 @@ class Owner:
         self._answers_at_greeting = 0
         self._greeted_at = 0.0
         self._connecting: anyio.CancelScope | None = None
+        self._finishing: set[Link] = set()
 
     # --- for everyone ------------------------------------------------------------------------------------------------
 
@@ -120,9 +118,10 @@ class Owner:
         """End the connection; `done` is set when it has ended."""
         self._stopping.set()
         self._wanted.set()
+        for link in self._finishing:
+            link.left.set()
         if self.link is not None:
             self.link.fail(None)
-            self.link.left.set()
         elif self._connecting is not None:
             self._connecting.cancel()
         self._notify()
@@ -187,7 +186,8 @@ class Owner:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.deadlines.watch)
-                await self._live_on()
+                async with anyio.create_task_group() as links:
+                    await self._live_on(links)
                 tasks.cancel_scope.cancel()
         except Exception:
             _logger.exception("the connection to the server %r ended by a mistake of ours", self._config.name)
@@ -198,13 +198,13 @@ class Owner:
             self.done.set()
             self._notify()
 
-    async def _live_on(self) -> None:
+    async def _live_on(self, links: TaskGroup) -> None:
         """Open one link after the other, until `stop`."""
         failures = 0
         while not self._stopping.is_set():
             self._was_useful = False
             connects = self.connects
-            error = await self._live()
+            error: ServerUnavailableError = await links.start(self._live, Link(self._tools_changed))
             if self._stopping.is_set():
                 break
             failures = 0 if self._was_useful else failures + 1
@@ -232,10 +232,18 @@ class Owner:
         is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
         return is_wanted
 
-    async def _live(self) -> ServerUnavailableError:
-        """Open a link, serve it until it ends, and leave it; returns what ended it or kept it from beginning."""
-        link = Link(self._tools_changed)
+    async def _live(self, link: Link, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
+        """Open a link, serve it until it ends, and close it.
+
+        Calls that run over a link by HTTP go on when it has ended, and it is closed after the last of them: whether
+        the server is there for new calls says nothing about those that it has accepted.
+
+        Args:
+            link: The link.
+            task_status: Gets what ended the link, or kept it from beginning, as soon as the next one may be opened.
+        """
         lost: ServerUnavailableError | None = None
+        is_told = False
         scope = self._connecting = anyio.CancelScope(
             deadline=anyio.current_time() + self._config.connect_timeout_seconds
         )
@@ -247,21 +255,34 @@ class Owner:
                     self._connecting = None
                     try:
                         await self._serve(link, watch)
-                    finally:
                         lost = self._lost(link)
+                        if link.calls and link.kind in {"http", "sse"} and not self._stopping.is_set():
+                            task_status.started(lost)
+                            is_told = True
+                            await self._finish(link)
+                    finally:
+                        lost = self._lost(link) if lost is None else lost
                         seconds = CLOSE_SECONDS if self._stopping.is_set() else _LOST_SECONDS
                         scope.deadline = anyio.current_time() + seconds
         except Exception as error:  # noqa: BLE001 - translated; whatever it is, the connection heals
             if lost is None:
                 await self._settle(link)
                 self.findings.is_legacy = False
-                return self.failures.unavailable(error, link)
-            if link.reason is None:
+                lost = self.failures.unavailable(error, link)
+            elif link.reason is None:
                 lost = self.failures.lost(link, error)
-        finally:
+        if not is_told:
             self._connecting = None
             self.link = None
-        return lost or self.failures.too_slow(link)
+            task_status.started(self.failures.too_slow(link) if lost is None else lost)
+
+    async def _finish(self, link: Link) -> None:
+        """Wait for the end of the last call over a link that has ended, or for `stop`."""
+        self._finishing.add(link)
+        try:
+            await link.left.wait()
+        finally:
+            self._finishing.discard(link)
 
     async def _greeted(self, link: Link) -> Watch:
         link.peer = peer_of(self._config, link.kind, link.protocol_version)
@@ -309,26 +330,9 @@ class Owner:
         return error
 
     async def _settle(self, link: Link) -> None:
-        if self._stopping.is_set():
-            return
-        if link.child is not None:
+        """Give a child that has ended time to be reaped."""
+        if link.child is not None and not self._stopping.is_set():
             await link.child.settle(_SETTLE_SECONDS)
-        elif link.calls and isinstance(link.reason, SessionExpiredError):
-            # Another replica may have said so, and the one that has the session still answers what it was asked.
-            await self._healing.wait(link.left, _REPLICA_SECONDS)
-        elif link.calls and isinstance(link.reason, UnauthorizedError):
-            # One call was refused, and the others were not: they are left only where somebody waits for the next link.
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._give_up, link)
-                await link.left.wait()
-                tasks.cancel_scope.cancel()
-
-    async def _give_up(self, link: Link) -> None:
-        """Leave the calls of a link soon after somebody wants another one."""
-        if not self._waiters:
-            await self._wanted.wait()
-        await self._healing.wait(link.left, _REFUSED_SECONDS)
-        link.left.set()
 
 
 def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:

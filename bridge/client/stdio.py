@@ -17,6 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
 from bridge.client.attempt import current_attempt
+from bridge.client.limits import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 _FLUSH_SECONDS = 0.5
 _MAX_NOISE_BYTES = 256 * 1024
 """How much may come before the first message that is none: more than any banner, or an installer's progress."""
-MAX_LINE_BYTES = 64 * 1024 * 1024
-"""How long one message of a child may be, which is kept until it is whole: 64 MiB."""
 
 
 class NoProtocolError(Exception):
@@ -44,7 +43,7 @@ class LineTooLongError(Exception):
     """A child says more without an end of the line than is kept."""
 
     def __init__(self) -> None:
-        super().__init__(f"a line of its output is longer than {MAX_LINE_BYTES / 2**20:g} MiB")
+        super().__init__(f"a line of its output is longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB")
 
 
 class LineWriter(ObjectSendStream[SessionMessage]):
@@ -83,8 +82,7 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         self._refused = refused
         self._noise_bytes: int | None = 0  # None once it has spoken the protocol
         self._lines: deque[bytes] = deque()
-        self._parts: list[bytes] = []  # of a line that has not ended yet
-        self._parts_bytes = 0
+        self._part = bytearray()  # of a line that has not ended yet
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message.
@@ -115,29 +113,24 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
 
     def _bear_line(self) -> None:
         """Bear with a line that has not ended yet: it may be a long message, or noise already."""
-        if self._parts_bytes > MAX_LINE_BYTES:
+        if len(self._part) > MAX_MESSAGE_BYTES:
             self._refuse(LineTooLongError())
-        may_be_noise = self._noise_bytes is not None and self._parts_bytes > _MAX_NOISE_BYTES
-        if may_be_noise and not self._parts[0].lstrip().startswith(b"{"):
+        may_be_noise = self._noise_bytes is not None and len(self._part) > _MAX_NOISE_BYTES
+        if may_be_noise and not self._part[:_MAX_NOISE_BYTES].lstrip().startswith(b"{"):
             self._refuse(NoProtocolError())
 
     def _refuse(self, error: Exception) -> NoReturn:
         self._lines.clear()
-        self._parts.clear()
-        self._parts_bytes = 0
+        self._part.clear()
         self._refused(error)
         raise anyio.EndOfStream
 
     def _split(self, chunk: bytes) -> None:
         *lines, rest = chunk.split(b"\n")
-        if lines and self._parts:
-            lines[0] = b"".join((*self._parts, lines[0]))
-        if lines:
-            self._parts.clear()
-            self._parts_bytes = 0
-        if rest:
-            self._parts.append(rest)
-            self._parts_bytes += len(rest)
+        if lines and self._part:
+            lines[0] = bytes(self._part + lines[0])
+            self._part.clear()
+        self._part += rest
         self._lines.extend(lines)
 
     def _read(self, line: bytes) -> SessionMessage | None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from mcp import Client
-from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import DiscoverResult, Implementation
 from mcp_types.version import LATEST_MODERN_VERSION
@@ -23,9 +22,11 @@ from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.callbacks import Callbacks
 from bridge.client.greeting import observed_greeting
 from bridge.client.http import WatchedHttpClient
+from bridge.client.limits import MAX_MESSAGE_BYTES
 from bridge.client.process import child_process
 from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
 from bridge.client.sieve import sifted
+from bridge.client.sse import sse_streams
 from bridge.client.stdio import stdio_streams
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ async def _greeted_over_http(
         inner = AsyncExitStack()
         try:
             http = await inner.enter_async_context(http_client(is_sse=False))
-            streams = sifted(streamable_http_client(transport.url, http_client=http), link)
+            messages = streamable_http_client(transport.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
+            streams = sifted(messages, link)
             client = await _greeted(inner, link, config, streams, mode, options)
         except BaseException as error:
             await inner.aclose()
@@ -147,7 +149,7 @@ async def _greeted_over_http(
             await stack.enter_async_context(inner)
             return client
     link.kind = "sse"
-    streams = sifted(sse_client(transport.url, httpx_client_factory=lambda *_, **__: http_client(is_sse=True)), link)
+    streams = sifted(sse_streams(transport.url, http_client(is_sse=True)), link)
     # The specification has no modern era over SSE.
     client = await _greeted(stack, link, config, streams, "legacy", options)
     findings.is_sse = transport.kind is None

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import gzip
+import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
 
-from bridge.client import Healing, HttpTransport, ServerConfig
-from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerRefusedError, ServerUnavailableError
-from tests.client.clock import Clock
+from bridge import tool
+from bridge.client import HttpTransport, ServerConfig, http, transport
+from bridge.errors import (
+    OutcomeUnknownError,
+    ServerAnswerError,
+    ServerAuthError,
+    ServerRefusedError,
+    ServerUnavailableError,
+)
+from bridge.server.http import http_app
+from tests.client import served
 from tests.client.conftest import DEADLINE_SECONDS, opened
 from tests.client.endpoint import MODERN, Endpoint, endpoint, error_of, result_of
+from tests.server import http_server
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.requests import Request
 
     from bridge.tools.json_reading import Json
     from tests.client.guard import Guard
@@ -200,27 +217,22 @@ async def test_credentials_that_one_call_lacks_are_no_matter_of_the_calls_under_
 
 
 @ERAS
-async def test_a_call_that_another_ones_lack_of_credentials_ends_may_have_run(era: str) -> None:
-    clock, bank = Clock(), Bank()
+async def test_a_call_under_way_goes_on_where_others_need_a_connection_with_other_credentials(era: str) -> None:
+    bank = Bank()
+    paid = []
     with endpoint(era, **bank.answers()) as server:
-        config = server.config(connect_wait_seconds=DEADLINE_SECONDS)
-        async with opened(config, healing=Healing(wait=clock.wait)) as connection, anyio.create_task_group() as tasks:
+        async with opened(server.config()) as connection, anyio.create_task_group() as tasks:
 
             async def pay() -> None:
-                with pytest.raises(OutcomeUnknownError, match="it may have run"):
-                    await connection.call_tool("pay", {})
-
-            async def others() -> None:
-                await clock.elapse(2.0)
-                await release(server)
+                paid.append(await connection.call_tool("pay", {}))
 
             tasks.start_soon(pay)
             with pytest.raises(ServerAuthError):
                 await connection.call_tool("secret", {})
-            tasks.start_soon(others)
             await connection.call_tool("release", {})
             assert connection.status().connects == 2
-    assert bank.payments.count("began") == 1
+    assert [result["content"] for result in paid] == [PAID["content"]]
+    assert bank.payments == ["began", "ended"]
 
 
 # --- over SSE, where an answer comes on a stream of its own --------------------------------------------------------
@@ -250,3 +262,125 @@ async def test_a_call_over_sse_that_is_refused_fails_at_once_and_alone(
         assert (connection.status().connects, reports.words) == (1, ["started"])
         tasks.cancel_scope.cancel()
     await reports.wait_for("cancelled")
+
+
+# --- redirects -------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def redirected(origin: str | None, path: str, *, kind: str, status: int = 307) -> AsyncIterator[ServerConfig]:
+    """A server that sends every request for another path on to its own, or to that of another origin."""
+    app = http_app(served.TOOLS, name="redirected")
+
+    pin: Any = "legacy" if kind == "sse" else kind
+
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(f"{origin or ''}{path}", status)
+
+    routes = [Route("/old", redirect, methods=["GET", "POST", "DELETE"]), Mount("/", app=app)]
+    outer = Starlette(routes=routes, lifespan=app.router.lifespan_context)
+    outer.state = app.state
+    with http_server.serving(outer) as here:
+        at = HttpTransport(f"{here}/old", kind="sse" if kind == "sse" else "http")
+        yield ServerConfig(name="redirected", transport=at, protocol=pin)
+
+
+@pytest.mark.parametrize("kind", ["auto", MODERN, "sse"])
+async def test_a_redirect_within_the_origin_is_followed(kind: str) -> None:
+    async with redirected(None, "/sse" if kind == "sse" else "/mcp", kind=kind) as config, opened(config) as connection:
+        assert (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+
+
+@pytest.mark.parametrize("kind", ["auto", MODERN, "sse"])
+async def test_a_redirect_to_another_origin_is_not_followed(kind: str, guard: Guard) -> None:
+    origin = guard.url.removesuffix("/mcp")
+    async with redirected(origin, "/sse" if kind == "sse" else "/mcp", kind=kind) as config:
+        with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ServerUnavailableError):
+            async with opened(config):
+                pass
+    assert guard.seen == []
+
+
+# --- what is too long ------------------------------------------------------------------------------------------------
+
+
+def flood(
+    chunk: bytes, media_type: str, headers: dict[str, str] | None = None
+) -> Callable[[Json], Awaitable[Response]]:
+    """Answer with much more than is read."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield chunk
+            await anyio.lowlevel.checkpoint()
+
+    async def answer(_message: Json) -> Response:
+        return StreamingResponse(chunks(), media_type=media_type, headers=headers)
+
+    return answer
+
+
+@ERAS
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+async def test_an_answer_that_is_too_long_is_read_up_to_the_limit(
+    era: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_MESSAGE_BYTES", 2**20)
+    chunk, headers = b"[" * 2**16, None
+    if encoding is not None:
+        chunk, headers = gzip.compress(b"[" * 2**26), {"content-encoding": encoding}
+    with endpoint(era, pay=flood(chunk, "application/json", headers)) as server:
+        async with opened(server.config(trusted=True)) as connection:
+            with pytest.raises(ServerAnswerError, match="its answer is longer than 1 MiB"):
+                await connection.call_tool("pay", {}, repeatable=True)
+            assert (await connection.list_tools()).tools
+        assert server.seen.count("pay") == 1, "a long answer is not asked for again"
+
+
+async def test_an_answer_in_an_encoding_that_was_not_asked_for_is_not_decoded() -> None:
+    refused = flood(b"x", "application/json", {"content-encoding": "gzip, gzip"})
+    with endpoint(pay=refused) as server:
+        async with opened(server.config()) as connection:
+            with pytest.raises(OutcomeUnknownError, match="'gzip, gzip', which was not asked for"):
+                await connection.call_tool("pay", {})
+
+
+@ERAS
+async def test_an_event_that_is_too_long_is_read_up_to_the_limit(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MAX_MESSAGE_BYTES", 2**20)
+    with endpoint(era, pay=flood(b"data: " + b"x" * 2**16 + b"\n", "text/event-stream")) as server:
+        async with opened(server.config()) as connection:
+            with pytest.raises(ServerRefusedError, match="exceeded the 1048576 byte limit"):
+                await connection.call_tool("pay", {})
+            assert (await connection.list_tools()).tools
+
+
+@pytest.mark.parametrize("kind", ["legacy", MODERN, "sse"])
+async def test_a_result_of_two_mebibytes_arrives_and_ends_no_other_call(kind: str) -> None:
+    @tool
+    async def long() -> str:
+        """Answer two mebibytes."""
+        return "x" * 2**21
+
+    has_come = threading.Event()
+    answers: list[int] = []
+
+    @tool
+    def blocking() -> str:
+        """Answer once the other call has been answered."""
+        assert has_come.wait(DEADLINE_SECONDS)
+        return "done"
+
+    with http_server.serving(http_app([long, blocking], name="long")) as origin:
+        at = HttpTransport(f"{origin}/{'sse' if kind == 'sse' else 'mcp'}", kind="sse" if kind == "sse" else "http")
+        pin: Any = "legacy" if kind == "sse" else kind
+        async with opened(ServerConfig(name="long", transport=at, protocol=pin)) as connection:
+
+            async def call(name: str) -> None:
+                answers.append(len((await connection.call_tool(name, {}))["content"][0]["text"]))
+                has_come.set()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call, "blocking")
+                tasks.start_soon(call, "long")
+    assert answers == [2**21, 4]

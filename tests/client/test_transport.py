@@ -182,7 +182,7 @@ async def test_a_first_message_may_be_long() -> None:
 
 
 async def test_a_line_that_does_not_end_is_read_no_further_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 2**20)
+    monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 2**20)
     async with opened(python_config(LONG_LINES, protocol="legacy")) as connection:
         with pytest.raises(OutcomeUnknownError) as caught:
             await connection.call_tool("flood", {})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.client.auth.errors import SignInError
+from bridge.client.limits import authority_client
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ def exchanged(
         }
         if client_secret is not None:
             fields["client_secret"] = client_secret
-        async with httpx2.AsyncClient(timeout=_SECONDS) as http:
+        async with authority_client(_SECONDS) as http:
             answer = await http.post(token_endpoint, data=fields)
         if not answer.is_success:
             raise SignInError(f"the identity provider gives no assertion (HTTP {answer.status_code})")

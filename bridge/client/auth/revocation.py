@@ -14,6 +14,7 @@ from bridge.client.auth.draft import Draft
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.reach import Reach
 from bridge.client.auth.store import LoginStore, login_key
+from bridge.client.limits import authority_client
 from bridge.errors import WireError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
     kinds = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
     try:
         Reach(url, grant.issuer).check(endpoint)
-        async with httpx2.AsyncClient(timeout=_SECONDS) as http:
+        async with authority_client(_SECONDS) as http:
             for kind, token in kinds.items():
                 if token is None:
                     continue

@@ -34,7 +34,7 @@ from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listening
 from bridge.client.auth.signature import Signature
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
-from bridge.client.http import certificates
+from bridge.client.limits import authority_client
 from bridge.client.redaction import redact_url, scrub
 
 if TYPE_CHECKING:
@@ -198,7 +198,10 @@ class SignIn(httpx2.Auth):
     async def _asked(self, request: httpx2.Request) -> Challenge:
         """What the server asks for of whoever comes without a token; nothing in particular where it asks for none."""
         try:
-            async with _http() as http, http.stream("GET", request.url, headers=request.headers) as response:
+            async with (
+                authority_client(_TOKEN_SECONDS) as http,
+                http.stream("GET", request.url, headers=request.headers) as response,
+            ):
                 challenge = challenge_in(response)
         except httpx2.ReadTimeout:  # a stream that begins with its first event
             challenge = None
@@ -272,7 +275,7 @@ class SignIn(httpx2.Auth):
 
     @asynccontextmanager
     async def _renewal(self, request: httpx2.Request) -> AsyncIterator[Renewal]:
-        async with _http() as http:
+        async with authority_client(_TOKEN_SECONDS) as http:
             yield Renewal(url=self._url, request=_same(request), http=http, nonces=self._authority_nonces)
 
     async def _logged_in(self, login: Login, challenge: Challenge, request: httpx2.Request) -> Login:
@@ -332,10 +335,6 @@ def _same(request: httpx2.Request) -> httpx2.Request:
     """A request that stands for another while the SDK's client works: no token of ours is in it, and no content."""
     version = request.headers.get(_PROTOCOL_HEADER)
     return httpx2.Request(request.method, request.url, headers={_PROTOCOL_HEADER: version} if version else {})
-
-
-def _http() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(timeout=_TOKEN_SECONDS, verify=certificates())
 
 
 async def _nobody(url: str) -> None:

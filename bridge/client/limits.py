@@ -1,0 +1,106 @@
+"""Limits of what is read from a server: bytes of a message and of a response, whatever the transport."""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+from typing import TYPE_CHECKING
+
+import httpx2
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Maximum bytes of one message of a server, in each transport: 64 MiB."""
+MAX_DOCUMENT_BYTES = 1024 * 1024
+"""Maximum bytes of what an authorization server answers: metadata, a registration, tokens."""
+
+_SUCCESS = range(200, 300)
+_PIECE_BYTES = 64 * 1024
+
+
+class ResponseTooLongError(httpx2.TransportError):
+    """A server's response is longer than is read of it.
+
+    Args:
+        max_bytes: The limit that it exceeds.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"its answer is longer than {max_bytes / 2**20:g} MiB")
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """The certificates to trust, read once: reading takes ten times as long as all the rest of a connection."""
+    return httpx2.create_ssl_context()
+
+
+def authority_client(timeout_seconds: float) -> httpx2.AsyncClient:
+    """A client for authorization servers and identity providers, which reads bounded responses.
+
+    Args:
+        timeout_seconds: How long connecting, and each read and write, may take.
+    """
+    return httpx2.AsyncClient(
+        timeout=timeout_seconds,
+        verify=certificates(),
+        headers={"accept-encoding": "gzip"},
+        event_hooks={"response": [limited(MAX_DOCUMENT_BYTES)]},
+    )
+
+
+def limited(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
+    """A hook for responses that bounds their bodies, before anything reads them.
+
+    Bytes are counted as they are after decompression, which is done in pieces: a kilobyte may stand for a megabyte.
+    The stream of events of a successful response goes on for as long as it lasts; each of its events is bounded by its
+    reader.
+
+    Args:
+        max_bytes: Maximum bytes of a body.
+    """
+
+    async def limit(response: httpx2.Response) -> None:
+        encoding = response.headers.pop("content-encoding", "identity").strip().lower()
+        if encoding not in {"", "identity", "gzip", "x-gzip"}:
+            raise httpx2.RemoteProtocolError(f"its answer has the encoding {encoding!r}, which was not asked for")
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_endless = media_type == "text/event-stream" and response.status_code in _SUCCESS
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        is_compressed = encoding.endswith("gzip")
+        response.stream = _LimitedStream(response.stream, None if is_endless else max_bytes, is_compressed)
+
+    return limit
+
+
+class _LimitedStream(httpx2.AsyncByteStream):
+    """A body, decompressed, of which so much is read at most."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int | None, is_compressed: bool) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16) if is_compressed else None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read_bytes = 0
+        async for chunk in self._stream:
+            for piece in (chunk,) if self._decompressor is None else self._decompressed(chunk):
+                read_bytes += len(piece)
+                if self._max_bytes is not None and read_bytes > self._max_bytes:
+                    raise ResponseTooLongError(self._max_bytes)
+                yield piece
+
+    def _decompressed(self, chunk: bytes) -> Iterator[bytes]:
+        assert self._decompressor is not None
+        try:
+            while chunk and not self._decompressor.eof:
+                yield self._decompressor.decompress(chunk, _PIECE_BYTES)
+                chunk = self._decompressor.unconsumed_tail
+        except zlib.error as error:
+            raise httpx2.RemoteProtocolError(f"its answer is no gzip: {error}") from error
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
