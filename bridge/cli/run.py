@@ -22,6 +22,7 @@ def run(
     *tools: object,
     transport: Literal["stdio", "http"] = "stdio",
     name: str | None = None,
+    version: str | None = None,
     instructions: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -36,6 +37,7 @@ def run(
         tools: Anything that a ToolBox takes.
         transport: ``stdio`` for a host that starts the program; ``http`` for streamable HTTP at ``/mcp``, and SSE.
         name: What the server calls itself; by default what the program's file is called.
+        version: The version of what is served; by default the program's ``__version__``, where it has one.
         instructions: What a model should know about the server as a whole.
         host: Over HTTP: where to listen.
         port: Over HTTP: the port; 0 for a free one, which is printed.
@@ -55,7 +57,12 @@ def run(
         raise DefinitionError("over stdio whoever starts the program is the caller; auth needs transport='http'")
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after mistakes that are told without it
 
-    publisher = Publisher(tools, name=name or _name_of_program(), instructions=instructions)
+    publisher = Publisher(
+        tools,
+        name=name or _name_of_program(),
+        version=_version_of_program() if version is None else version,
+        instructions=instructions,
+    )
     try:
         if transport == "stdio":
             _over_stdio(publisher)
@@ -67,6 +74,11 @@ def run(
 
 def _name_of_program() -> str:
     return Path(sys.argv[0]).stem or _NAME
+
+
+def _version_of_program() -> str:
+    version = getattr(sys.modules.get("__main__"), "__version__", "")
+    return version if isinstance(version, str) else ""
 
 
 def _over_stdio(publisher: Publisher) -> None:

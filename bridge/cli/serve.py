@@ -94,6 +94,11 @@ class _Transport(click.Choice[str]):
 @telemetry_options
 @pins_options
 @option("--name", help="What the server calls itself; by default after its targets.")
+@option(
+    "--server-version",
+    metavar="VERSION",
+    help="The version that the server says it has; by default the __version__ of its one target.",
+)
 @option("--instructions", help="What a model should know about the server as a whole.")
 @texts_option(
     "--default-targets",

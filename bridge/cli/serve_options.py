@@ -44,6 +44,7 @@ class ServeOptions:
     no_fast_path: bool
     reload: bool
     name: str | None
+    server_version: str | None
     instructions: str | None
     forward_headers: tuple[str, ...]
     auth: AuthOptions
@@ -136,7 +137,7 @@ def publisher_of(
         return Publisher(
             serving.tools,
             name=name,
-            version=serving.version,
+            version=serving.version if options.server_version is None else options.server_version,
             instructions=options.instructions,
             page_size=options.page_size,
             policy=options.limits.policy(),

@@ -56,6 +56,7 @@ def http_app(
     tools: object,
     *,
     name: str = "bridge",
+    version: str = "",
     path: str = "/mcp",
     sse: bool = True,
     streamable: bool = True,
@@ -83,6 +84,7 @@ def http_app(
     Args:
         tools: What is served: a ToolBox, whose changes are announced, or anything that one takes.
         name: What the server calls itself.
+        version: The version of what is served; empty where it has none.
         path: Where streamable HTTP is served, with a slash after it and without.
         sse: Whether to serve SSE, at ``/sse`` and ``/messages/``.
         streamable: Whether to serve streamable HTTP.
@@ -93,7 +95,7 @@ def http_app(
         max_request_bytes: How long a request's body may be.
         page_size: As for `Publisher`.
         policy: As for `Publisher`.
-        publisher: What publishes the tools, where more is to be said, such as a title and a version; ``name``,
+        publisher: What publishes the tools, where more is to be said, such as a title; ``name``, ``version``,
             ``instructions``, ``page_size``, ``policy`` and ``limits`` then do not count.
         fast_path: Whether plain requests are answered without the SDK.
         session_idle_seconds: How long a session of the handshake era may go unused; None for as long as the app runs.
@@ -134,7 +136,13 @@ def http_app(
     if max_sessions < 1:
         raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
     publisher = publisher or Publisher(
-        tools, name=name, instructions=instructions, page_size=page_size, policy=policy, limits=limits
+        tools,
+        name=name,
+        version=version,
+        instructions=instructions,
+        page_size=page_size,
+        policy=policy,
+        limits=limits,
     )
     guarding = None if auth is None else _guarding(auth, publisher, max_request_bytes)
     service = _Service(

@@ -31,6 +31,9 @@ def add(a: int, b: int) -> int:
 
 if __name__ == "__main__":
     auth = Auth(ApiKeys(ApiKey("ci", "a-random-key-of-the-tests")))
+    if "version" in sys.argv:
+        bridge.run(add, version="7")
+    __version__ = "1.2"
     if "http" in sys.argv:
         bridge.run(add, transport="http", port=0, name="sums", auth=auth if "auth" in sys.argv else None)
     bridge.run([add], instructions="Sums.")
@@ -53,10 +56,18 @@ def test_a_program_serves_over_stdio_under_its_own_name_until_its_input_closes(p
     with StdioProcess(command=[sys.executable, program]) as server:
         described = server.answer(modern_request(1, "server/discover"))["result"]
         assert described["instructions"] == "Sums."
-        assert described["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "adder", "version": ""}
+        assert described["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "adder", "version": "1.2"}
         assert server.answer(call(2, "add", a=2, b=3))["result"]["structuredContent"] == {"result": 5}
         assert "serving adder over stdio" in server.log()
         assert "printed by the tool" in server.log()
+        server.close_input()
+        assert server.wait() == 0
+
+
+def test_a_program_may_say_its_version(program: str) -> None:
+    with StdioProcess(command=[sys.executable, program, "version"]) as server:
+        described = server.answer(modern_request(1, "server/discover"))["result"]
+        assert described["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "adder", "version": "7"}
         server.close_input()
         assert server.wait() == 0
 

@@ -62,10 +62,10 @@ def test_the_line_and_the_entry_say_where_it_listens_on_a_free_port(start: Start
         assert post(url, OPENING)[0] == 200
 
 
-def test_clients_are_told_the_instructions_over_http_too(start: Start) -> None:
-    with start(*SERVE, "http", "--instructions", "Sums.") as process:
+def test_clients_are_told_the_instructions_and_the_version_over_http_too(start: Start) -> None:
+    with start(*SERVE, "http", "--instructions", "Sums.", "--server-version", "7") as process:
         status, body = post(process.url(), OPENING)
-        assert (status, b'"instructions":"Sums."' in body) == (200, True)
+        assert (status, b'"instructions":"Sums."' in body, b'"version":"7"' in body) == (200, True, True)
 
 
 def test_http_serves_sse_beside_it_unless_told_otherwise(start: Start) -> None:

@@ -121,6 +121,14 @@ def test_clients_are_told_the_instructions_and_the_version_of_the_module(run: Ru
         assert (results[0]["serverInfo"]["version"], results[0]["instructions"]) == ("", "Here.")
 
 
+def test_the_version_that_clients_are_told_can_be_set(run: Run, directory: Path) -> None:
+    (directory / "words.py").write_text("__version__ = '1.2'\ndef spell(word: str) -> str: ...\n")
+    results, _ = exchange(run, ["words.py:spell", "calculator.py", "--server-version", "7"])
+    assert results[0]["serverInfo"]["version"] == "7"
+    results, _ = exchange(run, ["words.py:spell"], env={"BRIDGE_SERVER_VERSION": "8"})
+    assert results[0]["serverInfo"]["version"] == "8"
+
+
 def test_an_option_that_stdio_has_no_use_for_is_noted_where_it_was_typed(run: Run) -> None:
     done = run("serve", "calculator.py", "--port", "9000", "--no-auth", env={"BRIDGE_HOST": "0.0.0.0"})
     assert done.returncode == 0

@@ -53,9 +53,11 @@ def double(number: int) -> int:
 @pytest.mark.parametrize("tools", [double, [double], (each for each in [double])])
 def test_what_a_toolbox_takes_can_be_served(serving: Callable[..., str], tools: object) -> None:
     app = Starlette()
-    mount(app, "/tools", tools)
+    mount(app, "/tools", tools, version="7")
     url = serving(app) + "/tools"
     with httpx.Client() as client:
+        opened = answer(client.post(url, json=initialize(), headers=HEADERS))
+        assert opened["result"]["serverInfo"]["version"] == "7"
         reply = client.post(url, json=call("double", {"number": 2}), headers=open_session(client, url))
         assert answer(reply)["result"]["structuredContent"] == {"result": 4}
 
