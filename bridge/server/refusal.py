@@ -59,6 +59,15 @@ async def saying_json(scope: Scope, send: Send) -> Scope | None:
     return {**scope, "headers": [*others, CONTENT_TYPE]}
 
 
+def is_utf8(body: bytes) -> bool:
+    """Whether JSON is in UTF-8, as messages are (MCP, "Transports").
+
+    The SDK reads UTF-16, UTF-32 and byte order marks in the modern era, and in the handshake era it does not. JSON in
+    UTF-8 begins with no such mark, and none of its bytes is zero.
+    """
+    return body[:1] < b"\x80" and b"\0" not in body[:4]
+
+
 def message_problem(body: bytes) -> tuple[int, str] | None:
     """What keeps a body from being one JSON-RPC message of the handshake era, as code and message; None for nothing.
 
@@ -72,7 +81,7 @@ def message_problem(body: bytes) -> tuple[int, str] | None:
     try:
         message: Any = from_json(body)
     except ValueError:
-        return PARSE_ERROR, "the body is not JSON"
+        return PARSE_ERROR, "the body is not JSON in UTF-8"
     if not isinstance(message, dict):
         return INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported"
     if "id" in message and "method" in message and type(message["id"]) not in {int, str}:

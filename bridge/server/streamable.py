@@ -17,8 +17,8 @@ from starlette.responses import Response
 from bridge.server.body import read_body, replaying
 from bridge.server.fast_http import same_credential
 from bridge.server.limits.account import caller_key
-from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED
-from bridge.server.refusal import message_problem, refuse, saying_json
+from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
+from bridge.server.refusal import is_utf8, message_problem, refuse, saying_json
 from bridge.server.sessions import SESSION, Session
 from bridge.telemetry.repetitions import Repetitions
 from bridge.telemetry.texts import abridged
@@ -108,15 +108,17 @@ class StreamableEndpoint:
             if said is None:
                 return
             scope = said
+            body = await read_body(receive, self._max_request_bytes)
             if _opens_with_handshake(scope):
-                body = await read_body(receive, self._max_request_bytes)
                 if (problem := message_problem(body)) is not None:
                     code, message = problem
                     await refuse(send, 400, message, code)
                     return
                 await self._handshake_post(scope, body, replaying(body, receive), send)
-                return
-            await manager.handle_request(scope, receive, send)
+            elif is_utf8(body):
+                await manager.handle_request(scope, replaying(body, receive), send)
+            else:
+                await refuse(send, 400, "the body is not JSON in UTF-8", PARSE_ERROR)
         elif scope["method"] == "GET":
             handle = partial(self._streams.run, self._handle)
             await self._in_session(handle, scope if shared is not None else _opening_anew(scope), receive, send)

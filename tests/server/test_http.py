@@ -355,3 +355,18 @@ def test_either_transport_can_be_left_out(
     assert (client.post(f"{origin}/mcp", json=initialize(), headers=HEADERS).status_code == 200) is streamable
     with client.stream("GET", f"{origin}/sse") as stream:
         assert (stream.status_code == 200) is sse
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_json_in_another_encoding_is_refused_alike_in_both_eras(
+    serving: Callable[..., str], encoding: str, *, fast_path: bool
+) -> None:
+    url = serving(http_app(ToolBox(ADD), fast_path=fast_path)) + "/mcp"
+    adding = call("add", {"a": 1, "b": 2})
+    with httpx.Client() as client:
+        session = open_session(client, url)
+        tried = ((adding, session), (initialize(), HEADERS), (modern(adding), modern_headers(modern(adding))))
+        answers = [client.post(url, content=json.dumps(text).encode(encoding), headers=each) for text, each in tried]
+    refusal = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "the body is not JSON in UTF-8"}}
+    assert [(each.status_code, each.json()) for each in answers] == [(400, refusal)] * 3
