@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, EndOfStream
 from anyio.abc import AsyncResource, ObjectReceiveStream, ObjectSendStream
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from pydantic_core import to_json
+
+from bridge.server.sessions import KEPT_METHODS, SESSION, kept_bytes
 
 if TYPE_CHECKING:
     from contextvars import Context
+
+    from bridge.server.sessions import Session
 
 
 class Answering:
@@ -25,9 +30,11 @@ class Answering:
     Args:
         reading: The SDK's stream of the session's messages.
         writing: The SDK's stream of its answers.
+        session: The session.
     """
 
-    def __init__(self, reading: Any, writing: Any) -> None:
+    def __init__(self, reading: Any, writing: Any, session: Session) -> None:
+        self._session = session
         self.reading = _Reading(reading, self)
         self.writing = _Writing(writing, self)
         self._owed: Counter[str] = Counter()
@@ -57,15 +64,27 @@ class Answering:
     def answered(self, item: SessionMessage) -> None:
         """A message has been written."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            if self._session.sessions is not None:
+                self._session.sessions.sent(self._session, str(item.message.id))
             self._settle(str(item.message.id))
             self._end_if_done()
 
     def _note(self, item: Any) -> None:
         message = getattr(item, "message", None)
+        metadata = getattr(item, "metadata", None)
+        if isinstance(metadata, ServerMessageMetadata) and metadata.request_context is not None:
+            metadata.request_context.scope[SESSION] = self._session
+        if isinstance(message, JSONRPCRequest | JSONRPCNotification) and message.method in KEPT_METHODS:
+            self._keep(kept_bytes(to_json(message.params)))
         if isinstance(message, JSONRPCRequest):
             self._owed[str(message.id)] += 1
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._settle(str((message.params or {}).get("requestId")))  # which is not answered
+
+    def _keep(self, kept: int) -> None:
+        session = self._session
+        if session.sessions is not None and not session.sessions.keep(session, kept) and session.end is not None:
+            session.end()
 
     def _settle(self, request: str) -> None:
         self._owed[request] -= 1

@@ -274,7 +274,7 @@ class _Service:
                 self.fast = FastHttp(publisher, sessions, paths)
         if sse:
             transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
-            stream = SseStream(publisher.server, transport, self._sse_streams)
+            stream = SseStream(publisher.server, transport, self._sse_streams, sessions)
             self._route(STREAM_PATH, stream, methods=["GET"])
             farewells.append(stream.end_when_answered)
             self._route(MESSAGES_PATH, SseMessages(transport, max_request_bytes))

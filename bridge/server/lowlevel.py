@@ -210,6 +210,19 @@ def _session(request: Request) -> AbstractContextManager[None]:
     return nullcontext() if session is None else session
 
 
+async def _answered_in(session: Session, ctx: Request, call_next: CallNext) -> HandlerResult:
+    """The answer to a request of a session, which counts until it is sent."""
+    answer: HandlerResult = None
+    try:
+        with session.handling(ctx.request_id):
+            answer = await call_next(ctx)
+    except Exception:
+        session.owe(ctx.request_id, None)
+        raise
+    session.owe(ctx.request_id, answer)
+    return answer
+
+
 def _session_of(request: Request) -> Session | None:
     return None if request.request is None else request.request.scope.get(SESSION)
 
@@ -222,8 +235,7 @@ async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
     """Let no exception out but the protocol's own: the SDK would tell its text to the client."""
     session = None if ctx.request_id is None else _session_of(ctx)
     try:
-        with nullcontext() if session is None else session.handling(ctx.request_id):
-            return await call_next(ctx)
+        return await (call_next(ctx) if session is None else _answered_in(session, ctx, call_next))
     except (MCPError, ValidationError):
         raise
     except Exception:

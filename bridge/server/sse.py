@@ -7,15 +7,20 @@ does not define this transport, so the handshake era is pinned: a client that tr
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.runner import serve_loop
+from pydantic_core import from_json
 
 from bridge.server.answering import Answering
 from bridge.server.auth.identity import ending_with_credential
 from bridge.server.body import read_body, replaying
+from bridge.server.limits.account import caller_key
 from bridge.server.refusal import message_problem, refuse, saying_json
+from bridge.server.sessions import KEPT_METHODS, MAX_KEPT_BYTES, Session, kept_bytes, told_too_much
+from bridge.server.streamable import refuse_session
 from bridge.server.telemetry_sessions import observed_session
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from mcp.server.sse import SseServerTransport
     from starlette.types import Message, Receive, Scope, Send
 
+    from bridge.server.sessions import Sessions
     from bridge.server.streams import Streams
 
 _logger = logging.getLogger("bridge.server")
@@ -44,12 +50,16 @@ class SseStream:
         server: What is served.
         transport: The sessions, common to streams and messages.
         streams: Where the stream is entered while it is open.
+        sessions: Where the session is entered while it is open.
     """
 
-    def __init__(self, server: Server[Any], transport: SseServerTransport, streams: Streams) -> None:
+    def __init__(
+        self, server: Server[Any], transport: SseServerTransport, streams: Streams, sessions: Sessions
+    ) -> None:
         self._server = server
         self._transport = transport
         self._streams = streams
+        self._sessions = sessions
         self._answering: set[Answering] = set()
 
     def end_when_answered(self) -> None:
@@ -59,15 +69,23 @@ class SseStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one session."""
-        with observed_session("sse"):
-            await self._streams.run(self._serve, scope, receive, send)
+        owner = caller_key(scope)
+        giving_way = self._sessions.room_for(owner, 0)
+        if giving_way is None:
+            await refuse_session(send, self._sessions)
+            return
+        for each in giving_way:
+            self._sessions.end(each)
+        session = Session("", scope.get("user"), {}, owner)
+        with observed_session("sse"), self._sessions.over_sse(session):
+            await self._streams.run(partial(self._serve, session), scope, receive, send, session)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
         async with (
             self._server.lifespan(self._server) as state,
             self._transport.connect_sse(scope, receive, send) as (reading, writing),
         ):
-            answering = Answering(reading, writing)
+            answering = Answering(reading, writing, session)
             self._answering.add(answering)
             try:
                 with ending_with_credential(answering.end):
@@ -101,6 +119,9 @@ class SseMessages:
         if (problem := message_problem(body)) is not None:
             code, message = problem
             await refuse(send, 400, message, code)
+            return
+        if from_json(body).get("method") in KEPT_METHODS and (kept := kept_bytes(body)) > MAX_KEPT_BYTES:
+            await refuse(send, 413, told_too_much(kept))
             return
         is_answered = False
 

@@ -19,8 +19,7 @@ from bridge.server.fast_http import same_credential
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
 from bridge.server.refusal import is_utf8, message_problem, refuse, saying_json
-from bridge.server.sessions import SESSION, Session
-from bridge.telemetry.repetitions import Repetitions
+from bridge.server.sessions import KEPT_METHODS, MAX_KEPT_BYTES, SESSION, Session, kept_bytes, told_too_much
 from bridge.telemetry.texts import abridged
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ class StreamableEndpoint:
         self._max_request_bytes = max_request_bytes
         self._manager: StreamableHTTPSessionManager | None = None
         self._shared = shared
-        self._repetitions = Repetitions()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -85,9 +83,12 @@ class StreamableEndpoint:
         async with manager.run(), anyio.create_task_group() as tasks:
             self._manager = manager
             tasks.start_soon(self._sessions.end_unused, self._delete)
+            sessions, end_over_sse = self._sessions, self._sessions.end
+            sessions.end = lambda session: tasks.start_soon(self._end, session)
             try:
                 yield
             finally:
+                sessions.end = end_over_sse
                 self._manager = None
                 tasks.cancel_scope.cancel()
 
@@ -137,8 +138,14 @@ class StreamableEndpoint:
         method, params = message.get("method"), message.get("params")
         params = params if isinstance(params, dict) else {}
         session_id = Headers(scope=scope).get("mcp-session-id")
+        kept = 0
+        if method in KEPT_METHODS and not self._stateless:
+            kept = kept_bytes(body, scope["headers"])
+            if kept > MAX_KEPT_BYTES:
+                await refuse(send, 413, told_too_much(kept))
+                return
         if session_id is None and not self._stateless:
-            await self._open_session(scope, params.get("capabilities") or {}, receive, send)
+            await self._open_session(scope, params.get("capabilities") or {}, kept, receive, send)
             return
         session = self._sessions.find(session_id or "")
         if session is not None and same_credential(scope, session):
@@ -146,6 +153,9 @@ class StreamableEndpoint:
                 # The SDK keeps one stream for each id: the one before would never end.
                 told = f"the id {abridged(repr(message['id']))} is that of a request of this session that still runs"
                 await refuse(send, 400, f"{told}; give each request an id of its own")
+                return
+            if kept and not self._sessions.keep(session, kept):
+                await refuse(send, 413, told_too_much(session.kept + kept))
                 return
             if method == "initialize":
                 # The SDK agrees anew. No client does that: what comes of it is the SDK's to know.
@@ -156,33 +166,23 @@ class StreamableEndpoint:
                 return
         await self._in_session(self._handle, scope, receive, send, message.get("id") if method is not None else None)
 
-    async def _open_session(self, scope: Scope, capabilities: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _open_session(
+        self, scope: Scope, capabilities: Mapping[str, Any], kept: int, receive: Receive, send: Send
+    ) -> None:
         """Let the SDK answer a request that is in no session: it takes every one for one that opens a session."""
         assert self._manager is not None
         sessions, owner = self._sessions, caller_key(scope)
-        if not sessions.is_room():
-            unused = sessions.to_end_for(owner)
-            if unused is None:
-                if (addition := self._repetitions.addition("refused", owner)) is not None:
-                    told = "refused a session to %r: %d are open%s"
-                    _logger.warning(told, abridged(owner), sessions.max_sessions, addition)
-                told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
-                await refuse(
-                    send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions"
-                )
-                return
-            if (addition := self._repetitions.addition("ended", unused.owner)) is not None:
-                told = "ended an unused session of %r, who has most of all, for one of %r%s"
-                _logger.warning(told, abridged(unused.owner), abridged(owner), addition)
-            sessions.forget(unused.id)
-        else:
-            unused = None
+        giving_way = sessions.room_for(owner, kept)
+        if giving_way is None:
+            await refuse_session(send, sessions)
+            return
         with sessions.opening(owner) as settle:
-            if unused is not None:
-                await self._delete(unused)
+            for each in giving_way:
+                await self._end(each)
 
             def opened(new_id: str) -> Session:
                 session = Session(new_id, scope.get("user"), capabilities, owner)
+                session.kept, session.is_stored = kept, self._shared is not None
                 sessions.open(session)
                 settle()
                 return session
@@ -213,8 +213,22 @@ class StreamableEndpoint:
             await send(message)
 
         # A call of it may go on when its request is over: whoever runs it enters the session, too.
-        with session if request is None else session.posting(request):
-            await handle({**scope, SESSION: session}, receive, watch)
+        is_stream = scope["method"] == "GET"
+        session.streams += is_stream
+        try:
+            with session if request is None else session.posting(request):
+                await handle({**scope, SESSION: session}, receive, watch)
+        finally:
+            session.streams -= is_stream
+
+    async def _end(self, session: Session) -> None:
+        """End a session that was forgotten, so that another has room."""
+        if session.end is not None:
+            session.end()
+        elif self._shared is not None:
+            await self._shared.drop(session.id)
+        else:
+            await self._delete(session)
 
     async def _delete(self, session: Session) -> None:
         """End a session as its client would; of one that is shared, only what there is of it here."""
@@ -234,6 +248,12 @@ class StreamableEndpoint:
 
         assert self._manager is not None
         await self._manager.handle_request(scope, receive, drop)
+
+
+async def refuse_session(send: Send, sessions: Sessions) -> None:
+    """Refuse a caller who has to wait until there is room for one more session."""
+    told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
+    await refuse(send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions")
 
 
 class OpeningReply:

@@ -12,6 +12,8 @@ from bridge.server.auth.identity import ending_with_credential
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from bridge.server.sessions import Session
+
 
 class Streams:
     """The streams of one app that no request of the client will end.
@@ -24,13 +26,24 @@ class Streams:
         self._end_with_credentials = end_with_credentials
         self._open: set[Event] = set()
 
-    async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def run(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, session: Session | None = None
+    ) -> None:
         """Answer by ``app``, until it is done or the streams are ended.
 
         An app whose stream is ended hears that its client has gone, because that is an end which every app is prepared
         for; the client sees the stream closed in order.
+
+        Args:
+            app: What answers.
+            scope: The request.
+            receive: Gives its body, and its end.
+            send: Takes the answer.
+            session: The session that is this stream, and ends with it; None where there is none.
         """
         ended, is_unfinished = Event(), False
+        if session is not None:
+            session.end = ended.set
 
         async def watch(message: Message) -> None:
             nonlocal is_unfinished

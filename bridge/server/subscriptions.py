@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError
 from mcp.server.subscriptions import ListenHandler
+from pydantic_core import to_json
 
 from bridge.server.auth.identity import ending_with_credential
 from bridge.server.limits.account import account_of
 from bridge.server.limits.shares import Shares
-from bridge.server.protocol import LIMIT_EXCEEDED
+from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED
+from bridge.server.sessions import MAX_KEPT_BYTES, kept_bytes
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
@@ -49,6 +51,9 @@ class Subscriptions:
                 f"try again in {_RETRY_SECONDS} seconds"
             )
             raise MCPError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
+        kept = kept_bytes(to_json(request.params))
+        if kept > MAX_KEPT_BYTES:
+            raise MCPError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes here, and not {kept}")
         handler = ListenHandler(self._bus)
         self._open.add(handler)
         try:

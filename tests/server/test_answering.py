@@ -8,6 +8,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from bridge.server.answering import Answering
+from bridge.server.sessions import Session
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +18,7 @@ CALLS = 3
 async def test_a_session_that_ends_owes_an_answer_to_each_of_several_requests_of_one_id() -> None:
     posting, posted = anyio.create_memory_object_stream[SessionMessage](CALLS)
     written, reading = anyio.create_memory_object_stream[SessionMessage](CALLS)
-    answering = Answering(posted, written)
+    answering = Answering(posted, written, Session("", None, {}))
     for _ in range(CALLS):
         await posting.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="ping")))
         await answering.reading.receive()

@@ -127,18 +127,24 @@ def filled(*owners: str, max_sessions: int) -> Sessions:
     return sessions
 
 
+def ended_for(sessions: Sessions, owner: str, kept: int = 0) -> list[str] | None:
+    """Ids of the sessions that give way to one of a caller; None where the caller has to wait."""
+    ending = sessions.room_for(owner, kept)
+    return None if ending is None else [each.id for each in ending]
+
+
 def test_there_is_room_until_all_sessions_are_open_or_being_opened() -> None:
     sessions = filled("ada", max_sessions=3)
     with sessions.opening("ada") as settle:
-        assert sessions.is_room()
-        with sessions.opening("bob"):
-            assert not sessions.is_room()
-        assert sessions.is_room()
+        assert ended_for(sessions, "ada") == []
+        with sessions.opening("ada"):
+            assert ended_for(sessions, "ada") is None
+        assert ended_for(sessions, "ada") == []
         settle()
         settle()
         sessions.open(Session("x", None, {}, "ada"))
     sessions.open(Session("y", None, {}, "ada"))
-    assert not sessions.is_room()
+    assert ended_for(sessions, "ada") is None
 
 
 def test_for_another_caller_the_session_of_whoever_has_most_is_ended_that_is_unused_for_longest() -> None:
@@ -148,26 +154,78 @@ def test_for_another_caller_the_session_of_whoever_has_most_is_ended_that_is_unu
     assert second is not None
     assert third is not None
     first.unused_since, second.unused_since, third.unused_since = 3.0, 1.0, 2.0
-    assert sessions.to_end_for("bob") is second
-    assert sessions.to_end_for("eve") is second
     with second:
-        assert sessions.to_end_for("bob") is third
+        assert ended_for(sessions, "bob") == ["ada3"]
+    sessions.open(Session("ada4", None, {}, "ada"))
+    second.unused_since = 1.0
+    assert ended_for(sessions, "eve") == ["ada2"]
 
 
 def test_nobody_ends_a_session_for_whoever_would_then_have_as_many() -> None:
     sessions = filled("ada", "ada", "bob", max_sessions=3)
-    assert sessions.to_end_for("ada") is None
-    assert sessions.to_end_for("bob") is None
-    assert sessions.to_end_for("eve") is not None
+    assert ended_for(sessions, "ada") is None
+    assert ended_for(sessions, "bob") is None
+    assert ended_for(sessions, "eve") == ["ada0"]
 
 
-def test_sessions_that_are_in_use_are_ended_for_nobody() -> None:
-    sessions = filled("ada", "ada", max_sessions=2)
-    for session_id in ("ada0", "ada1"):
-        session = sessions.find(session_id)
+def test_sessions_in_which_calls_run_are_ended_for_nobody_and_those_that_only_listen_after_the_others() -> None:
+    sessions = filled("ada", "ada", "ada", max_sessions=3)
+    calling, listening = sessions.find("ada0"), sessions.find("ada1")
+    assert calling is not None
+    assert listening is not None
+    calling.__enter__()
+    listening.__enter__()
+    listening.streams = 1
+    assert ended_for(sessions, "bob") == ["ada2"]
+    sessions.open(Session("bob2", None, {}, "bob"))
+    assert ended_for(sessions, "eve") == ["ada1"]
+    sessions.open(Session("eve1", None, {}, "eve"))
+    assert ended_for(sessions, "dan") is None
+
+
+def test_what_sessions_keep_is_bounded_for_each_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES_OF_ALL", 300)
+    sessions = filled("ada", "ada", "ada", "bob", max_sessions=100)
+    for number in range(3):
+        session = sessions.find(f"ada{number}")
         assert session is not None
-        session.__enter__()
-    assert sessions.to_end_for("bob") is None
+        assert sessions.keep(session, 90)
+        assert not sessions.keep(session, 11)
+        session.unused_since = float(number)
+    bob = sessions.find("bob3")
+    assert bob is not None
+    assert not sessions.keep(bob, 31)
+    assert ended_for(sessions, "ada", 31) is None
+    assert ended_for(sessions, "bob", 31) == ["ada0"]
+    assert sessions.keep(bob, 100)
+
+
+def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_UNREAD_BYTES", 100_000)
+    monkeypatch.setattr(module, "MAX_UNREAD_BYTES_OF_ALL", 140_000)
+    sessions, ended = filled("ada", "bob", "eve", max_sessions=3), list[str]()
+    sessions.end = lambda session: ended.append(session.id)
+    ada, bob, eve = (sessions.find(each) for each in ("ada0", "bob1", "eve2"))
+    assert ada is not None
+    assert bob is not None
+    assert eve is not None
+    for session in (ada, bob, eve):
+        session.is_stored = True
+    for number in range(1000):  # what is read is not counted
+        ada.owe(number, "x" * 50_000)
+        ada.stored(str(number))
+    for number in range(30):
+        bob.owe(number, None)
+    assert (ended, ada.unread_bytes, bob.unread_bytes) == ([], 0, 30 * 2048)
+    bob.owe(30, "x" * 30_000)
+    ada.owe(1, "first")
+    ada.owe(2, "x" * 50_000)
+    assert ended == ["bob1"]
+    eve.owe(1, "first")
+    eve.owe(2, "x" * 100_000)
+    assert ended == ["bob1", "eve2"]
+    assert len(sessions) == 1
 
 
 def test_a_session_is_in_use_while_any_request_of_it_is_answered(

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from bridge.server.protocol import INTERNAL_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from mcp.server.streamable_http import EventCallback
     from mcp_types import JSONRPCMessage
@@ -58,9 +58,11 @@ class SessionEvents(EventStore):
         link: The way to Redis.
         session_id: Whose they are.
         seconds: How long the events of a call are kept after the latest of them.
+        stored: Called with the id of each request, as text, whose answer need not be kept here any more.
     """
 
-    def __init__(self, link: Link, session_id: str, seconds: int) -> None:
+    def __init__(self, link: Link, session_id: str, seconds: int, stored: Callable[[str], object]) -> None:
+        self._stored = stored
         self._link = link
         self._session_id = session_id
         self._seconds = seconds
@@ -84,6 +86,8 @@ class SessionEvents(EventStore):
                 if is_answer:
                     self._unkept[stream_id] = self._answer_to_keep(stream_id, text)
                 self._link.failed(error)
+            if is_answer:
+                self._stored(stream_id)
         return f"{entry}/{quote(stream_id, safe='')}"
 
     async def keep_unkept(self) -> None:

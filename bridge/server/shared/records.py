@@ -101,6 +101,14 @@ class Records:
             pipeline.delete(self._key(session_id))
             await pipeline.execute()
 
+    async def drop(self, session_id: str) -> None:
+        """Keep a record no longer.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        await self._link.redis.delete(self._key(session_id))
+
     async def renew(self, records: Iterable[Record]) -> list[str]:
         """Keep the records of sessions that are used, anew where they are lost; gives those that were ended elsewhere.
 

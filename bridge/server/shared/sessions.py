@@ -12,6 +12,7 @@ import math
 import re
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from bridge.server.fast_http import same_credential
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
-from bridge.server.sessions import Session
+from bridge.server.sessions import Session, kept_bytes
 from bridge.server.shared.alive import Alive
 from bridge.server.shared.dispatcher import ReplicaDispatcher
 from bridge.server.shared.events import SessionEvents
@@ -250,10 +251,15 @@ class SharedSessions:
                 return _UNKNOWN
             if record is None or record.owner != owner_of(user, session_id):
                 return None
-            if not self._sessions.is_room():
+            kept, owner = kept_bytes(to_json(record.params)), caller_key(scope)
+            giving_way = self._sessions.room_for(owner, kept)
+            if giving_way is None:
                 return "too many open sessions; try again later"
+            for each in giving_way:
+                self._sessions.end(each)
             alive = await self._started(session_id, record)
-            session = Session(session_id, user, record.params.get("capabilities") or {}, caller_key(scope))
+            session = Session(session_id, user, record.params.get("capabilities") or {}, owner)
+            session.kept, session.is_stored = kept, True
             session.version = record.version
             self._sessions.open(session)
             await self._post(alive, session_id, to_json(_INITIALIZED))
@@ -269,7 +275,7 @@ class SharedSessions:
         return self._alive.get(session_id)
 
     async def _started(self, session_id: str, record: Record | None) -> Alive:
-        events = SessionEvents(self._link, session_id, self._records.seconds)
+        events = SessionEvents(self._link, session_id, self._records.seconds, partial(self._stored, session_id))
         transport = StreamableHTTPServerTransport(mcp_session_id=session_id, event_store=events)
         alive = self._alive[session_id] = Alive(transport, events, record)
         assert self._tasks is not None, "sessions are alive only while the app runs"
@@ -307,6 +313,19 @@ class SharedSessions:
         alive = self._alive.get(session_id)
         if alive is not None:
             await self._end(session_id, alive)
+
+    def _stored(self, session_id: str, stream_id: str) -> None:
+        if (session := self._sessions.find(session_id)) is not None:
+            session.stored(stream_id)
+
+    async def drop(self, session_id: str) -> None:
+        """End what there is of a session here, and keep its record no longer; where it is alive, it is kept again."""
+        await self.end_here(session_id)
+        try:
+            with self._link.soon():
+                await self._records.drop(session_id)
+        except self._link.failures as error:
+            self._link.failed(error)
 
     async def _end(self, session_id: str, alive: Alive) -> None:
         if self._alive.get(session_id) is alive:  # it may have been revived meanwhile

@@ -77,3 +77,12 @@ def test_subscriptions_of_one_caller_leave_room_for_others(monkeypatch: pytest.M
             pass
         for response, _ in streams:
             response.close()
+
+
+def test_a_subscription_to_more_than_may_be_kept_is_refused() -> None:
+    uris = [f"file:///{number}" for number in range(2000)]
+    message = http.modern(http.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}))
+    with http.serving(http_app(ToolBox(ADD))) as origin:
+        refused = httpx.post(f"{origin}/mcp", json=message, headers=http.modern_headers(message), timeout=20)
+        assert refused.json()["error"]["code"] == -32602
+        assert "a subscription may take 262144 bytes here" in refused.json()["error"]["message"]
