@@ -16,6 +16,7 @@ from bridge.cli.headers import header_option, with_headers
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
+from bridge.cli.options import prefix_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import LocalTarget
+    from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
     from bridge.client.server_config import ServerConfig
     from bridge.tools.content import Content
@@ -81,6 +83,7 @@ def _as_assignment(option: str, words: list[str]) -> str:
 )
 @header_option
 @pins_options
+@prefix_option
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -92,6 +95,7 @@ def command(
     headers: tuple[str, ...],
     pins: Path | None,
     pin_mode: PinMode,
+    prefix: Prefixing | None,
     log_level: str,
 ) -> int:
     """Call one TOOL of a TARGET, and write the text of its result.
@@ -127,7 +131,7 @@ def command(
         else:
             from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-            found = servers.asked_for(target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode)
+            found = servers.asked_for(target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode, prefix=prefix)
             result, error = _call_there(found, name, arguments_for), None
     is_told = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_told:

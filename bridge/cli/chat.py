@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from bridge.cli.failures import FAILED, INTERRUPTED, end_now, one_line, say
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.options import option
+from bridge.cli.options import option, prefix_option
 from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
@@ -25,6 +25,7 @@ from bridge.words import counted, escaped_json, visible
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
+    from bridge.client.naming import Prefixing
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import StreamingChatModel
     from bridge.service.events import ServiceEvent
@@ -68,6 +69,7 @@ class _Conversation(Protocol):
     "that the tool failed, and the exception is logged.",
 )
 @header_option
+@prefix_option
 @click.option("--once", metavar="QUESTION", help="Ask this, write the answer to standard output, and end.")
 @log_level_option("warning")
 @click.pass_context
@@ -81,6 +83,7 @@ def command(
     approve: str,
     hide_errors: bool,
     headers: tuple[str, ...],
+    prefix: Prefixing | None,
     once: str | None,
     log_level: str,
 ) -> int:
@@ -96,7 +99,7 @@ def command(
     output = os.dup(1)
     os.dup2(2, 1)
     conversation = _Terminal(output)
-    options = _Options(system=system, memory=memory, approve=approve, hide_errors=hide_errors, once=once)
+    options = _Options(system=system, memory=memory, approve=approve, hide_errors=hide_errors, prefix=prefix, once=once)
     return end_now(anyio.run(_converse, meant, chat_model, options, conversation))
 
 
@@ -126,6 +129,7 @@ class _Options:
     memory: str | None
     approve: str
     hide_errors: bool
+    prefix: Prefixing | None
     once: str | None
 
 
@@ -190,7 +194,7 @@ async def _converse(
     kept = await _memory(options.memory)
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
-    async with Gateway(servers, local=load_toolbox(local) if local else ToolBox()) as gateway:
+    async with Gateway(servers, local=load_toolbox(local) if local else ToolBox(), prefix=options.prefix) as gateway:
         person = Person()
         service = ai_service(
             _Conversation,

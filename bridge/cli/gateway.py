@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import LocalTarget, RemoteTarget
+    from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
     from bridge.client.server_config import ServerConfig
 
@@ -31,6 +32,7 @@ def serving_again(
     remote: Sequence[RemoteTarget],
     *,
     forward_headers: Sequence[str],
+    prefix: Prefixing | None,
     pins: Path | None,
     pin_mode: PinMode,
     reload: bool,
@@ -41,6 +43,7 @@ def serving_again(
         local: The targets whose tools run in this process.
         remote: Those whose tools run elsewhere.
         forward_headers: The headers of callers that are handed on.
+        prefix: When a server's name stands before the names of its tools; None for what its configuration says.
         pins: A lock file, to which the servers are held.
         pin_mode: What becomes of tools that are not as they were pinned.
         reload: Whether to follow changes of configurations.
@@ -57,7 +60,7 @@ def serving_again(
 
     tools = load_toolbox(local) if local else ToolBox()
     try:
-        gateway = Gateway(read(), local=tools, forward_headers=forward_headers)
+        gateway = Gateway(read(), local=tools, prefix=prefix, forward_headers=forward_headers)
     except DefinitionError as error:
         raise TargetError(str(error)) from error
     files = [target.path for target in remote if isinstance(target, ConfigTarget)]

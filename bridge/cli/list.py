@@ -10,6 +10,7 @@ from bridge.cli.assignments import parameters_of
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
+from bridge.cli.options import prefix_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import Target
+    from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
     from bridge.tools.model import ToolSpecification
 
@@ -39,6 +41,7 @@ _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "a
 )
 @header_option
 @pins_options
+@prefix_option
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -49,18 +52,19 @@ def command(
     headers: tuple[str, ...],
     pins: Path | None,
     pin_mode: PinMode,
+    prefix: Prefixing | None,
     log_level: str,
 ) -> None:
     """List the tools behind a TARGET, in the order in which it offers them.
 
-    Of a configuration that is what all its servers offer together; tools that would have one name have their server's
-    name before it. A server that is not there, and not required, is only said.
+    Of a configuration that is what all its servers offer together, each name with its server's before it. A server
+    that is not there, and not required, is only said.
     """
     configure_logging(log_level)
     [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
     check_pins(ctx, [chosen])
     with stdout_diverted():
-        specifications = _specifications(chosen, timeout, pins, pin_mode)
+        specifications = _specifications(chosen, timeout, pins, pin_mode, prefix)
     if as_json:
         write_json([_as_json(specification) for specification in specifications])
     elif specifications:
@@ -68,12 +72,16 @@ def command(
 
 
 def _specifications(
-    target: Target, timeout_seconds: float | None, pins: Path | None, pin_mode: PinMode
+    target: Target,
+    timeout_seconds: float | None,
+    pins: Path | None,
+    pin_mode: PinMode,
+    prefix: Prefixing | None,
 ) -> Sequence[ToolSpecification]:
     if not isinstance(target, FileTarget | ModuleTarget):
         from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-        found = servers.asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode)
+        found = servers.asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix)
         return servers.list_tools(found)
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - a remote target does without it
 

@@ -58,6 +58,14 @@ def grouped(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add
 
 
+prefix_option = option(
+    "--prefix",
+    type=click.Choice(["always", "on_collision", "never"]),
+    help="When a server's name stands before the names of its tools: always, only before names that are taken, or "
+    "never. By default as the configuration says, else always with several servers.",
+)
+
+
 def taken(group: type[Group], settings: dict[str, Any]) -> Group:
     """One group of options out of all that were given, which keeps the rest.
 

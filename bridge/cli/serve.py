@@ -11,7 +11,7 @@ from bridge.cli.limits_options import LimitsOptions, limits_options
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.operations_options import OperationsOptions, operations_options
-from bridge.cli.options import option, taken, texts_option
+from bridge.cli.options import option, prefix_option, taken, texts_option
 from bridge.cli.output import stdout_diverted
 from bridge.cli.pins import pins_options
 from bridge.cli.scaling_options import ScalingOptions, scaling_options
@@ -93,6 +93,7 @@ class _Transport(click.Choice[str]):
 @scaling_options
 @telemetry_options
 @pins_options
+@prefix_option
 @option("--name", help="What the server calls itself; by default after its targets.")
 @option(
     "--server-version",
@@ -111,8 +112,8 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     """Serve the tools of one or several TARGETs as one MCP server.
 
     A TARGET is file.py[:object], directory/ or package.module[:object], or servers whose tools are served again:
-    mcp.json[#server], a URL, or -- command args… Of those, a tool whose name is taken has its server's name before it,
-    and a server that is not there costs only its own tools.
+    mcp.json[#server], a URL, or -- command args… With several of those every tool has its server's name before its own
+    (see --prefix), and a server that is not there costs only its own tools.
 
     What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.

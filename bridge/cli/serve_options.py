@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bridge.cli.scaling_options import ScalingOptions
     from bridge.cli.targets import Target
     from bridge.cli.telemetry_options import TelemetryOptions
+    from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
     from bridge.server.publisher import Publisher
 
@@ -54,6 +55,7 @@ class ServeOptions:
     telemetry: TelemetryOptions
     pins: Path | None
     pin_mode: PinMode
+    prefix: Prefixing | None
     default_targets: tuple[str, ...]
     log_level: str
 
@@ -100,6 +102,7 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
             local,
             remote,
             forward_headers=options.forward_headers,
+            prefix=options.prefix,
             pins=options.pins,
             pin_mode=options.pin_mode,
             reload=options.reload,

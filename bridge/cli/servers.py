@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets import RemoteTarget
     from bridge.client.catalogue import ServerStatus
     from bridge.client.config import InputDefinition
+    from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
     from bridge.tools.model import ToolExecutionResult, ToolSpecification
 
@@ -115,7 +116,12 @@ def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) ->
 
 
 def asked_for(
-    target: RemoteTarget, *, timeout_seconds: float | None, pins: Path | None, pin_mode: PinMode
+    target: RemoteTarget,
+    *,
+    timeout_seconds: float | None,
+    pins: Path | None,
+    pin_mode: PinMode,
+    prefix: Prefixing | None,
 ) -> list[ServerConfig]:
     """The servers that a target means, for a command of a moment.
 
@@ -124,12 +130,14 @@ def asked_for(
         timeout_seconds: As for `hurried`.
         pins: The lock file, as for `pinned`.
         pin_mode: The mode, as for `pinned`.
+        prefix: When a server's name stands before the names of its tools; None for what its configuration says.
 
     Raises:
         ConfigError: As for `servers_of`, and for `pinned`.
         TargetError: As for `servers_of`.
     """
-    return pinned([hurried(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
+    servers = pinned([hurried(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
+    return servers if prefix is None else [replace(server, prefixing=prefix) for server in servers]
 
 
 @asynccontextmanager

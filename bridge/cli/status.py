@@ -10,6 +10,7 @@ from bridge.cli.failures import FAILED
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
+from bridge.cli.options import prefix_option
 from bridge.cli.output import stdout_diverted, write_data, write_json
 from bridge.cli.pins import pins_options
 from bridge.cli.status_json import status_as_json
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.targets import Target
     from bridge.client.catalogue import ServerStatus
+    from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
 
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
@@ -34,6 +36,7 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
 )
 @header_option
 @pins_options
+@prefix_option
 @log_level_option("error")
 @click.pass_context
 def command(
@@ -44,6 +47,7 @@ def command(
     headers: tuple[str, ...],
     pins: Path | None,
     pin_mode: PinMode,
+    prefix: Prefixing | None,
     log_level: str,
 ) -> int:
     """Connect to every server of a TARGET at once, and show how each one is.
@@ -55,7 +59,7 @@ def command(
     if isinstance(chosen, FileTarget | ModuleTarget):
         raise click.UsageError("the tools of a Python target run in this process: there is no server to ask", ctx)
     with stdout_diverted():
-        rows = _rows(chosen, timeout, pins, pin_mode)
+        rows = _rows(chosen, timeout, pins, pin_mode, prefix)
     if as_json:
         write_json(rows)
     else:
@@ -63,7 +67,13 @@ def command(
     return FAILED if any(row["required"] and row["state"] != "ready" for row in rows) else 0
 
 
-def _rows(target: Target, timeout_seconds: float | None, pins: Path | None, pin_mode: PinMode) -> list[dict[str, Any]]:
+def _rows(
+    target: Target,
+    timeout_seconds: float | None,
+    pins: Path | None,
+    pin_mode: PinMode,
+    prefix: Prefixing | None,
+) -> list[dict[str, Any]]:
     from dataclasses import replace  # noqa: PLC0415 - wrong usage does without these
 
     import anyio  # noqa: PLC0415
@@ -72,7 +82,7 @@ def _rows(target: Target, timeout_seconds: float | None, pins: Path | None, pin_
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
     assert not isinstance(target, FileTarget | ModuleTarget)
-    servers = asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode)
+    servers = asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix)
 
     async def look() -> Sequence[ServerStatus]:
         async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     import httpx2
     from typing_extensions import Unpack
 
-    from bridge.client.catalogue import NameMapper, Prefixing, ServerStatus, ToolFilter
+    from bridge.client.catalogue import NameMapper, ServerStatus, ToolFilter
     from bridge.client.handlers import ClientHandlers
     from bridge.client.healing import Healing
+    from bridge.client.naming import Prefixing
     from bridge.client.resources import RemoteResource
     from bridge.client.server_config import ServerConfig
     from bridge.client.sources import Servers
@@ -43,7 +44,8 @@ class ProviderOptions(TypedDict, total=False):
     handlers: ClientHandlers | None
     filter: ToolFilter | None
     name_mapper: NameMapper | None
-    prefix: Prefixing
+    prefix: Prefixing | None
+    local: ToolBox | None
     headers_supplier: Supplier | None
     meta_supplier: Supplier | None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None

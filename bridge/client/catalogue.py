@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from bridge.client.naming import RemoteName, local_names
+from bridge.client.naming import NamedServer, Prefixing, RemoteName, local_names
 from bridge.errors import DefinitionError
 from bridge.tools.transform import renamed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from bridge.client.server_config import ServerConfig
     from bridge.client.states import ConnectionStatus
     from bridge.errors import ServerError
     from bridge.tools.model import Tool, ToolSpecification
-
-Prefixing: TypeAlias = Literal["on_collision", "always"]
-"""When a server's name stands before the names of its tools."""
 
 ToolFilter: TypeAlias = "Callable[[str, ToolSpecification], bool]"
 """Says whether a tool is taken, by its server's name and as the server lists it."""
@@ -71,6 +68,8 @@ class Catalogue:
     """In the order of the servers, and of each server's list."""
     origins: Mapping[str, RemoteName]
     """For each name here, the server and the name there."""
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each server that has some, its tools that may not have their names, each a sentence."""
 
     def of_server(self, server: str) -> tuple[str, ...]:
         """The names here of a server's tools."""
@@ -99,34 +98,62 @@ class Cataloguing:
     """Which tools are taken of those that the configuration admits; None for all."""
     name_mapper: NameMapper | None = None
     """What tools are to be called; None for their own names after the configured prefix."""
-    prefix: Prefixing = "on_collision"
-    """When a server's name stands before those of its tools. One with a configured prefix keeps to that."""
+    prefix: Prefixing | None = None
+    """When a server's name stands before those of its tools. None for what the server's configuration says, and where
+    that says nothing: always where there are several servers, on a collision where there is one."""
+
+    def __post_init__(self) -> None:
+        if self.prefix is not None and self.prefix not in get_args(Prefixing):
+            raise DefinitionError(f"prefix is 'always', 'on_collision', 'never' or None, not {self.prefix!r}")
 
     def catalogue(
-        self, servers: Iterable[tuple[ServerConfig, Iterable[Tool]]], beside: Iterable[Tool] = ()
+        self,
+        servers: Iterable[tuple[ServerConfig, Iterable[Tool]]],
+        beside: Iterable[Tool] = (),
+        taken: Collection[str] = (),
     ) -> Catalogue:
         """The tools of these servers, and others beside them that keep their names.
+
+        Args:
+            servers: All servers, also those whose tools are not known: the names must not depend on that.
+            beside: The others.
+            taken: Names that none of the servers' tools may get.
 
         Raises:
             DefinitionError: The name mapper gives no name.
         """
-        beside = tuple(beside)
+        servers, beside = list(servers), tuple(beside)
+        default: Prefixing = "always" if len(servers) > 1 else "on_collision"
         tools: dict[RemoteName, Tool] = {}
         wishes: dict[RemoteName, str] = {}
-        always = set()
         for config, its_tools in servers:
-            if self.prefix == "always" and config.prefix is None and self.name_mapper is None:
-                always.add(config.name)
             for tool in its_tools:
                 if self._takes(config, tool):
                     origin = RemoteName(config.name, tool.name)
                     tools[origin] = tool
                     wishes[origin] = self._wish(config, tool)
-        names = local_names(wishes, taken={tool.name for tool in beside}, always_prefix=always)
-        return Catalogue(
-            tools=(*(renamed(tool, names[origin]) for origin, tool in tools.items()), *beside),
-            origins={names[origin]: origin for origin in tools},
+        names = local_names(
+            wishes,
+            [self._named(config, default) for config, _ in servers],
+            taken={*taken, *(tool.name for tool in beside)},
         )
+        left_out: dict[str, tuple[str, ...]] = {}
+        for server, tool_name in tools.keys() - names.keys():
+            reason = (
+                f"the name of the tool {tool_name!r} is taken, or begins with another server's, and prefix is never"
+            )
+            left_out[server] = (*left_out.get(server, ()), reason)
+        return Catalogue(
+            tools=(*(renamed(tools[origin], name) for origin, name in names.items()), *beside),
+            origins={name: origin for origin, name in names.items()},
+            left_out={server: tuple(sorted(reasons)) for server, reasons in left_out.items()},
+        )
+
+    def _named(self, config: ServerConfig, default: Prefixing) -> NamedServer:
+        prefixing = self.prefix or config.prefixing or default
+        if prefixing == "always" and (config.prefix is not None or self.name_mapper is not None):
+            prefixing = "on_collision"
+        return NamedServer(config.name, prefixing, config.prefix or "")
 
     def _takes(self, config: ServerConfig, tool: Tool) -> bool:
         return config.admits(tool.name) and (self.filter is None or self.filter(config.name, tool.specification))

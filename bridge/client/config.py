@@ -10,7 +10,7 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
@@ -21,6 +21,7 @@ from bridge.client.findings import Findings
 from bridge.client.inputs import InputDefinition, Inputs, InputSource
 from bridge.client.jsonc import parse_jsonc
 from bridge.client.locks import Locks
+from bridge.client.naming import Prefixing
 from bridge.client.server_config import (
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
     DEFAULT_CONNECT_WAIT_SECONDS,
@@ -134,7 +135,7 @@ def parse_config(
         findings.warning("there are no servers in it")
     for warning in findings.warnings:
         _logger.warning("%s: %s", source, warning)
-    servers = {server.name: server for server in read if server is not None}
+    servers = {server.name: replace(server, prefixing=root.prefixing) for server in read if server is not None}
     return ServersConfig(servers=servers, disabled=disabled, warnings=tuple(findings.warnings), source=source)
 
 
@@ -169,6 +170,11 @@ def _read_server(
     if (kind := _transport_kind(name, entry, said, findings)) is None:
         return None
     _check_seconds(name, entry, said, findings)
+    if entry.prefix in get_args(Prefixing):
+        message = (
+            f"puts the text {entry.prefix!r} before the names of its tools; to say when, write 'prefix' at the top"
+        )
+        findings.warning(message, server=name, key=said.written["prefix"])
     _warn_of_useless(name, kind, said, findings)
     held = locks.held(name, entry, said.written)
     reader = TransportReader(name, variables, said.written, findings)

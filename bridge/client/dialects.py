@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from bridge.client.findings import kind_of
 from bridge.client.inputs import read_inputs
 from bridge.client.jsonc import repeated_keys
+from bridge.client.naming import Prefixing
 from bridge.client.spelling import canonical_key, nearest
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 _MAPS = ("mcpServers", "servers")
 _PINNING = ("pins", "pinMode")
-_ROOT_KEYS = frozenset({*_MAPS, *_PINNING, "inputs", "$schema"})
+_PREFIX = "prefix"
+_ROOT_KEYS = frozenset({*_MAPS, *_PINNING, _PREFIX, "inputs", "$schema"})
 _MAX_NAMES = 5
 
 
@@ -36,6 +38,8 @@ class Root:
     """The values to ask for."""
     pinning: Mapping[str, Any] = field(default_factory=dict)
     """What it says of lock files, for all servers; see `bridge.client.locks`."""
+    prefixing: Prefixing | None = None
+    """When a server's name stands before the names of its tools; None where it does not say."""
 
 
 def read_root(document: Any, findings: Findings) -> Root:
@@ -47,7 +51,20 @@ def read_root(document: Any, findings: Findings) -> Root:
     servers = _named_servers(document, maps, findings) if maps else _bare_servers(document, findings)
     inputs = document.get("inputs")
     asked = () if not maps and isinstance(inputs, Mapping) else read_inputs(inputs, findings)
-    return Root(servers, asked, {key: document[key] for key in _PINNING if key in document} if maps else {})
+    if not maps:
+        return Root(servers, asked)
+    pinning = {key: document[key] for key in _PINNING if key in document}
+    return Root(servers, asked, pinning, _prefixing(document.get(_PREFIX), findings))
+
+
+def _prefixing(said: Any, findings: Findings) -> Prefixing | None:
+    modes: tuple[Prefixing, ...] = get_args(Prefixing)
+    for mode in modes:
+        if said == mode:
+            return mode
+    if said is not None:
+        findings.problem("should be 'always', 'on_collision' or 'never'", key=_PREFIX)
+    return None
 
 
 def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findings) -> dict[str, Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from bridge.client.auth.entry import AuthEntry
 from bridge.client.inputs import InputDefinition
+from bridge.client.naming import Prefixing
 from bridge.client.pinning import PinMode
 from bridge.client.server_config import ProtocolPin
 
@@ -103,6 +104,10 @@ class Document(BaseModel):
     inputs: list[InputDefinition] | None = Field(default=None, description="Values to ask a person for.")
     pins: str | None = Field(default=None, description=f"{_PINS} For servers that name none.")
     pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
+    prefix: Prefixing | None = Field(
+        default=None,
+        description="When a server's name stands before the names of its tools; if unsaid, with several servers.",
+    )
 
 
 STDIO_KEYS = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from bridge.client.catalogue import Catalogue, NameMapper, Prefixing, ToolFilter
+    from bridge.client.catalogue import Catalogue, NameMapper, ToolFilter
     from bridge.client.handlers import ClientHandlers
-    from bridge.client.naming import RemoteName
+    from bridge.client.naming import Prefixing, RemoteName
     from bridge.client.server_config import ServerConfig
     from bridge.client.sources import Servers
     from bridge.client.upstream import Supplier
@@ -55,8 +55,10 @@ class McpToolProvider:
         handlers: Who answers what the servers ask; None for nobody. Connections that are given have their own.
         filter: Which tools are taken of those that the configuration admits; None for all.
         name_mapper: What tools are to be called; None for their own names after the configured prefix.
-        prefix: When a server's name stands before the names of its tools: where several servers have a tool of that
-            name, or always. The first gives the shorter names; the second names that no other server changes.
+        prefix: When a server's name stands before the names of its tools: ``always``, ``on_collision`` (before a name
+            that another tool has too) or ``never`` (such a tool is left out). None for what the configuration says,
+            and where that says nothing, ``always`` with several servers and ``on_collision`` with one.
+        local: Tools of this program that are used beside these; no remote tool gets the name of one.
         headers_supplier: Gives the headers of a call to a server over HTTP, beside and before those configured. Each
             set of headers has a connection of its own. Lists are made with what it gives for an empty context.
         meta_supplier: Gives what goes with a call in ``_meta``, beside and before what its own caller said there.
@@ -73,7 +75,8 @@ class McpToolProvider:
         handlers: ClientHandlers | None = None,
         filter: ToolFilter | None = None,  # noqa: A002 - LangChain4j's word
         name_mapper: NameMapper | None = None,
-        prefix: Prefixing = "on_collision",
+        prefix: Prefixing | None = None,
+        local: ToolBox | None = None,
         headers_supplier: Supplier | None = None,
         meta_supplier: Supplier | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
@@ -95,6 +98,8 @@ class McpToolProvider:
         self._validates_results = validates_results
         self._catalogue: Catalogue = EMPTY
         self._upstreams: dict[str, Upstream] = {}
+        self._local = ToolBox() if local is None else local
+        self._local.on_change(self._rebuild)
         self._is_open = False
         self._is_holding = False
         self._change_listeners = Listeners[[ToolsChange]]()
@@ -195,7 +200,9 @@ class McpToolProvider:
             DefinitionError: There is a server of that name; none was added.
             ServerError: A required one cannot be reached or listed; none was added.
         """
-        added = [self._adopt(server) for server in servers_from(servers)]
+        await self._start_added([self._adopt(server) for server in servers_from(servers)], wait=wait)
+
+    async def _start_added(self, added: list[Upstream], *, wait: bool) -> None:
         if self._is_open:
             try:
                 await self._start(added, wait=wait)
@@ -232,10 +239,12 @@ class McpToolProvider:
         """
         wanted = {server.name: server for server in servers_from(servers)}
         kept = {name for name, upstream in self._upstreams.items() if _is_same(upstream, wanted.get(name))}
-        await self.remove(*(name for name in self._upstreams if name not in kept))
-        await self.add([server for name, server in wanted.items() if name not in kept], wait=wait)
+        gone = [self._upstreams.pop(name) for name in [*self._upstreams] if name not in kept]
+        added = [self._adopt(server) for name, server in wanted.items() if name not in kept]
         self._upstreams = {name: self._upstreams[name] for name in wanted}
-        self._rebuild()
+        self._rebuild()  # once: between the old servers and the new ones the tools that stay keep their names
+        await _all_at_once(upstream.aclose for upstream in gone)
+        await self._start_added(added, wait=wait)
 
     def status(self) -> tuple[ServerStatus, ...]:
         """How each server is now."""
@@ -246,7 +255,7 @@ class McpToolProvider:
                 is_listed=upstream.is_listed,
                 tools=self._catalogue.of_server(upstream.name),
                 problem=upstream.problem,
-                skipped=upstream.skipped,
+                skipped=(*upstream.skipped, *self._catalogue.left_out.get(upstream.name, ())),
             )
             for upstream in self._upstreams.values()
         )
@@ -313,7 +322,10 @@ class McpToolProvider:
         before = self._catalogue
         beside = self.resources.tools() if self._offers_resources else ()
         listed = ((upstream.config, upstream.tools) for upstream in self._upstreams.values())
-        self._catalogue = self._cataloguing.catalogue(listed, beside)
+        self._catalogue = self._cataloguing.catalogue(listed, beside, {tool.name for tool in self._local})
+        for server, reasons in self._catalogue.left_out.items():
+            if reasons != before.left_out.get(server):
+                _logger.warning("server %r: left out: %s", server, "; ".join(reasons))
         self.tools.replace(self._catalogue.tools)
         if self._change_listeners and (change := self._catalogue.change_from(before)):
             self._change_listeners.tell(change)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.client.auth.grants import Grant
+    from bridge.client.naming import Prefixing
     from bridge.client.pinning import ServerPins
 
 InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
@@ -151,7 +152,10 @@ class ServerConfig:
     A call of a tool that says it is idempotent or read-only may be repeated; a read-only one runs without approval.
     """
     prefix: str | None = None
-    """Stands before the names of the server's tools; None leaves it to whoever puts servers together."""
+    """Stands before the names of the server's tools; None leaves it to `prefixing`."""
+    prefixing: Prefixing | None = None
+    """When the server's name stands before the names of its tools. None: always where there are several servers, and
+    only before a name that is taken where there is one."""
     include: tuple[str, ...] | None = None
     """The only tools to take, by remote name; ``*`` and ``?`` match as in file names. None for all."""
     exclude: tuple[str, ...] = ()

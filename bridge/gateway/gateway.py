@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
-from bridge.client.naming import RemoteName, local_names
 from bridge.client.provider import McpToolProvider
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.gateway.headers import header_supplier
 from bridge.gateway.holding import HELD_SECONDS, MAX_HELD_CALLS, Holding
 from bridge.gateway.passing import PassingExecutor, passing_handlers
 from bridge.tools.toolbox import ToolBox
-from bridge.tools.transform import renamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from bridge.client.catalogue import ServerStatus
     from bridge.client.healing import Healing
+    from bridge.client.naming import Prefixing
     from bridge.client.server_config import ServerConfig
     from bridge.tools.model import Tool
 
@@ -46,6 +45,8 @@ class Gateway:
     Args:
         servers: The servers; their names are all different (see `bridge.gateway.merging.merged_servers`).
         local: Tools beside them, which keep their names; the gateway follows its changes.
+        prefix: When a server's name stands before the names of its tools, as for
+            `bridge.client.provider.McpToolProvider`.
         forward_headers: The headers of a caller that are handed on to servers over HTTP. None unless named here, and
             none that proves who somebody is.
         held_seconds: How long a call of a server of the handshake era waits for the answer of a caller of the modern
@@ -64,6 +65,7 @@ class Gateway:
         servers: Iterable[ServerConfig] = (),
         *,
         local: ToolBox | None = None,
+        prefix: Prefixing | None = None,
         forward_headers: Iterable[str] = (),
         held_seconds: float = HELD_SECONDS,
         max_held_calls: int = MAX_HELD_CALLS,
@@ -73,8 +75,11 @@ class Gateway:
     ) -> None:
         self.tools = ToolBox()
         """What is to be served."""
+        self._local = ToolBox() if local is None else local
         self.provider = McpToolProvider(
             list(servers),
+            prefix=prefix,
+            local=self._local,  # it follows the changes before this gateway does
             handlers=passing_handlers(),
             headers_supplier=header_supplier(forward_headers),
             auth=auth,
@@ -84,7 +89,6 @@ class Gateway:
         """The servers."""
         self._start_seconds = start_seconds
         self._holding = Holding(held_seconds=held_seconds, max_held_calls=max_held_calls)
-        self._local = ToolBox() if local is None else local
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
@@ -142,17 +146,13 @@ class Gateway:
 
     def _rebuild(self) -> None:
         connections, origins = self.provider.connections, self.provider.origins
-        remote: dict[RemoteName, Tool] = {}
+        remote: list[Tool] = []
         for tool in self.provider.tools:
             executor = tool.executor
             if isinstance(executor, RemoteExecutor):
-                origin = origins[tool.name]
-                passing = PassingExecutor(executor, connections[origin.server], self._holding)
-                remote[origin] = replace(tool, executor=passing)
-        names = local_names(
-            {origin: tool.name for origin, tool in remote.items()}, taken=[tool.name for tool in self._local]
-        )
-        self.tools.replace([*self._local, *(renamed(tool, names[origin]) for origin, tool in remote.items())])
+                connection = connections[origins[tool.name].server]
+                remote.append(replace(tool, executor=PassingExecutor(executor, connection, self._holding)))
+        self.tools.replace([*self._local, *remote])
 
 
 def _check(status: ServerStatus) -> None:

@@ -36,10 +36,30 @@ def with_server(config: Path, name: str, **entry: Any) -> None:
     config.write_text(json.dumps(document))
 
 
-def test_all_servers_are_listed_together_and_colliding_names_are_told_apart(run: Run, config: Path) -> None:
-    done = run("list", "mcp.json", "--json")
+def listed(run: Run, *arguments: str, **environment: str) -> list[str]:
+    """The names that ``bridge list`` gives."""
+    done = run("list", *arguments, "--json", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [each["name"] for each in json.loads(done.stdout)] == ["calc_add", "divide", "other_add", "shout"]
+    return [each["name"] for each in json.loads(done.stdout)]
+
+
+def test_all_servers_are_listed_together_with_their_names_before_those_of_their_tools(run: Run, config: Path) -> None:
+    assert listed(run, "mcp.json") == ["calc_add", "calc_divide", "other_add", "other_shout"]
+
+
+def test_the_name_of_the_server_stands_first_where_the_option_or_the_configuration_says(run: Run, config: Path) -> None:
+    on_collision = ["calc_add", "divide", "other_add", "shout"]
+    assert listed(run, "mcp.json", "--prefix", "on_collision") == on_collision
+    assert listed(run, "mcp.json#calc", "--prefix", "always") == ["calc_add", "calc_divide"]
+    config.write_text(json.dumps({**json.loads(config.read_text()), "prefix": "on_collision"}))
+    assert listed(run, "mcp.json") == on_collision
+    with_prefix = run("call", "mcp.json", "calc_divide", "a=1", "b=2", env={"BRIDGE_PREFIX": "always"})
+    assert (with_prefix.stdout, with_prefix.stderr) == ("0.5\n", "")
+
+
+def test_what_never_has_a_prefix_and_cannot_be_told_apart_is_said(run: Run, config: Path) -> None:
+    rows = json.loads(run("status", "mcp.json", "--json", "--prefix", "never").stdout)
+    assert [(row["tools"], len(row["skipped"])) for row in rows] == [(["divide"], 1), (["shout"], 1)]
 
 
 def test_one_server_is_listed_under_its_own_names(run: Run, config: Path) -> None:
@@ -50,7 +70,7 @@ def test_one_server_is_listed_under_its_own_names(run: Run, config: Path) -> Non
 def test_a_tool_of_a_configuration_is_called_by_the_name_that_it_is_listed_under(run: Run, config: Path) -> None:
     assert run("call", "mcp.json", "other_add", "a=1").stdout == "3\n"
     assert run("call", "mcp.json#other", "add", "a=1", "b=4").stdout == "5\n"
-    failed = run("call", "mcp.json", "divide", "a=1", "b=0")
+    failed = run("call", "mcp.json", "calc_divide", "a=1", "b=0")
     assert (failed.returncode, failed.stdout, failed.stderr) == (1, "", "division by zero: give another b\n")
     unknown = run("call", "mcp.json", "add")
     assert (unknown.returncode, unknown.stdout) == (2, "")
@@ -116,7 +136,7 @@ def test_secrets_of_a_configuration_do_not_appear_in_errors(run: Run, directory:
 def test_a_configuration_is_served_again_over_stdio(run: Run, config: Path) -> None:
     server = [sys.executable, "-m", "bridge", "serve", "mcp.json"]
     done = run("list", "--json", "--", *server)
-    assert [each["name"] for each in json.loads(done.stdout)] == ["calc_add", "divide", "other_add", "shout"]
+    assert [each["name"] for each in json.loads(done.stdout)] == ["calc_add", "calc_divide", "other_add", "other_shout"]
     assert run("call", "other_add", "a=40", "--", *server).stdout == "42\n"
 
 
@@ -126,7 +146,7 @@ def test_a_gateways_tools_are_held_to_a_lock_file(run: Run, config: Path, direct
     (directory / "calculator.py").write_text(changed)
     server = [sys.executable, "-m", "bridge", "serve", "mcp.json", "--pins", "mcp.lock.json"]
     done = run("list", "--json", "--", *server)
-    assert [each["name"] for each in json.loads(done.stdout)] == ["calc_add", "divide", "other_add"]
+    assert [each["name"] for each in json.loads(done.stdout)] == ["calc_add", "calc_divide", "other_add"]
 
 
 def test_a_configuration_and_one_of_its_servers_can_be_installed(run: Run, config: Path, directory: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.client import HttpTransport, ServersConfig, StdioTransport, parse_config
+from bridge.errors import ConfigError
 
 SERVERS = {"a": {"command": "x"}, "b": {"url": "https://h/mcp"}}
 
@@ -39,6 +40,20 @@ def test_a_bare_map_may_have_a_server_of_that_name(name: str) -> None:
 
 def test_servers_keep_the_order_of_the_file() -> None:
     assert list(parse_config({name: {"command": "x"} for name in "cab"}, environ={}).servers) == ["c", "a", "b"]
+
+
+def test_when_the_servers_name_stands_first_is_said_for_all_servers() -> None:
+    config = parse_config({"mcpServers": SERVERS, "prefix": "never"}, environ={})
+    assert {server.prefixing for server in config.servers.values()} == {"never"}
+    assert (config.warnings, parse_config(SERVERS, environ={}).servers["a"].prefixing) == ((), None)
+    with pytest.raises(ConfigError, match="'prefix': should be 'always', 'on_collision' or 'never'"):
+        parse_config({"mcpServers": SERVERS, "prefix": "a_"}, environ={})
+
+
+def test_a_mode_in_the_place_of_a_text_earns_a_warning() -> None:
+    config = parse_config({"mcpServers": {"a": {"command": "x", "prefix": "always"}}}, environ={})
+    (warning,) = config.warnings
+    assert warning.startswith("server 'a', 'prefix': puts the text 'always' before the names of its tools; ")
 
 
 def test_what_else_a_host_keeps_in_its_file_earns_one_warning() -> None:

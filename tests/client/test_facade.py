@@ -97,7 +97,7 @@ def test_servers_are_added_removed_and_listed_again() -> None:
         servers.add([memory_config("one", add), foreign.config()])
         foreign.names.append("g")
         servers.refresh()
-        assert [each.name for each in servers.tools] == ["add", "f", "g"]
+        assert [each.name for each in servers.tools] == ["one_add", "foreign_f", "foreign_g"]
         servers.remove("one")
         assert [each.name for each in servers.tools] == ["f", "g"]
         assert [each.uri for each in servers.list_resources("foreign")] == ["file:///a.txt", "pic:///b"]

@@ -157,7 +157,7 @@ async def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pyte
         provider.on_change(lambda change: 1 / 0)  # type: ignore[arg-type]  # it fails
         changes = Changes(provider)
         await provider.add(memory_config("two", sub))
-        assert changes.seen == [ToolsChange(added=("sub",))]
+        assert changes.seen == [ToolsChange(added=("one_add", "two_sub"), removed=("add",))]
         assert "a listener failed" in caplog.text
         changes.stop()
         await provider.remove("two")
@@ -170,7 +170,7 @@ async def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pyte
 async def test_servers_are_added_and_removed_while_it_runs() -> None:
     async with provided(memory_config("one", add)) as provider:
         await provider.add(memory_config("two", add, sub))
-        assert sorted(names(provider)) == ["one_add", "sub", "two_add"]
+        assert sorted(names(provider)) == ["one_add", "two_add", "two_sub"]
         two = provider.connections["two"]
         await provider.remove("two")
         assert names(provider) == ["add"]
@@ -198,11 +198,20 @@ async def test_of_a_new_configuration_only_what_changed_is_opened_again() -> Non
         before = provider.connections
         changed = replace(two, prefix="minus_")
         await provider.reconfigure([changed, three, one])
-        assert names(provider) == ["minus_sub", "x", "add"]
+        assert names(provider) == ["minus_sub", "foreign_x", "one_add"]
         assert provider.connections["one"] is before["one"]
         assert before["two"].state is ConnectionState.CLOSED
         await provider.reconfigure([])
         assert names(provider) == []
+
+
+async def test_tools_that_stay_keep_their_names_while_other_servers_are_replaced() -> None:
+    one, two = memory_config("one", add), memory_config("two", sub)
+    async with provided(one, two) as provider:
+        seen: list[list[str]] = []
+        provider.tools.on_change(lambda: seen.append(names(provider)))
+        await provider.reconfigure([one, replace(two, timeout_seconds=5)])
+    assert seen == [["one_add"], ["one_add", "two_sub"]]
 
 
 async def test_a_server_that_went_away_keeps_its_tools_and_says_that_it_is_not_there(remote: RemoteServer) -> None:
@@ -210,15 +219,15 @@ async def test_a_server_that_went_away_keeps_its_tools_and_says_that_it_is_not_t
     async with provided(config, memory_config("one", sub)) as provider:
         before, states = names(provider), States(provider)
         remote.kill()
-        result = await provider.call("add", {"a": 1, "b": 2})
+        result = await provider.call("far_add", {"a": 1, "b": 2})
         assert result.is_error
         assert result.text.startswith("the server 'far', calling 'add': it is not available: ")
         assert "127.0.0.1" not in result.text
         assert names(provider) == before
-        assert (await provider.call("sub", {"a": 1, "b": 2})).text == "-1"
+        assert (await provider.call("one_sub", {"a": 1, "b": 2})).text == "-1"
         await remote.start()
         await states.until(lambda: ("far", ConnectionState.READY) in states.seen)
-        assert (await provider.call("add", {"a": 1, "b": 2})).text == "3"
+        assert (await provider.call("far_add", {"a": 1, "b": 2})).text == "3"
 
 
 async def test_a_server_that_comes_later_brings_its_tools(remote: RemoteServer) -> None:

@@ -53,11 +53,12 @@ async def answer(connection: Connection, name: str, **arguments: Any) -> str:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-async def test_tools_have_their_servers_name_before_theirs_only_where_they_collide() -> None:
+@pytest.mark.parametrize(("prefix", "only"), [(None, "one_only"), ("on_collision", "only")])
+async def test_tools_have_their_servers_name_before_theirs(prefix: Any, only: str) -> None:
     one = server_config(named("add", "one"), named("only", "one"), name="one")
     two = server_config(named("add", "two"), name="two")
-    async with between(one, two) as (gateway, connection):
-        assert [each.name for each in gateway.tools] == ["one_add", "only", "two_add"]
+    async with between(one, two, prefix=prefix) as (gateway, connection):
+        assert [each.name for each in gateway.tools] == ["one_add", only, "two_add"]
         assert await answer(connection, "one_add") == "one"
         assert await answer(connection, "two_add") == "two"
 
@@ -82,6 +83,14 @@ async def test_changes_of_local_tools_are_followed() -> None:
         assert await answer(connection, "add") == "there"
 
 
+async def test_a_local_tool_keeps_a_name_that_begins_with_a_servers() -> None:
+    servers = [server_config(named("add", name), name=name) for name in ("one", "two")]
+    async with between(*servers, local=ToolBox(named("one_add", "here"))) as (gateway, connection):
+        first, second, third = [each.name for each in gateway.tools]
+        assert (first, second[:8], third) == ("one_add", "one_add_", "two_add")
+        assert [await answer(connection, name) for name in (first, second)] == ["here", "one"]
+
+
 def test_local_tools_are_there_before_it_is_opened() -> None:
     @tool
     def add(a: int) -> int:
@@ -103,8 +112,8 @@ def test_two_servers_with_one_name_are_refused() -> None:
 async def test_a_server_that_never_was_there_costs_only_its_own_tools() -> None:
     dead = ServerConfig(name="dead", transport=HttpTransport("http://127.0.0.1:9/mcp"))
     async with between(dead, server_config(named("add", "there"))) as (gateway, connection):
-        assert [each.name for each in gateway.tools] == ["add"]
-        assert await answer(connection, "add") == "there"
+        assert [each.name for each in gateway.tools] == ["upstream_add"]
+        assert await answer(connection, "upstream_add") == "there"
         assert {each.name: each.is_listed for each in gateway.status()} == {"dead": False, "upstream": True}
 
 
@@ -113,7 +122,7 @@ async def test_a_server_that_never_answers_does_not_hold_up_the_others() -> None
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         silent = ServerConfig(name="silent", transport=HttpTransport(f"http://127.0.0.1:{port}/mcp"))
         async with between(silent, server_config(named("add", "there")), start_seconds=1) as (gateway, connection):
-            assert await answer(connection, "add") == "there"
+            assert await answer(connection, "upstream_add") == "there"
             states = {each.name: each.connection.state for each in gateway.status()}
             assert states == {"silent": ConnectionState.CONNECTING, "upstream": ConnectionState.READY}
 
@@ -128,13 +137,13 @@ async def test_without_a_required_server_a_gateway_does_not_open() -> None:
 async def test_a_server_that_is_gone_is_named_in_the_error_of_its_tools_alone(remote: RemoteServer) -> None:
     config = http_config(remote, connect_wait_seconds=0.1)
     async with between(config, server_config(named("here", "still"))) as (_, connection):
-        assert await answer(connection, "add", a=1, b=2) == "3"
+        assert await answer(connection, "remote_add", a=1, b=2) == "3"
         remote.kill()
-        result = await connection.call_tool("add", {"a": 1, "b": 2})
+        result = await connection.call_tool("remote_add", {"a": 1, "b": 2})
         assert result["isError"]
         assert text_of(result).startswith("the server 'remote', calling 'add': it is not available: connection refused")
         assert remote.url not in text_of(result)
-        assert await answer(connection, "here") == "still"
+        assert await answer(connection, "upstream_here") == "still"
 
 
 @ERAS
@@ -166,7 +175,7 @@ async def test_what_a_child_says_of_its_secrets_does_not_reach_the_caller() -> N
     transport = StdioTransport(sys.executable, args=("-c", code), env={"API_KEY": "hunter2-hunter2"})
     child = ServerConfig(name="child", transport=transport)
     async with between(child, server_config(named("add", "there"))) as (gateway, connection):
-        assert await answer(connection, "add") == "there"
+        assert await answer(connection, "upstream_add") == "there"
         (problem,) = [each.problem for each in gateway.status() if each.name == "child"]
     assert problem is not None
     assert "bad key ***" in str(problem)
@@ -183,7 +192,7 @@ async def test_only_servers_that_changed_are_started_again() -> None:
         changed = stdio_config(name="other", prefix="other_", timeout_seconds=5)
         await gateway.reconfigure([kept, changed, server_config(named("late", "here"), name="new")])
         after = {name: await answer(connection, f"{name}_pid") for name in ("kept", "other")}
-        assert await answer(connection, "late") == "here"
+        assert await answer(connection, "new_late") == "here"
         await gateway.reconfigure([kept])
         assert {each.name.partition("_")[0] for each in gateway.tools} == {"kept"}
     assert before["kept"] == after["kept"]
