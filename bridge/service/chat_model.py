@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic_core import from_json
 
@@ -39,10 +39,22 @@ class ToolChoice:
     tool_name: str | None = None
     """The tool, where the mode is NAMED."""
 
+    AUTO: ClassVar[ToolChoice]
+    """The model decides; the default."""
+    REQUIRED: ClassVar[ToolChoice]
+    """The model must call at least one tool."""
+    NONE: ClassVar[ToolChoice]
+    """The model must call no tool."""
+
     @classmethod
     def of(cls, tool_name: str) -> ToolChoice:
         """The model must call this tool."""
         return cls(ToolChoiceMode.NAMED, tool_name)
+
+
+ToolChoice.AUTO = ToolChoice()
+ToolChoice.REQUIRED = ToolChoice(ToolChoiceMode.REQUIRED)
+ToolChoice.NONE = ToolChoice(ToolChoiceMode.NONE)
 
 
 @dataclass(frozen=True, slots=True)

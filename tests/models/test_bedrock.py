@@ -12,7 +12,7 @@ from botocore.stub import Stubber
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.bedrock import BedrockChatModel
-from bridge.service.chat_model import FinishReason, ResponseFormat, TokenUsage, ToolChoice, ToolChoiceMode
+from bridge.service.chat_model import FinishReason, ResponseFormat, TokenUsage, ToolChoice
 from bridge.service.messages import (
     AiMessage,
     SystemMessage,
@@ -74,8 +74,8 @@ async def test_every_parameter_of_a_request_is_sent(provider: Provider, bedrock:
 @pytest.mark.parametrize(
     ("choice", "sent"),
     [
-        (ToolChoice(), None),
-        (ToolChoice(ToolChoiceMode.REQUIRED), {"any": {}}),
+        (ToolChoice.AUTO, None),
+        (ToolChoice.REQUIRED, {"any": {}}),
         (ToolChoice.of("files.search"), {"tool": {"name": "files_search"}}),
     ],
 )
@@ -96,7 +96,7 @@ async def test_where_no_tool_may_be_called_none_is_offered_and_the_earlier_calls
         ToolExecutionResultMessage("x", "files.search", (Text("3"),)),
         ToolExecutionResultMessage("x", "files.search", (Text("no"),), is_error=True),
     )
-    asked = asking("Hello", call, *results, tool_specifications=(SEARCH,), tool_choice=ToolChoice(ToolChoiceMode.NONE))
+    asked = asking("Hello", call, *results, tool_specifications=(SEARCH,), tool_choice=ToolChoice.NONE)
     await bedrock().chat(asked)
     await bedrock().chat(asking("Hello", call, *results))
     for request in provider.requests:
