@@ -13,11 +13,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
+from bridge.errors import ArgumentsError
 from bridge.service.listener import InvocationListener
+from bridge.tools.arguments import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,11 +128,22 @@ class ToolRequestInspector(InvocationListener):
     def before_tool(self, request: ToolExecutionRequest, context: InvocationContext) -> None:
         """Show a request."""
         lines = [f"{request.name} (memory id {context.memory_id!r})"]
-        if isinstance(request.arguments, str):
-            lines.append(f"  as text: {request.arguments}")
+        arguments = _arguments(request)
+        if isinstance(arguments, str):
+            lines.append(f"  no JSON object: {arguments}")
         else:
             lines += [
                 f"  {name}: {to_json(value, fallback=repr).decode()} ({type(value).__name__})"
-                for name, value in request.arguments.items()
+                for name, value in arguments.items()
             ]
         self._show("\n".join(lines))
+
+
+def _arguments(request: ToolExecutionRequest) -> Mapping[str, Any] | str:
+    """The arguments by name, read from the text that a model wrote; that text where it cannot be read."""
+    if not isinstance(request.arguments, str):
+        return request.arguments
+    try:
+        return parse_arguments(request.name, request.arguments)
+    except ArgumentsError:
+        return request.arguments

@@ -84,11 +84,15 @@ async def test_the_inspector_shows_each_argument_with_its_type() -> None:
     shown: list[str] = []
     inspect = ToolRequestInspector(shown.append).before_tool
     await run(
-        ExecutionPolicy(before=(inspect,)), ToolExecutionRequest("add", SECRET), ToolExecutionRequest("add", '{"a": 1}')
+        ExecutionPolicy(before=(inspect,)),
+        ToolExecutionRequest("add", SECRET),
+        ToolExecutionRequest("add", '{"a": 1, "b": "x"}'),
+        ToolExecutionRequest("add", "{oh no"),
     )
     assert shown == [
         "add (memory id 'm-1')\n  a: 4711 (int)\n  b: 2 (int)",
-        "add (memory id 'm-1')\n  as text: {\"a\": 1}",
+        "add (memory id 'm-1')\n  a: 1 (int)\n  b: \"x\" (str)",
+        "add (memory id 'm-1')\n  no JSON object: {oh no",
     ]
 
 
