@@ -19,16 +19,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import anyio
 
-from bridge.errors import ArgumentsError, ResultError, ToolCallError, ToolError, ToolTimeoutError, UnknownToolError
+from bridge.errors import (
+    ArgumentsError,
+    DefinitionError,
+    ResultError,
+    ToolCallError,
+    ToolError,
+    ToolTimeoutError,
+    UnknownToolError,
+)
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.content import Text, text_of
 from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext
     from bridge.tools.model import Tool
@@ -36,8 +46,27 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.tools")
 
-Remedy = str | ToolExecutionResult | ToolExecutionRequest
-"""What a handler can answer: words for the model, a whole result, or a corrected request to try."""
+
+@runtime_checkable
+class _ResultMessage(Protocol):
+    """A result as a model reads it: a `bridge.ToolExecutionResultMessage`."""
+
+    @property
+    def content(self) -> Sequence[Content]:
+        """The blocks."""
+        ...
+
+    @property
+    def is_error(self) -> bool:
+        """The tool failed."""
+        ...
+
+
+Remedy = str | ToolExecutionResult | _ResultMessage | ToolExecutionRequest | None
+"""What a handler can answer: words for the model, None for none, a whole result or its message, or a corrected request.
+
+A corrected request is tried.
+"""
 
 ErrorHandler = Callable[[Exception, ToolExecutionRequest, "InvocationContext", int], "Remedy | Awaitable[Remedy]"]
 """Gets the error, the request, the context and the attempt's number (from 1); may raise to stop the invocation."""
@@ -250,13 +279,19 @@ async def _settle(
         if not isinstance(error, ToolCallError) and (policy.propagate or (tool is not None and tool.policy.propagate)):
             raise error
         remedy = _described(error, request.name, policy)
-    if isinstance(remedy, str):
-        return ToolExecutionResult.error(remedy)
+    if remedy is None or isinstance(remedy, str):
+        return ToolExecutionResult.error(remedy or "")
     if isinstance(remedy, ToolExecutionRequest) and attempt >= policy.max_attempts:
         last = _described(error, request.name, policy)
         return ToolExecutionResult.error(f"{request.name!r} failed {attempt} times; last: {last}")
-    assert isinstance(remedy, ToolExecutionResult | ToolExecutionRequest), f"a handler answered {remedy!r}"
-    return remedy
+    if isinstance(remedy, ToolExecutionResult | ToolExecutionRequest):
+        return remedy
+    if isinstance(remedy, _ResultMessage):
+        return ToolExecutionResult(tuple(remedy.content), is_error=remedy.is_error)
+    raise DefinitionError(
+        f"a handler of errors of {request.name!r} answered {remedy!r}; it returns text, None for no text, a "
+        "ToolExecutionResult, its message, or a corrected ToolExecutionRequest"
+    )
 
 
 def _described(error: Exception, name: str, policy: ExecutionPolicy) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.errors import ArgumentsError, ResultError, ToolError, UnknownToolError
+from bridge.errors import ArgumentsError, DefinitionError, ResultError, ToolError, UnknownToolError
+from bridge.service.messages import ToolExecutionResultMessage
 from bridge.tools.content import Text
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy, execute
@@ -198,6 +199,28 @@ def _corrected(error: Exception, request: ToolExecutionRequest, *_: Any) -> Tool
 async def test_handlers_can_correct_the_request(name: str, handler: Any) -> None:
     result = await run(name, on_arguments_error=handler, on_execution_error=handler, on_unknown_tool=handler)
     assert result == ToolExecutionResult((Text("3"),), {"result": 3})
+
+
+@pytest.mark.parametrize("name", ["add", "fail", "crash", "ad"])
+@pytest.mark.parametrize(
+    ("remedy", "result"),
+    [
+        (None, failed("")),
+        (ToolExecutionResultMessage("1", "x", (Text("there"),)), ToolExecutionResult((Text("there"),))),
+        (ToolExecutionResultMessage("1", "x", (Text("no"),), is_error=True), failed("no")),
+    ],
+)
+async def test_handlers_can_answer_nothing_or_a_message(name: str, remedy: Any, result: ToolExecutionResult) -> None:
+    def handler(*_: Any) -> Any:
+        return remedy
+
+    told = await run(name, on_arguments_error=handler, on_execution_error=handler, on_unknown_tool=handler)
+    assert told == result
+
+
+async def test_a_handler_that_answers_something_else_is_a_mistake_that_is_named() -> None:
+    with pytest.raises(DefinitionError, match="a handler of errors of 'fail' answered 5; it returns text, None"):
+        await run("fail", {"reason": "x"}, on_execution_error=lambda *_: 5)
 
 
 async def test_corrections_are_numbered_and_bounded() -> None:
