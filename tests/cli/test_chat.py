@@ -121,7 +121,7 @@ def test_a_person_is_shown_all_of_the_arguments_and_nothing_that_deceives(tools:
         "from bridge import tool\n@tool\ndef send(text: str, to: str) -> str:\n    return 'sent'\n", encoding="utf-8"
     )
     arguments = json.dumps({"text": "x" * 1_000 + "\u202e\x9b2J\u3164", "to": "everybody"}, ensure_ascii=False)
-    provider = Provider(call("send", arguments), text("Sent."))
+    provider = Provider(call("send", arguments), text("Se", "nt.\x1b[2J\u202e"))
     with serving(provider) as url:
         terminal = Terminal(
             sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:test", "--base-url", url
@@ -131,6 +131,7 @@ def test_a_person_is_shown_all_of_the_arguments_and_nothing_that_deceives(tools:
         terminal.until("?? send ")
         terminal.until("x" * 1_000 + r"\u202e\u009b2J\u3164" + '","to":"everybody"} [y/N]')
         terminal.type("n\n")
+        terminal.until(r"Sent.\x1b[2J\u202e")
         terminal.until("> ")
         terminal.type("\x04")
         assert terminal.ended() == 0
