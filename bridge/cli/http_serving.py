@@ -79,7 +79,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
             )
     sockets = listening.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
-        reloading.serve_again_and_again(local, sockets)
+        reloading.serve_again_and_again(local, sockets, admin_sockets(options))
     elif inheritance is None and options.scaling.workers > 1:
         _serve_by_workers(ctx, name, sockets, options)
     else:
@@ -137,6 +137,8 @@ def _serve_here(
         if channel is not None:
             worker = Worker(channel, lambda: operations.is_draining, watched.metrics)
             announce, metrics = worker.opened, None if metrics is None else worker
+        if inheritance is not None and inheritance.opened is not None:
+            announce = _noted(announce, inheritance.opened)
         if auth is not None and serving.lifespan is not None:
             announce = _held_until(announce, app.state.unmatched)
         listening.run(
@@ -154,6 +156,17 @@ def _serve_here(
             lifespan=lifespan,
             last_act=last_act,
         )
+
+
+def _noted(announce: Callable[[], None], opened: socket.socket) -> Callable[[], None]:
+    """Let the process know that watches the files, and announce."""
+
+    def noted() -> None:
+        with opened:
+            opened.send(b".")
+        announce()
+
+    return noted
 
 
 def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[[], None]:

@@ -29,15 +29,16 @@ class Inheritance:
     """Where to tell of itself."""
     channel: socket.socket | None = None
     """How a worker and its parent talk; None for a child that is no worker, and ends only to start again."""
+    opened: socket.socket | None = None
+    """Where such a child writes a byte when it serves; the parent sees the end of it where the child has ended."""
     is_late: bool = False
     """Whether others listen already, so that connections have time until all is open here."""
 
     @property
     def descriptors(self) -> list[int]:
         """What has to stay open in the child."""
-        return [
-            each.fileno() for each in (*self.sockets, *self.admin_sockets, *([self.channel] if self.channel else []))
-        ]
+        told = [each for each in (self.channel, self.opened) if each is not None]
+        return [each.fileno() for each in (*self.sockets, *self.admin_sockets, *told)]
 
     def to_text(self) -> str:
         """What stands in the child's environment."""
@@ -46,6 +47,7 @@ class Inheritance:
                 "sockets": [each.fileno() for each in self.sockets],
                 "admin_sockets": [each.fileno() for each in self.admin_sockets],
                 "channel": None if self.channel is None else self.channel.fileno(),
+                "opened": None if self.opened is None else self.opened.fileno(),
                 "is_late": self.is_late,
             }
         )
@@ -62,6 +64,7 @@ def inherited() -> Inheritance | None:
         sockets=[_opened(number) for number in given["sockets"]],
         admin_sockets=[_opened(number) for number in given["admin_sockets"]],
         channel=None if given["channel"] is None else _opened(given["channel"]),
+        opened=None if given["opened"] is None else _opened(given["opened"]),
         is_late=given["is_late"],
     )
 

@@ -1,11 +1,14 @@
-"""Reloading: one process that watches files, and a child that serves and is started again when they change.
+"""Reloading: one process that watches files, and a child that serves and is replaced when they change.
 
-The sockets are bound once and handed down, so that the port stays the same and no connection is refused meanwhile.
+The sockets are bound once and handed down, so that the port stays the same and no connection is refused. A child serves
+until the next one does: files with a mistake change nothing but the log.
 """
 
 from __future__ import annotations
 
+import select
 import signal
+import socket
 import subprocess
 import sys
 from importlib.machinery import PathFinder
@@ -20,8 +23,7 @@ from bridge.cli.targets import FileTarget
 from bridge.errors import MissingExtraError, TargetError
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from bridge.cli.targets import LocalTarget
 
@@ -29,10 +31,17 @@ _CHECK_MILLISECONDS = 200
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
 
 
-def serve_again_and_again(targets: Sequence[LocalTarget], sockets: list[socket.socket]) -> None:
-    """Run this command line in a child, anew whenever Python files beside a target change.
+def serve_again_and_again(
+    targets: Sequence[LocalTarget], sockets: list[socket.socket], admin_sockets: list[socket.socket]
+) -> None:
+    """Run this command line in a child, and in another one whenever Python files beside a target change.
 
-    A child that ends by itself, because a file has a mistake, is started again at the next change.
+    A child that cannot serve, because a file has a mistake, says so and ends; the one before it goes on.
+
+    Args:
+        targets: What is served.
+        sockets: Where a child listens.
+        admin_sockets: Where it tells of itself.
 
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
@@ -44,15 +53,79 @@ def serve_again_and_again(targets: Sequence[LocalTarget], sockets: list[socket.s
     stop = Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     changes = _changes(directories, stop)
-    child = _start(sockets)
+    children = _Children(sockets, admin_sockets)
     try:
-        for _ in changes:
-            say("files changed; starting again")
-            _end(child)
-            child = _start(sockets)
+        children.start()
+        for changed in changes:
+            children.replace()
+            if changed:
+                say("files changed; starting again")
+                children.start()
     finally:
-        _end(child)
+        children.end()
         signal.signal(signal.SIGTERM, before)
+
+
+class _Children:
+    """The child that serves, and the one that is to replace it.
+
+    Args:
+        sockets: Where they listen.
+        admin_sockets: Where they tell of themselves.
+    """
+
+    def __init__(self, sockets: list[socket.socket], admin_sockets: list[socket.socket]) -> None:
+        self._sockets = sockets
+        self._admin_sockets = admin_sockets
+        self._serving: subprocess.Popen[bytes] | None = None
+        self._starting: subprocess.Popen[bytes] | None = None
+        self._opened: socket.socket | None = None
+        """Where the starting child says that it serves."""
+
+    def start(self) -> None:
+        """Start a child instead of one that is starting."""
+        self._end_starting()
+        self._opened, theirs = socket.socketpair()
+        with theirs:
+            inheritance = Inheritance(
+                sockets=self._sockets,
+                admin_sockets=self._admin_sockets,
+                opened=theirs,
+                is_late=self._is_served(),
+            )
+            # Python takes compiled code for current that was written in the second of a change of the same length.
+            command, environment = command_of_child(inheritance, {"PYTHONDONTWRITEBYTECODE": "1"})
+            self._starting = subprocess.Popen(  # noqa: S603 - this very command
+                command, env=environment, pass_fds=inheritance.descriptors
+            )
+
+    def replace(self) -> None:
+        """End the child that serves, where the next one does; go on with it, where that has ended."""
+        if self._opened is None or not select.select([self._opened], [], [], 0)[0]:
+            return
+        if self._opened.recv(1):
+            before, self._serving, self._starting = self._serving, self._starting, None
+            if before is not None:
+                _end(before)
+        elif self._is_served():
+            say("the changed files are not served, and those from before are", "error")
+        self._end_starting()
+
+    def end(self) -> None:
+        """End all."""
+        self._end_starting()
+        if self._serving is not None:
+            _end(self._serving)
+
+    def _is_served(self) -> bool:
+        return self._serving is not None and self._serving.poll() is None
+
+    def _end_starting(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        if self._starting is not None:
+            _end(self._starting)
+        self._opened = self._starting = None
 
 
 def _directories(target: LocalTarget) -> list[str]:
@@ -68,19 +141,19 @@ def _directories(target: LocalTarget) -> list[str]:
     return [str(Path(spec.origin or "").resolve().parent)]
 
 
-def _changes(directories: list[str], stop: Event) -> Iterator[object]:
+def _changes(directories: list[str], stop: Event) -> Iterator[Collection[object]]:
+    """What has changed, again and again; nothing where nothing has."""
     try:
         from watchfiles import PythonFilter, watch  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise MissingExtraError("--reload", "watchfiles", "reload") from error
-    return watch(*directories, watch_filter=PythonFilter(), stop_event=stop, rust_timeout=_CHECK_MILLISECONDS)
-
-
-def _start(sockets: list[socket.socket]) -> subprocess.Popen[bytes]:
-    inheritance = Inheritance(sockets=sockets)
-    # Python takes compiled code for current that was written in the second of a change of the same length.
-    command, environment = command_of_child(inheritance, {"PYTHONDONTWRITEBYTECODE": "1"})
-    return subprocess.Popen(command, env=environment, pass_fds=inheritance.descriptors)  # noqa: S603 - this very command
+    return watch(
+        *directories,
+        watch_filter=PythonFilter(),
+        stop_event=stop,
+        rust_timeout=_CHECK_MILLISECONDS,
+        yield_on_timeout=True,
+    )
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

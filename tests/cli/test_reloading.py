@@ -28,7 +28,7 @@ def save_until_seen(process: Process, file: Path, text: str, line: str) -> None:
     process.line_with(line)
 
 
-def test_a_change_is_served_at_the_same_url_and_a_mistake_waits_for_its_correction(
+def test_a_change_is_served_at_the_same_url_and_a_mistake_leaves_what_was_served(
     run: Run, start: Start, directory: Path
 ) -> None:
     folder = directory / "folder"
@@ -40,11 +40,32 @@ def test_a_change_is_served_at_the_same_url_and_a_mistake_waits_for_its_correcti
         assert names(run, url) == ["first"]
         save_until_seen(process, file, TOOL.format(name="second"), f"serving tools at {url}")
         assert names(run, url) == ["second"]
-        save_until_seen(process, file, "1 / 0\n", "ZeroDivisionError: division by zero")
+        for mistake, said in (("1 / 0\n", "ZeroDivisionError: division by zero"), ("def\n", "SyntaxError: invalid")):
+            save_until_seen(process, file, mistake, said)
+            process.line_with("the changed files are not served, and those from before are")
+            assert names(run, url) == ["second"]
         save_until_seen(process, file, TOOL.format(name="third"), f"serving tools at {url}")
         assert names(run, url) == ["third"]
         assert process.end(signal.SIGTERM) == 0
         assert "bridge: " not in run("list", "calculator.py").stderr
+
+
+def test_files_that_take_for_ever_to_load_are_replaced_by_the_next_change(
+    run: Run, start: Start, directory: Path
+) -> None:
+    folder = directory / "folder"
+    folder.mkdir()
+    file = folder / "tools.py"
+    file.write_text(TOOL.format(name="first"))
+    arguments = ("serve", "folder/tools.py", "--transport", "http", "--port", "0", "--reload", "--admin-port", "0")
+    with start(*arguments) as process:
+        url = process.url()
+        endless = "import sys, threading\nprint('loads', file=sys.stderr)\nthreading.Event().wait()\n"
+        save_until_seen(process, file, endless, "loads")
+        assert names(run, url) == ["first"]
+        save_until_seen(process, file, TOOL.format(name="second"), f"serving tools at {url}")
+        assert names(run, url) == ["second"]
+        assert process.end(signal.SIGTERM) == 0
 
 
 def test_a_module_of_a_package_is_watched_with_the_package(run: Run, start: Start, directory: Path) -> None:
