@@ -268,8 +268,12 @@ def read_json(text: str) -> None:
 
 
 def expect(said: list[str], shown: list[str]) -> None:
-    """Compare lines with those that a page shows, in which ``…`` stands for any text."""
+    """Compare lines with those that a page shows, in which ``…`` stands for any text.
+
+    Raises:
+        AssertionError: They differ.
+    """
     pattern = "\n".join(r"(?:.*)" if line.strip() == "…" else re.escape(line).replace("…", "[^\n]*") for line in shown)
     text = "\n".join(line.rstrip() for line in said)
     if re.fullmatch(pattern, text, re.DOTALL) is None:
-        assert text == "\n".join(shown)
+        raise AssertionError("\n".join(["the page shows:", *shown, "the answer is:", text]))
