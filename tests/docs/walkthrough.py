@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 60
 _SERVES = re.compile(
-    r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)|BRIDGE_TRANSPORT=http .*|uvicorn .*)"
+    r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)( .*)?|BRIDGE_TRANSPORT=http .*|uvicorn .*)"
 )
 _ONLY_READ = re.compile(r"(docker|kubectl|pip|uv|uvx|git|cd|source|redis-server|nginx|systemctl|sudo) ")
 _LOGIN = re.compile(r"bridge (login|logout) ")
