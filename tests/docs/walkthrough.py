@@ -4,7 +4,7 @@ The rules for who writes a page:
 
 - A block with a title (```` ```python title="tools.py" ````) is written to that file.
 - Any other Python block is run; the blocks of a page share one namespace. It has to print the lines that stand behind
-  ``#> `` in it.
+  ``# > `` in it. A block of the language ``py``, which shows another library, is only compiled.
 - Each command of a console is run, and has to answer what is shown below it. A server over HTTP goes on until the page
   ends, or until the next server at its port. A command that fails has to show its error.
 - JSON and YAML are parsed; JSON with servers in it is read as a configuration.
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from tests.markdown import Block, Command, Document
 
 DEADLINE_SECONDS = 60
-_SERVES = re.compile(
-    r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)( .*)?|BRIDGE_TRANSPORT=http .*|uvicorn .*)"
-)
+_SERVES = re.compile(r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)( .*)?|uvicorn .*)")
 _ONLY_READ = re.compile(r"(docker|kubectl|pip|uv|uvx|git|cd|source|redis-server|nginx|systemctl|sudo) ")
 _LOGIN = re.compile(r"bridge (login|logout) ")
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=localhost:)\d{4,5}\b|(?<=--port )\d+|(?<=-port )\d+|(?<=port=)\d+")
@@ -110,8 +108,8 @@ class Walkthrough:
 
     def _forget_modules(self) -> None:
         folder = str(self._folder)
-        for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(folder):
+        for name, module in sys.modules.copy().items():
+            if str(getattr(module, "__dict__", {}).get("__file__")).startswith(folder):
                 del sys.modules[name]
 
     def follow(self) -> None:
@@ -129,24 +127,20 @@ class Walkthrough:
         if block.is_comment:
             self._hidden(block.language, text, block.line)
         elif block.title:
-            path = self._folder / block.title
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            if block.language == "python":
-                compile(text, block.title, "exec")
-            elif block.language == "json":
-                read_json(text)
+            self._write(block.title, block.language, text)
         elif block.language == "python":
             self._run(text, block.line)
         elif block.language == "console":
             for command in commands_of(block):
                 self._type(command)
-        elif block.language == "json":
-            read_json(text)
-        elif block.language == "yaml":
-            list(yaml.safe_load_all(text))
         else:
-            assert block.language in {"text", "ini", "nginx", "dockerfile", "toml", "java", "sh"}, block.language
+            check(block.language, text)
+
+    def _write(self, name: str, language: str, text: str) -> None:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        check(language, text)
 
     def _hidden(self, language: str, text: str, line: int) -> None:
         if language == "replies":
@@ -162,7 +156,7 @@ class Walkthrough:
         printed = StringIO()
         with redirect_stdout(printed):
             exec(compile(text, name, "exec", dont_inherit=True), self._names)
-        if expected := re.findall(r"^ *#> ?(.*)$", text, re.MULTILINE):
+        if expected := re.findall(r"^ *# > ?(.*)$", text, re.MULTILINE):
             expect(printed.getvalue().splitlines(), expected)
 
     # --- consoles ---
@@ -182,7 +176,7 @@ class Walkthrough:
             for word in shlex.split(line):
                 if word.startswith(("servers/", "examples/", ".docker/")):
                     assert (ROOT / word).exists(), word
-        elif _SERVES.fullmatch(line):
+        elif _SERVES.fullmatch(line) and not (command.shown and command.shown[0].startswith("bridge ")):
             self._serve(line, command.shown)
         else:
             self._answer(line, command.shown)
@@ -252,6 +246,23 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def check(language: str, text: str) -> None:
+    """Check that a block is what its language says, without running it.
+
+    Raises:
+        ValueError: It is not.
+        bridge.ConfigError: It has servers, and is no configuration.
+    """
+    if language in {"py", "python"}:
+        compile(text, "page.py", "exec")
+    elif language == "json":
+        read_json(text)
+    elif language == "yaml":
+        list(yaml.safe_load_all(text))
+    elif language not in {"text", "nginx", "dockerfile", "java"}:
+        raise ValueError(f"{language!r} is no language of the documentation: see the rules above")
 
 
 def read_json(text: str) -> None:
