@@ -1,7 +1,8 @@
 """Process: a child that is a server, its last words, and the end of its whole tree.
 
 A child leads a session of its own, so that its process group can be ended as one: the shell that it was started by,
-and whatever it started itself. Only a process that leaves the group on purpose, as a daemon does, escapes.
+and whatever it started itself. Only a process that leaves the group on purpose, as a daemon does, escapes. It ends with
+this process too, even where that is killed (see `bridge.client.watchdog`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge.client.environment import child_environment
+from bridge.client.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,6 +43,8 @@ _MAX_WORD_CHARS = 500
 
 _alive: set[int] = set()
 """The process groups of children that have not been ended: ended with this process, whatever happens to its loops."""
+_watchdog = Watchdog()
+"""Ends them where this process is killed."""
 
 
 class ChildProcess:
@@ -127,6 +131,7 @@ class ChildProcess:
         if self.pid in _alive:
             _alive.discard(self.pid)
             _signal_group(self.pid, _KILL)
+            _watchdog.discard(self.pid)
 
     async def _ended(self, seconds: float) -> None:
         """Wait until the child itself has ended. `Process.wait` waits for its pipes too, which others may hold."""
@@ -175,6 +180,7 @@ async def _started(transport: StdioTransport, name: str) -> ChildProcess:
         start_new_session=True,
     )
     _alive.add(process.pid)
+    _watchdog.add(process.pid)
     return ChildProcess(process, transport, name)
 
 

@@ -128,6 +128,56 @@ asyncio.run(main())
     assert ended.returncode == (3 if "3" in ending else 0)
 
 
+FORGETS_NOTHING = """
+import asyncio, os, signal, sys
+from bridge.client import StdioTransport
+from bridge.client.process import child_process
+
+async def main():
+    for code in ("", {code!r}):
+        async with child_process(StdioTransport(sys.executable, args=("-c", code, {port!r})), "x") as child:
+            if code:
+                assert await child.stdout.receive() == b"ready\\n"
+                os.kill(os.getpid(), signal.{signal})
+                await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGHUP"])
+async def test_the_whole_tree_ends_with_a_program_that_is_killed(how: str, reports: Reports) -> None:
+    stubborn = WITH_GRANDCHILD + "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
+    program = FORGETS_NOTHING.format(code=stubborn, port=str(reports.port), signal=how)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        ended = await anyio.run_process([sys.executable, "-c", program], cwd=ROOT, check=False, stderr=None)
+    assert ended.returncode == -getattr(signal, how)
+    await reports.wait_for("grandchild ended")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+async def test_the_watchdog_leaves_alone_what_has_ended() -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with (
+            await anyio.open_process(
+                [sys.executable, "-c", "import sys; sys.stdin.read()"], start_new_session=True
+            ) as kept,
+            await anyio.open_process(
+                [sys.executable, "-c", "import sys; sys.stdin.read()"], start_new_session=True
+            ) as other,
+        ):
+            code = (
+                f"from bridge.client.watchdog import Watchdog; w = Watchdog(); w.add({kept.pid}); w.add({other.pid}); "
+            )
+            await anyio.run_process([sys.executable, "-c", f"{code} w.discard({kept.pid})"], cwd=ROOT)
+            assert await other.wait() == -signal.SIGKILL
+            assert kept.returncode is None
+            assert kept.stdin is not None
+            await kept.stdin.aclose()
+            assert await kept.wait() == 0
+
+
 async def test_a_server_that_floods_its_standard_error_is_not_blocked_by_it() -> None:
     code = "import sys\nfor n in range(20000): print('x' * 80, n, file=sys.stderr)\nprint('done', flush=True)"
     async with child_process(transport(code), "x") as child:

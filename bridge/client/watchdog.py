@@ -1,0 +1,84 @@
+"""Watchdog: ends the children of this process when it was killed, and could not do so itself.
+
+A small shell process reads the process groups of the children from a pipe. Only this process can write to it, so the
+pipe ends when this process does, however that happens; the groups that are left then are killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+
+_SHELL = "/bin/sh"
+_SCRIPT = """
+while read -r group; do
+  case $group in
+    -*) for each; do shift; [ "-$each" = "$group" ] || set -- "$@" "$each"; done ;;
+    *) set -- "$@" "$group" ;;
+  esac
+done
+for each; do kill -KILL "-$each"; done 2>/dev/null
+"""
+_logger = logging.getLogger("bridge.client")
+
+
+class Watchdog:
+    """Kills process groups when this process has ended; does nothing on Windows, or where there is no shell."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._pipe: int | None = None
+        self._owner = 0
+
+    def add(self, group: int) -> None:
+        """Have a process group killed when this process has ended."""
+        self._groups.add(group)
+        self._say(group)
+
+    def discard(self, group: int) -> None:
+        """Leave a process group alone from now on: it has ended."""
+        if group in self._groups:
+            self._groups.discard(group)
+            self._say(-group)
+
+    def _say(self, number: int) -> None:
+        if sys.platform == "win32":
+            return
+        try:
+            if self._pipe is None or self._owner != os.getpid():  # a fork has children of its own
+                self._start()
+            elif not _written(self._pipe, number):
+                os.close(self._pipe)  # somebody has killed it
+                self._start()
+        except (OSError, NotImplementedError) as error:
+            self._pipe = None
+            _logger.debug("children outlive this process if it is killed: %r", error)
+
+    def _start(self) -> None:
+        """Start the shell, and name all groups to it."""
+        reading, writing = os.pipe()
+        try:
+            actions = [(os.POSIX_SPAWN_DUP2, reading, 0)]
+            null = os.open(os.devnull, os.O_WRONLY)
+            try:
+                actions += [(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+                os.posix_spawn(_SHELL, [_SHELL, "-c", _SCRIPT], {}, file_actions=actions, setsid=True)
+            finally:
+                os.close(null)
+        except BaseException:
+            os.close(writing)
+            raise
+        finally:
+            os.close(reading)
+        self._pipe, self._owner = writing, os.getpid()
+        for group in self._groups:
+            _written(writing, group)
+
+
+def _written(pipe: int, number: int) -> bool:
+    with suppress(BrokenPipeError):
+        os.write(pipe, b"%d\n" % number)
+        return True
+    return False
