@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge.cli.arrival import arriving
+from bridge.cli.unread import reading
 from bridge.server.operations import HEALTH_PATH, METHODS, READY_PATH
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class ConnectionBounds:
     """How long the head of a request may take from its first byte."""
     max_body_pause_seconds: float = 30.0
     """How long the next part of a body may take."""
+    max_unread_seconds: float = 60.0
+    """How long a client may read nothing of what is sent to it."""
+    max_unread_bytes: int = 256 * 1024 * 1024
+    """What all clients together may leave unread in this process."""
 
     def are_exceeded_by(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether the head of a request is too long, or has too many headers."""
@@ -82,7 +87,7 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
     malformed = _refusal(b"400 Bad Request", b"this is no valid HTTP request")
     max_header_bytes, max_connections = bounds.max_header_bytes, bounds.max_connections or math.inf
 
-    class BoundedProtocol(arriving(protocol, bounds, too_late)):  # type: ignore[misc]  # known only when it is called
+    class BoundedProtocol(arriving(reading(protocol, bounds), bounds, too_late)):  # type: ignore[misc]  # known only when it is called
         """A protocol within bounds."""
 
         headers: list[tuple[bytes, bytes]]

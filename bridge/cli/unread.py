@@ -1,0 +1,111 @@
+"""Unread answers: a client has to read what it is sent, else its connection is closed.
+
+The transport keeps what a client does not read. Above its high-water mark uvicorn writes no more; what was written by
+then stays in memory for as long as the connection is open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from bridge.cli.connection_bounds import ConnectionBounds
+
+_logger = logging.getLogger("bridge.cli")
+
+
+def reading(protocol: type[Any], bounds: ConnectionBounds) -> type[Any]:  # noqa: C901 - methods of a class
+    """One of uvicorn's protocols, which closes connections whose clients do not read.
+
+    Args:
+        protocol: The protocol.
+        bounds: For how long a client may read nothing, and how much all may leave unread.
+    """
+    unread = _Unread(bounds.max_unread_bytes)
+    seconds = bounds.max_unread_seconds
+
+    class ReadingProtocol(protocol):  # type: ignore[misc]  # known only when it is called
+        """A protocol that waits for its client to read, within bounds."""
+
+        unread_bytes = 0
+        """What was unread when it was measured last."""
+        _unread_timer: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.measure()
+            unread.add(self)
+            if self._unread_timer is None:
+                self._unread_timer = self.loop.call_later(seconds, self._check_reading)
+
+        def resume_writing(self) -> None:
+            self._read_on()
+            super().resume_writing()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._read_on()
+            super().connection_lost(exc)
+
+        def measure(self) -> int:
+            """Measure what is unread."""
+            self.unread_bytes = self.transport.get_write_buffer_size()
+            return self.unread_bytes
+
+        def cut_off(self) -> None:
+            """Close the connection, and drop what is unread."""
+            _logger.info("closed a connection whose client left %d bytes unread", self.unread_bytes)
+            self._read_on()
+            self.transport.abort()
+
+        def _check_reading(self) -> None:
+            before = self.unread_bytes
+            if self.measure() >= before:
+                self.cut_off()
+            else:
+                self._unread_timer = self.loop.call_later(seconds, self._check_reading)
+
+        def _read_on(self) -> None:
+            unread.discard(self)
+            if self._unread_timer is not None:
+                self._unread_timer.cancel()
+                self._unread_timer = None
+
+    return ReadingProtocol
+
+
+class _Unread:
+    """The connections of one server that cannot be written to."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._paused: dict[Any, int] = {}
+        self._bytes = 0
+
+    def add(self, connection: Any) -> None:
+        """Count a connection; where too much is unread, the fullest of the address is closed that has most."""
+        self.discard(connection)
+        self._paused[connection] = connection.unread_bytes
+        self._bytes += connection.unread_bytes
+        while self._bytes > self._max_bytes:
+            self._paused = {each: each.measure() for each in self._paused}
+            self._bytes = sum(self._paused.values())
+            if self._bytes <= self._max_bytes:
+                return
+            of_addresses: Counter[object] = Counter()
+            for each, unread_bytes in self._paused.items():
+                of_addresses[_address_of(each)] += unread_bytes
+            ((most, _),) = of_addresses.most_common(1)
+            max((each for each in self._paused if _address_of(each) == most), key=self._paused.__getitem__).cut_off()
+
+    def discard(self, connection: Any) -> None:
+        """Count a connection no more."""
+        self._bytes -= self._paused.pop(connection, 0)
+
+
+def _address_of(connection: Any) -> object:
+    peer = connection.transport.get_extra_info("peername")
+    return peer[0] if isinstance(peer, tuple) else None

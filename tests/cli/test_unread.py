@@ -1,0 +1,93 @@
+"""What becomes of connections whose clients do not read what they are sent."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from bridge.cli.connection_bounds import ConnectionBounds
+from bridge.tools.function import tool
+from tests.cli import bounding
+from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected
+from tests.server.http_mutations import modern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONG = 1000.0
+SHORT = 0.05
+RESULT_BYTES = 20_000_000
+MANY = modern("tools/call", name="many", arguments={}).raw
+
+
+@tool
+async def many() -> str:
+    """Say much."""
+    return "x" * RESULT_BYTES
+
+
+@contextmanager
+def asked(port: int) -> Iterator[socket.socket]:
+    """A connection over which much was asked for, of which nothing is read."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.settimeout(DEADLINE_SECONDS)
+        connection.connect(("127.0.0.1", port))
+        connection.sendall(MANY)
+        yield connection
+
+
+@contextmanager
+def cutting_off() -> Iterator[threading.Event]:
+    """Set once the server has cut off a connection: its client sees that only when it has read what was on its way."""
+    cut_off = threading.Event()
+
+    class Watch(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "whose client left" in record.getMessage():
+                cut_off.set()
+
+    logger, watch = logging.getLogger("bridge.cli"), Watch()
+    level = logger.level
+    logger.addHandler(watch)
+    logger.setLevel(logging.INFO)
+    try:
+        yield cut_off
+    finally:
+        logger.removeHandler(watch)
+        logger.setLevel(level)
+
+
+def length_of_all(connection: socket.socket) -> int:
+    """How much comes until the answer is whole, or the connection is closed."""
+    length = 0
+    while length < RESULT_BYTES and (part := connection.recv(1_000_000)):
+        length += len(part)
+    return length
+
+
+@PROTOCOLS
+def test_a_client_that_reads_nothing_for_too_long_is_cut_off(protocol: str) -> None:
+    bounds = ConnectionBounds(max_unread_seconds=SHORT)
+    with cutting_off() as cut_off, bounding.served(protocol, bounds, many) as port, asked(port) as unread:
+        assert cut_off.wait(DEADLINE_SECONDS)
+        assert length_of_all(unread) < RESULT_BYTES
+        with connected(port) as other:
+            assert answer(other, CALL).startswith(b"HTTP/1.1 200")
+
+
+@PROTOCOLS
+def test_where_too_much_is_unread_one_is_cut_off_and_the_others_are_not(protocol: str) -> None:
+    bounds = ConnectionBounds(max_unread_seconds=LONG, max_unread_bytes=25_000_000)
+    with (
+        cutting_off() as cut_off,
+        bounding.served(protocol, bounds, many) as port,
+        asked(port) as one,
+        asked(port) as other,
+    ):
+        assert cut_off.wait(DEADLINE_SECONDS)
+        lengths = sorted(map(length_of_all, (one, other)))
+    assert lengths[0] < RESULT_BYTES <= lengths[1]
