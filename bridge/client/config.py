@@ -190,6 +190,7 @@ def _read_server(
         prefix=entry.prefix,
         include=None if entry.include is None else tuple(entry.include),
         exclude=tuple(entry.exclude or ()),
+        unjudged_results=entry.unjudged_results or "pass",
         protocol=_protocol(name, entry, said, findings),
         pins=held.pins,
         lock=held.lock,

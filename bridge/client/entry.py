@@ -86,6 +86,10 @@ class ServerEntry(BaseModel):
     )
     include: list[str] | None = Field(default=None, description="The only tools to take; * and ? match.")
     exclude: list[str] | None = Field(default=None, description="Tools to leave out; * and ? match.")
+    unjudged_results: Literal["pass", "refuse"] | None = Field(
+        default=None,
+        description="Refuse results that are too much work to check against their schema, or pass them, as by default.",
+    )
     protocol: ProtocolPin | None = Field(
         default=None, description="Speak the handshake era (legacy) or this version; negotiated if unsaid (auto)."
     )

@@ -67,7 +67,7 @@ class RemoteExecutor:
             )
         except ServerError as error:
             raise ToolError(error.brief) from error
-        return self.read(wire)
+        return await self.read(wire)
 
     async def call(
         self,
@@ -104,7 +104,7 @@ class RemoteExecutor:
             hands_on_questions=hands_on_questions,
         )
 
-    def read(self, wire: Json) -> ToolExecutionResult:
+    async def read(self, wire: Json) -> ToolExecutionResult:
         """A result as it came, as a result here: a model reads the content, code the structured content too.
 
         Raises:
@@ -117,7 +117,7 @@ class RemoteExecutor:
         if self.output is not None and not result.is_error:
             if result.structured_content is None:
                 raise self._unusable("without the structured content that it declares")
-            if (problem := self.output.problem(result.structured_content)) is not None:
+            if (problem := await self.output.problem(result.structured_content)) is not None:
                 raise self._unusable(f"structured content that is not what it declares: {problem}")
         if not result.content and result.structured_content is not None:
             text = json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":"))
@@ -129,7 +129,12 @@ class RemoteExecutor:
 
 
 def remote_tool(
-    wire: Mapping[str, Any], server: RemoteServer, *, trusted: bool = False, validates_results: bool = True
+    wire: Mapping[str, Any],
+    server: RemoteServer,
+    *,
+    trusted: bool = False,
+    validates_results: bool = True,
+    refuses_unjudged: bool = False,
 ) -> Tool:
     """A tool as its server lists it.
 
@@ -138,6 +143,7 @@ def remote_tool(
         server: Where it lives.
         trusted: The server's annotations may be relied on.
         validates_results: Check structured content against the output schema.
+        refuses_unjudged: Refuse structured content that cannot be checked within the bounds.
 
     Raises:
         WireError: It has no name, or no input schema.
@@ -147,7 +153,9 @@ def remote_tool(
     output = None
     if validates_results and specification.output_schema is not None:
         output = OutputSchema(
-            specification.output_schema, f"the tool {specification.name!r} of the server {server.name!r}"
+            specification.output_schema,
+            f"the tool {specification.name!r} of the server {server.name!r}",
+            refuses_unjudged=refuses_unjudged,
         )
     executor = RemoteExecutor(server, specification.name, is_repeatable(specification), output)
     return Tool(specification, executor, source=f"server {server.name!r}", server=server.name, trusted=trusted)

@@ -160,6 +160,8 @@ class ServerConfig:
     """The only tools to take, by remote name; ``*`` and ``?`` match as in file names. None for all."""
     exclude: tuple[str, ...] = ()
     """Tools to leave out, in the same way; stronger than `include`."""
+    unjudged_results: Literal["pass", "refuse"] = "pass"
+    """What becomes of structured content that cannot be checked against its schema within the bounds."""
     protocol: ProtocolPin = "auto"
     """The protocol to speak."""
     pins: ServerPins | None = None

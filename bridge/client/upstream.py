@@ -307,7 +307,13 @@ class Upstream:
         skipped = list(listing.malformed)
         for wire in listing.tools:
             try:
-                tool = remote_tool(wire, self, trusted=self.config.trusted, validates_results=self._validates_results)
+                tool = remote_tool(
+                    wire,
+                    self,
+                    trusted=self.config.trusted,
+                    validates_results=self._validates_results,
+                    refuses_unjudged=self.config.unjudged_results == "refuse",
+                )
             except (WireError, DefinitionError) as error:
                 skipped.append(str(error))
                 continue

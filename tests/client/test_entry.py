@@ -41,6 +41,7 @@ EVERYTHING: dict[str, Any] = {
             "protocol": "legacy",
             "pins": "child.lock.json",
             "pinMode": "flag",
+            "unjudgedResults": "refuse",
         },
         "remote": {
             "type": "http",
@@ -54,6 +55,7 @@ EVERYTHING: dict[str, Any] = {
     "inputs": [{"id": "key", "type": "promptString", "description": "The key", "default": "d", "password": True}],
     "pins": "mcp.lock.json",
     "pinMode": "refuse",
+    "prefix": "on_collision",
 }
 
 

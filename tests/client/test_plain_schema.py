@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from bridge.client.bounded_schema import Steps, UnjudgedError
 from bridge.client.plain_schema import proof_of
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -45,7 +46,7 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 def test_what_is_proven_is_valid(schema: dict[str, Any], definition: Any, value: Any) -> None:
     whole = {**schema, "$defs": {"a": definition}}
     proves = proof_of(whole)
-    if proves is not None and proves(value):
+    if proves is not None and proves(value, Steps(10_000)):
         assert Draft202012Validator(whole).is_valid(value)
 
 
@@ -62,7 +63,7 @@ def test_what_is_proven_is_valid(schema: dict[str, Any], definition: Any, value:
 def test_what_most_schemas_say_is_proven(schema: dict[str, Any], value: Any) -> None:
     proves = proof_of(schema)
     assert proves is not None
-    assert proves(value)
+    assert proves(value, Steps(10))
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,23 @@ def test_what_most_schemas_say_is_proven(schema: dict[str, Any], value: Any) -> 
 )
 def test_what_says_more_is_left_to_the_general_validator(schema: Any) -> None:
     assert proof_of(schema if isinstance(schema, dict) else {"type": "array", "items": schema}) is None
+
+
+def test_a_schema_that_doubles_with_each_definition_is_left_to_the_general_validator() -> None:
+    doubled = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
+    assert proof_of({"$ref": "#/$defs/d0", "$defs": {**doubled, "d40": {"type": "null"}}}) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "array"}, [0] * 11),
+        ({"type": "object"}, dict.fromkeys(map(str, range(11)))),
+        ({"type": "array", "items": {"anyOf": [{"type": "null"}, {"type": "string"}]}}, [None] * 5),
+    ],
+)
+def test_a_proof_counts_its_steps(schema: dict[str, Any], value: Any) -> None:
+    proves = proof_of(schema)
+    assert proves is not None
+    with pytest.raises(UnjudgedError):
+        proves(value, Steps(6))

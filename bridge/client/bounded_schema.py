@@ -1,0 +1,293 @@
+"""Bounded validation: a server's JSON Schema against a value, in a limited number of steps.
+
+The keywords are those of jsonschema, each counted before it runs. Those that may take longer than their count says are
+replaced: regular expressions run in linear time (`bridge.client.linear_regex`), and unique items are compared by text.
+"""
+
+from __future__ import annotations
+
+import json
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from bridge.client.linear_regex import LinearRegex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jsonschema.protocols import Validator
+
+MAX_SCHEMA_OBJECTS = 4_000
+"""How many objects and lists a schema may hold."""
+MAX_SCHEMA_DEPTH = 64
+"""How deeply they may be nested."""
+
+_MAX_SCHEMA_CHARS = 1_000_000
+_MAX_PROBLEM_CHARS = 200
+_MAX_MIXED_ITEMS = 256
+_CHARS_A_STEP = 64
+_NAMES_A_STEP = 8
+_NOT_COUNTED = frozenset({"$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties"})
+"""Keywords that jsonschema evaluates by ways of its own, past those that are counted."""
+
+_EACH_SCHEMA = frozenset({"allOf", "anyOf", "oneOf", "type"})
+_EACH_PROPERTY = frozenset({"properties", "dependentSchemas", "dependencies"})
+_EACH_ITEM = frozenset(
+    {
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "items",
+        "patternProperties",
+        "prefixItems",
+        "propertyNames",
+    }
+)
+_EACH_VALUE = frozenset({"const", "dependentRequired", "enum"})
+
+
+class UnjudgedError(Exception):
+    """A value, or every value of a schema, cannot be judged within the bounds; the text says why."""
+
+
+class Steps:
+    """The work that one judgement may take.
+
+    Args:
+        left: How many steps.
+    """
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def spend(self, steps: int) -> None:
+        """Count some work before it is done.
+
+        Raises:
+            UnjudgedError: It is more than is left.
+        """
+        self._left -= steps
+        if self._left < 0:
+            raise UnjudgedError("it takes too much work")
+
+
+_steps: ContextVar[Steps] = ContextVar("steps of the judgement")
+
+
+class BoundedSchema:
+    """A schema that was checked and can judge values; nothing is fetched from anywhere.
+
+    Args:
+        schema: The schema, in the draft that it names, or else in 2020-12.
+
+    Raises:
+        UnjudgedError: It is no schema, or one that cannot be judged within the bounds.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - only where there is such a schema
+        from jsonschema.validators import validator_for  # noqa: PLC0415 - likewise
+        from referencing import Registry  # noqa: PLC0415 - likewise
+
+        rest = {key: value for key, value in schema.items() if key != "$schema"}
+        _check_size(rest)
+        said = schema.get("$schema")
+        kind = validator_for({"$schema": said} if isinstance(said, str) else {}, default=Draft202012Validator)
+        try:
+            kind.check_schema(rest, format_checker=None)  # type: ignore[call-arg]  # types-jsonschema lacks it
+        except SchemaError as error:
+            raise UnjudgedError(error.message[:_MAX_PROBLEM_CHARS]) from error
+        nowhere: Registry[Any] = Registry()  # the default one would ask the network for what it does not know
+        self._validator: Validator = _counted_kind(kind)(rest, registry=nowhere)
+
+    def problem(self, value: Any, steps: int) -> str | None:
+        """The first thing that is wrong with a value, in words; None where nothing is.
+
+        Args:
+            value: JSON data.
+            steps: How much work that may take.
+
+        Raises:
+            UnjudgedError: It takes more, or the schema turns out to be unusable.
+        """
+        from jsonschema.exceptions import best_match  # noqa: PLC0415 - loaded with the validator
+
+        token = _steps.set(Steps(steps))
+        try:
+            first = next(iter(self._validator.iter_errors(value)), None)
+            if first is None:
+                return None
+            found = best_match([first]) or first
+        except UnjudgedError:
+            raise
+        except Exception as error:  # a reference that leads nowhere, a type that does not exist, too deep a value …
+            raise UnjudgedError(f"{type(error).__name__}: {error}"[:_MAX_PROBLEM_CHARS]) from error
+        finally:
+            _steps.reset(token)
+        where = "".join(f"[{key!r}]" for key in found.absolute_path)
+        return (f"{where}: {found.message}" if where else found.message)[:_MAX_PROBLEM_CHARS]
+
+
+def _check_size(schema: Any) -> None:
+    """Refuse a schema that takes too much work to check, or has keywords that are not counted.
+
+    Raises:
+        UnjudgedError: It is such a schema.
+    """
+    objects, chars, level = 0, 0, [schema]
+    for _ in range(MAX_SCHEMA_DEPTH):
+        inner: list[Any] = []
+        for value in level:
+            objects += 1
+            if isinstance(value, dict):
+                _check_keywords(value)
+                chars += sum(map(len, value))
+                inner.extend(value.values())
+            else:
+                kinds = {type(item) for item in value}
+                if len(value) > _MAX_MIXED_ITEMS and kinds != {str} and not kinds <= {int, float}:
+                    raise UnjudgedError(f"it has a list of more than {_MAX_MIXED_ITEMS} values of different kinds")
+                inner.extend(value)
+        chars += sum(len(value) if isinstance(value, str) else 1 for value in inner)
+        if objects > MAX_SCHEMA_OBJECTS or chars > _MAX_SCHEMA_CHARS:
+            raise UnjudgedError(f"it is larger than {MAX_SCHEMA_OBJECTS} objects and lists")
+        level = [value for value in inner if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise UnjudgedError(f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+
+
+def _check_keywords(schema: Mapping[str, Any]) -> None:
+    if found := _NOT_COUNTED & schema.keys():
+        raise UnjudgedError(f"it has {min(found)!r}")
+    if isinstance(schema.get("$schema"), str):
+        raise UnjudgedError("it has a part in a draft of its own")  # jsonschema would judge that part uncounted
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
+        raise UnjudgedError(f"it has the reference {reference[:_MAX_PROBLEM_CHARS]!r}, which is not a path in it")
+
+
+# --- keywords --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _counted_kind(kind: Any) -> Any:
+    """A validator class whose every keyword counts its steps."""
+    from jsonschema import validators  # noqa: PLC0415 - loaded with the validator
+
+    extend: Any = validators.extend  # it has no types
+    functions = {**kind.VALIDATORS, **{key: _OURS[key] for key in _OURS if key in kind.VALIDATORS}}
+    return extend(kind, validators={keyword: _counted(keyword, each) for keyword, each in functions.items()})
+
+
+def _counted(keyword: str, function: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        steps = _steps.get()
+        steps.spend(1 + _work(keyword, value, instance))
+        for error in function(validator, value, instance, schema) or ():
+            steps.spend(len(error.message) // _CHARS_A_STEP)  # the message quotes the value
+            yield error
+
+    return counted
+
+
+def _work(keyword: str, value: Any, instance: Any) -> int:
+    """How many steps a keyword takes, beside those of the schemas that it applies."""
+    parts = len(value) if isinstance(value, dict | list) else 0
+    items = len(instance) if isinstance(instance, dict | list) else 0
+    if keyword in _EACH_ITEM:
+        return items
+    if keyword in _EACH_SCHEMA:
+        return parts
+    if keyword in _EACH_PROPERTY:
+        return parts // _NAMES_A_STEP + min(parts, items)
+    if keyword in _EACH_VALUE:
+        return _size(value)
+    return parts // _NAMES_A_STEP
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, value.values()))
+    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
+
+
+def _matches(pattern: str, text: str) -> bool:
+    regex = LinearRegex.of(pattern)
+    steps = None if regex is None else regex.steps(text)
+    if regex is None or steps is None:
+        shown = f"{pattern[:_MAX_PROBLEM_CHARS]!r}"
+        raise UnjudgedError(f"the regular expression {shown} cannot be run in linear time on {len(text)} characters")
+    _steps.get().spend(steps)
+    return regex.matches(text) or not _is_text(text)
+
+
+def _is_text(text: str) -> bool:
+    """A string that is no Unicode text is not read by the engine."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "string") and not _matches(pattern, instance):
+        yield _error(f"{instance[:_MAX_PROBLEM_CHARS]!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for pattern, schema in patterns.items():
+            for name, value in instance.items():
+                if _matches(pattern, name):
+                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, additional: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, value in instance.items():
+        if name in known or any(_matches(pattern, name) for pattern in patterns):
+            continue
+        if additional is False:
+            yield _error(f"{name!r} is a property too many")
+        else:
+            yield from validator.descend(value, additional, path=name)
+
+
+def _unique_items(validator: Any, is_wanted: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if not is_wanted or not validator.is_type(instance, "array"):
+        return
+    seen: set[str] = set()
+    for item in instance:
+        text = _canonical(item)
+        _steps.get().spend(1 + len(text) // _NAMES_A_STEP)
+        if text in seen:
+            yield _error(f"{text[:_MAX_PROBLEM_CHARS]} is in it twice")
+        seen.add(text)
+
+
+def _canonical(value: Any) -> str:
+    """A text that is the same for all ways of writing a JSON value."""
+    if isinstance(value, dict):
+        return "{" + ",".join(sorted(f"{json.dumps(key)}:{_canonical(each)}" for key, each in value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_canonical, value)) + "]"
+    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def _error(message: str) -> Any:
+    from jsonschema import ValidationError  # noqa: PLC0415 - loaded with the validator
+
+    return ValidationError(message)
+
+
+_OURS: Mapping[str, Callable[..., Iterator[Any]]] = {
+    "additionalProperties": _additional_properties,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "uniqueItems": _unique_items,
+}
