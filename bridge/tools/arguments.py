@@ -8,30 +8,39 @@ Nothing is ever run on a guess: a text that breaks off, or could mean two things
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import ValidationError, from_json, to_json
 
 from bridge.errors import ArgumentProblem, ArgumentsError
+from bridge.tools.argument_problems import MAX_PROBLEMS, printable, problems_of, reason_of, refusals_of, shown
+from bridge.tools.bounded_validation import bounded_validate_json
 from bridge.tools.coercion import FINITE, Coercion, Refusal, non_finite
-from bridge.tools.json_reading import cut
 from bridge.tools.leniency import Leniency
 from bridge.words import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pydantic import TypeAdapter
-    from pydantic_core import ErrorDetails
 
-    from bridge.tools.coercion import Path
 
-_RECEIVED_CHARS = 200
-_MAX_PROBLEMS = 100
 _MAX_HINTS = 10
-_JSONS = {"True": "true", "False": "false", "None": "null"}
-_PYTHONS = re.compile(r"'(?:[^'\\]|\\.)*'|\b(?:True|False|None)\b")
-"""What JSON writes in another way, and texts, in which nothing is to be found."""
+LARGE_BYTES = 65_536
+"""The length of the JSON text of arguments above which they are read in a worker thread."""
+_MAX_REPAIRED_SOON_BYTES = 4_096
+_MAX_REPAIRED_VALUES = 5_000
+_MIN_REPAIRED_VALUE_BYTES = 64
+"""A repair takes some 600 bytes of memory for each value: so many, or so few of the text that this is in proportion."""
+_MAX_ERRORS = 20_000
+"""How many errors pydantic may collect at most."""
+_MAX_CONTAINERS = 250_000
+"""How many objects and arrays arguments may hold: each takes some hundred bytes, and no time but the thread's."""
+_FIRST_ONLY = "the arguments hold many values, so of each list only the first mistake is told"
+_TOO_MANY = "the arguments hold too many values to be read as the tool needs them; send fewer at once"
+_TEXT_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|([\[{])')
+_NON_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*+"|(NaN|Infinity)')
 _TOO_DEEP = "should be nested less deeply"
 
 _FENCE = "```"
@@ -64,12 +73,12 @@ def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
             value = _parsed(value)
     except ValueError as error:
         raise ArgumentsError(
-            tool_name, [ArgumentProblem("", f"should be a JSON object ({_reason(error)})", _shown(text))]
+            tool_name, [ArgumentProblem("", f"should be a JSON object ({reason_of(error)})", shown(text))]
         ) from None
     if not isinstance(value, dict):
-        raise ArgumentsError(tool_name, [ArgumentProblem("", "should be a JSON object", _shown(value))])
+        raise ArgumentsError(tool_name, [ArgumentProblem("", "should be a JSON object", shown(value))])
     if _LARGE_NUMBER.search(text.encode()) and (infinite := [Refusal(path, FINITE) for path in non_finite(value)]):
-        raise ArgumentsError(tool_name, _problems_of(infinite, value))
+        raise ArgumentsError(tool_name, problems_of(infinite, value))
     return value
 
 
@@ -108,14 +117,17 @@ class ArgumentReader:
     """
 
     __slots__ = (
+        "_adapter",
         "_forbids_extra",
         "_has_numbers",
         "_leniency",
         "_never_null",
         "_order",
         "_schema",
+        "_schema_size",
         "_tool",
         "_validate",
+        "_validate_and_yield",
     )
 
     def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
@@ -123,10 +135,14 @@ class ArgumentReader:
         required = schema.get("required", ())
         walk = Coercion(schema)
         self._tool = tool_name
-        self._validate = adapter.validator.validate_json
+        self._adapter = adapter
+        self._validate = bounded_validate_json(adapter)
+        self._validate_and_yield: Callable[..., Any] | None = None
         self._schema = schema
+        text = to_json(schema)
+        self._schema_size = text.count(b"{")
         self._leniency = Leniency(schema)
-        self._has_numbers = b'"number"' in to_json(schema)
+        self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
         self._forbids_extra = schema.get("additionalProperties") is False
         self._never_null = frozenset(
@@ -142,19 +158,87 @@ class ArgumentReader:
         Raises:
             ArgumentsError: Something is wrong with them; the error tells all that is.
         """
+        read = self.read_soon(arguments)
+        return self.read_text(read, arguments) if isinstance(read, bytes) else read
+
+    def read_soon(self, arguments: Mapping[str, Any]) -> dict[str, Any] | bytes:
+        """As `read`; or the JSON text of arguments that take long to read, for `read_text` in a worker thread."""
         try:
             raw = to_json(arguments)
         except Exception:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
             raw = self._raw(arguments)
-        values: dict[str, Any]
-        try:
-            values = self._validate(raw, strict=True)
-        except ValidationError:
-            values = self._repaired(raw)
-        else:
-            if self._is_doubtful(raw):
-                values = self._repaired(raw, values)
+        if len(raw) <= LARGE_BYTES and not self._has_surplus(arguments):
+            values: dict[str, Any]
+            try:
+                values = self._validate(raw, strict=True)
+            except ValidationError:
+                pass
+            else:
+                if not self._is_doubtful(raw):
+                    return values
+        return raw if len(raw) > _MAX_REPAIRED_SOON_BYTES else self.read_text(raw, arguments)
+
+    def read_text(self, raw: bytes, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """As `read`, in any thread; other threads run meanwhile.
+
+        Args:
+            raw: The JSON text of the arguments.
+            arguments: JSON data, for what the error shows.
+
+        Raises:
+            ArgumentsError: As for `read`. Where the arguments hold very many values, the error tells of the first
+                mistake in each list only.
+        """
+        if _has_too_many_containers(raw):
+            told = f"should hold at most {_MAX_CONTAINERS} objects and arrays; send fewer at once"
+            raise ArgumentsError(self._tool, [ArgumentProblem("", told)])
+        values: dict[str, Any] | None = None
+        error: ValidationError | None = None
+        if not self._has_surplus(arguments):
+            try:
+                values = self._validated(raw)
+            except ValidationError as raised:
+                error = raised
+        if values is not None and not self._is_doubtful(raw):
+            return values
+        if (count := _count_bound(raw)) <= max(_MAX_REPAIRED_VALUES, len(raw) // _MIN_REPAIRED_VALUE_BYTES):
+            return self._repaired(raw, values, count)
+        problems = self._unrepaired(raw, arguments, error)
+        if values is None or problems:
+            raise ArgumentsError(self._tool, problems)
         return values
+
+    def _has_surplus(self, arguments: Mapping[str, Any]) -> bool:
+        """There are more arguments than parameters: pydantic would collect an error for each of them."""
+        return self._forbids_extra and len(arguments) > len(self._order)
+
+    def _validated(self, raw: bytes) -> dict[str, Any]:
+        """The values; the errors are those that are first in each list.
+
+        Raises:
+            ValidationError: The text is not valid.
+        """
+        validate = self._validate
+        if len(raw) > LARGE_BYTES:
+            if self._validate_and_yield is None:
+                self._validate_and_yield = bounded_validate_json(self._adapter, yields=True)
+            validate = self._validate_and_yield
+        values: dict[str, Any] = validate(raw, strict=True)
+        return values
+
+    def _unrepaired(
+        self, raw: bytes, arguments: Mapping[str, Any], error: ValidationError | None
+    ) -> list[ArgumentProblem]:
+        """What is wrong with arguments that hold too many values for a repair."""
+        refusals = [] if error is None else list(refusals_of(error, arguments))
+        if error is None and any(match[1] for match in _NON_FINITE.finditer(raw)):
+            refusals.append(Refusal((), FINITE))
+        if error is None and (self._leniency.may_be_in(raw) or (self._has_numbers and _has_large_integer(raw))):
+            refusals.append(Refusal((), _TOO_MANY))
+        if not refusals and not self._has_surplus(arguments):
+            return []
+        problems = problems_of([*refusals, *self._extra(arguments)], arguments)
+        return [*problems, ArgumentProblem("", _FIRST_ONLY)]
 
     def _is_doubtful(self, raw: bytes) -> bool:
         """Whether the validator may have taken what it should not have: cheap to ask, and seldom so."""
@@ -172,12 +256,12 @@ class ArgumentReader:
             try:
                 to_json({name: value})
             except Exception as error:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
-                problems.append(ArgumentProblem(_printable(str(name)), f"should be JSON data ({_reason(error)})"))
+                problems.append(ArgumentProblem(printable(str(name)), f"should be JSON data ({reason_of(error)})"))
         if problems:
             raise ArgumentsError(self._tool, problems)
         return to_json(dict(arguments))
 
-    def _repaired(self, raw: bytes, values: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _repaired(self, raw: bytes, values: dict[str, Any] | None, count: int) -> dict[str, Any]:
         """The values after a repair along the schema, or those that are there where nothing was to be repaired."""
         try:
             came: dict[str, Any] = from_json(raw)
@@ -188,24 +272,38 @@ class ArgumentReader:
             refusals = [*fit.refusals, *(Refusal(path, FINITE) for path in non_finite(fit.value))]
             repaired = raw if values is not None and fit.is_exact else to_json(fit.value)
         except (ValueError, RecursionError) as error:
-            reason = _TOO_DEEP if isinstance(error, RecursionError) else f"should be JSON data ({_reason(error)})"
+            reason = _TOO_DEEP if isinstance(error, RecursionError) else f"should be JSON data ({reason_of(error)})"
             raise ArgumentsError(self._tool, [ArgumentProblem("", reason)]) from None
+        is_all = True
         try:
             if values is None or not fit.is_exact:
-                values = self._validate(repaired, strict=True)
-        except ValidationError as error:
+                values = self._validated(repaired)
+        except ValidationError as first:
             known = {refusal.path for refusal in refusals}
-            refusals += [each for each in _refusals_of(error, fit.value) if each.path not in known]
+            is_all = count * self._schema_size <= _MAX_ERRORS
+            found = refusals_of(self._all_errors(repaired, first) if is_all else first, fit.value)
+            refusals += [each for each in found if each.path not in known]
         refusals.sort(key=lambda refusal: self._order.get(str(refusal.path[0]), -1) if refusal.path else -1)
         refusals += self._extra(came)
         if refusals:
-            raise ArgumentsError(self._tool, _problems_of(refusals, came, fit.value))
+            more = [] if is_all else [ArgumentProblem("", _FIRST_ONLY)]
+            raise ArgumentsError(self._tool, [*problems_of(refusals, came, fit.value), *more])
         assert values is not None
         return values
 
+    def _all_errors(self, raw: bytes, first: ValidationError) -> ValidationError:
+        """What is wrong with a text that is not valid, in every item of each collection."""
+        try:
+            self._adapter.validator.validate_json(raw, strict=True)
+        except ValidationError as error:
+            return error
+        return first
+
     def _extra(self, came: Mapping[str, Any]) -> list[Refusal]:
         """Refusals of the arguments that are no parameters; none where they are left out."""
-        extra = [name for name in came if name not in self._order] if self._forbids_extra else []
+        if not self._forbids_extra:
+            return []
+        extra = list(islice((name for name in came if name not in self._order), MAX_PROBLEMS + 1))
         hints = {name: _hint(name, self._order) for name in extra[:_MAX_HINTS]}
         return [Refusal((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
 
@@ -217,84 +315,20 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return f" (the parameters are {', '.join(known)})" if known else " (there are none)"
 
 
+def _has_too_many_containers(raw: bytes) -> bool:
+    if raw.count(b"{") + raw.count(b"[") <= _MAX_CONTAINERS:  # texts included: cheap, and mostly enough
+        return False
+    brackets = (match for match in _TEXT_OR_BRACKET.finditer(raw) if match[1])
+    return next(islice(brackets, _MAX_CONTAINERS, None), None) is not None
+
+
+def _count_bound(raw: bytes) -> int:
+    """How many values a text holds, or more: commas in texts count as well."""
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+
+
 def _has_large_integer(raw: bytes) -> bool:
     """Whether a number is written with so many digits that no float holds it."""
     # So long a run of digits has one at every step of that length.
     at_each_step = raw[_LARGE_INTEGER_DIGITS - 1 :: _LARGE_INTEGER_DIGITS]
     return _DIGIT.search(at_each_step) is not None and _LARGE_INTEGER.search(raw) is not None
-
-
-def _refusals_of(error: ValidationError, value: Any) -> Iterator[Refusal]:
-    """What pydantic says is wrong, each place once: its alternatives there are joined."""
-    said: dict[Path, list[str]] = {}
-    for details in error.errors(include_url=False, include_input=False):
-        path = _path_of(details, value)
-        words = _words_of(details)
-        if words not in said.setdefault(path, []):
-            said[path].append(words)
-    for path, alternatives in said.items():
-        first, *others = alternatives
-        yield Refusal(path, " or ".join([first, *(other.removeprefix("should be ") for other in others)]))
-
-
-def _path_of(details: ErrorDetails, value: Any) -> Path:
-    """Where an error is: pydantic's location without the names of the types that it tried."""
-    path: list[str | int] = []
-    for i, step in enumerate(details["loc"]):
-        if isinstance(value, dict) and str(step) in value:
-            path.append(str(step))
-            value = value[str(step)]
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            path.append(step)
-            value = value[step]
-        elif details["type"] == "missing" and i == len(details["loc"]) - 1:
-            path.append(step)
-    return tuple(path)
-
-
-def _words_of(details: ErrorDetails) -> str:
-    if details["type"] == "missing":
-        return "is required"
-    if details["type"] == "extra_forbidden":
-        return "is not known here"
-    said = details["msg"].removeprefix("Value error, ")
-    if details["type"] == "literal_error":
-        said = _PYTHONS.sub(lambda match: _JSONS.get(match[0], match[0]), said)
-    return f"should be {said.removeprefix('Input should be ')}" if said.startswith("Input should be ") else said
-
-
-def _problems_of(refusals: list[Refusal], *values: Any) -> list[ArgumentProblem]:
-    """The problems with what came: a place is looked up in the first of the values that has it."""
-    problems = []
-    for path, expected in refusals[:_MAX_PROBLEMS]:
-        found = next((each for value in values for each in _found(path, value)), None)
-        problems.append(ArgumentProblem(_written(path), expected, found))
-    if len(refusals) > _MAX_PROBLEMS:
-        problems.append(ArgumentProblem("", f"and {len(refusals) - _MAX_PROBLEMS} more problems"))
-    return problems
-
-
-def _found(path: Path, value: Any) -> Iterator[str]:
-    for step in path:
-        try:
-            value = value[step]
-        except (LookupError, TypeError):
-            return
-    yield _shown(value)
-
-
-def _written(path: Path) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return "".join(steps).removeprefix(".")
-
-
-def _shown(value: Any) -> str:
-    return cut(to_json(_printable(value) if isinstance(value, str) else value).decode(), _RECEIVED_CHARS)
-
-
-def _printable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()
-
-
-def _reason(error: Exception) -> str:
-    return _printable(str(error).removeprefix("Error serializing to JSON: ")) or type(error).__name__

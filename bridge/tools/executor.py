@@ -33,22 +33,37 @@ class FunctionExecutor:
         injected: What the context gives: parameter to attribute of the context, or ``itself``.
     """
 
-    __slots__ = ("_function", "_injected", "_read", "_write")
+    __slots__ = ("_function", "_injected", "_read", "_read_text", "_write")
 
     def __init__(
         self, function: Callable[..., Any], reader: ArgumentReader, writer: ResultWriter, injected: Mapping[str, str]
     ) -> None:
         self._function = function
-        self._read = reader.read
+        self._read = reader.read_soon
+        self._read_text = reader.read_text
         self._write = writer.write
         self._injected = tuple((name, _getter(attribute)) for name, attribute in injected.items())
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.model.ToolExecutor`."""
-        return self._write(await self._function(**self._keywords(request, context)))
+        keywords = self._keywords(request, context)
+        if isinstance(keywords, bytes):
+            keywords = await self._keywords_of_text(keywords, request, context)
+        return self._write(await self._function(**keywords))
 
-    def _keywords(self, request: ToolExecutionRequest, context: InvocationContext) -> dict[str, Any]:
+    def _keywords(self, request: ToolExecutionRequest, context: InvocationContext) -> dict[str, Any] | bytes:
+        """What the function is called with; or the text of arguments that take long to read."""
         keywords = self._read(request.arguments)  # type: ignore[arg-type]  # an executor receives a mapping
+        if not isinstance(keywords, bytes):
+            for name, get in self._injected:
+                keywords[name] = get(context)
+        return keywords
+
+    async def _keywords_of_text(
+        self, text: bytes, request: ToolExecutionRequest, context: InvocationContext
+    ) -> dict[str, Any]:
+        read = functools.partial(self._read_text, text, request.arguments)  # type: ignore[arg-type]  # as above
+        keywords = await run_in_thread(read, caller=context.account or None)
         for name, get in self._injected:
             keywords[name] = get(context)
         return keywords
@@ -61,7 +76,10 @@ class InPlaceExecutor(FunctionExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.model.ToolExecutor`."""
-        value = self._function(**self._keywords(request, context))
+        keywords = self._keywords(request, context)
+        if isinstance(keywords, bytes):
+            keywords = await self._keywords_of_text(keywords, request, context)
+        value = self._function(**keywords)
         return self._write(await value if inspect.isawaitable(value) else value)
 
 
@@ -75,9 +93,10 @@ class ThreadExecutor(FunctionExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.model.ToolExecutor`."""
-        value = await run_in_thread(
-            functools.partial(self._function, **self._keywords(request, context)), caller=context.account or None
-        )
+        keywords = self._keywords(request, context)
+        if isinstance(keywords, bytes):
+            keywords = await self._keywords_of_text(keywords, request, context)
+        value = await run_in_thread(functools.partial(self._function, **keywords), caller=context.account or None)
         return self._write(await value if inspect.isawaitable(value) else value)
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import anyio
 import anyio.from_thread
 import pytest
+from pydantic import AfterValidator, BaseModel
 
 from bridge.errors import ArgumentsError, ToolError
+from bridge.tools.arguments import LARGE_BYTES
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.executor import (
     ContextThreadExecutor,
@@ -242,3 +244,35 @@ async def test_a_function_that_is_no_longer_awaited_sees_it_and_keeps_its_place_
             await anyio.lowlevel.checkpoint()
     assert seen == [False, True]
     assert not context.cancelled, "only the one call was given up"
+
+
+class Watched(BaseModel):
+    """A model whose validation waits until the event loop has gone on."""
+
+    value: Annotated[str, AfterValidator(lambda value: passed.wait(DEADLINE_SECONDS) and value)]
+
+
+passed = threading.Event()
+DEADLINE_SECONDS = 30
+
+
+@pytest.mark.parametrize("kind", ["async", "in place", "thread"])
+async def test_the_event_loop_goes_on_while_large_arguments_are_read(kind: str) -> None:
+    async def measure(watched: Watched) -> int:
+        return len(watched.value)
+
+    def measure_in_a_thread(watched: Watched) -> int:
+        return len(watched.value)
+
+    passed.clear()
+    function = measure if kind == "async" else tool(run_in_thread=kind == "thread")(measure_in_a_thread)
+    results: list[str] = []
+
+    async def call() -> None:
+        results.append((await execute(function, watched={"value": "x" * LARGE_BYTES})).text)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        passed.set()
+    assert results == [str(LARGE_BYTES)]
