@@ -27,6 +27,7 @@ from bridge.service.engine import Engine
 from bridge.service.interface import methods_of
 from bridge.service.listener import Listeners
 from bridge.service.loop import DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE, DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
+from bridge.service.memory import ProvidedMemories
 from bridge.service.parameters import ChatRequestParameters
 from bridge.service.suspension import InvocationSuspended
 from bridge.service.token_stream import TokenStream
@@ -95,7 +96,8 @@ def ai_service(
         tool_providers: Give further tools for an invocation, or for each of its steps.
         tool_search: Let the model search for tools, instead of showing it all.
         memory: Keeps the conversations; a method with a `MemoryId` parameter has one for each id, and none for None.
-        memory_provider: Gives the memory of a conversation by its id, instead of ``memory``.
+        memory_provider: Gives the memory of a conversation by its id, instead of ``memory``. It is asked once for each
+            id, and the memories of the last 10,000 ids are kept.
         system_message: For methods that have none: a template, or what gives the text by the memory id.
         parameters: What is wanted of the model; a method's own `ChatRequestParameters` come before.
         policy: How failures of tools are treated.
@@ -152,7 +154,7 @@ def ai_service(
             admit=functools.partial(_refuse_immediate, methods.values()),
         ),
         memory=memory,
-        memory_provider=memory_provider,
+        memory_provider=None if memory_provider is None else ProvidedMemories(memory_provider),
         system=system_message if callable(system_message) else None,
         parameters=parameters or ChatRequestParameters(),
         timeout_seconds=timeout_seconds,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.service.approval import Decision
     from bridge.service.events import Emit
     from bridge.service.interface import ServiceMethod
-    from bridge.service.memory import ChatMemory, ChatMemoryProvider
+    from bridge.service.memory import ChatMemory, ProvidedMemories
     from bridge.service.messages import ChatMessage
     from bridge.service.suspension import SuspendedInvocation
     from bridge.service.toolset import Toolset
@@ -67,7 +67,7 @@ class Engine:
     settings: LoopSettings
     toolset: Toolset
     memory: ChatMemory | None = None
-    memory_provider: ChatMemoryProvider | None = None
+    memory_provider: ProvidedMemories | None = None
     system: Callable[[Any], str | None] | None = None
     """The system message of a conversation, for methods that have none."""
     parameters: ChatRequestParameters = field(default_factory=ChatRequestParameters)
@@ -229,7 +229,7 @@ class Engine:
         if memory_id is None and (call.method.memory_id is not None or call.context.headers):
             return None  # a call that belongs to no conversation shares none with others; over HTTP there are others
         if self.memory_provider is not None:
-            return self.memory_provider(DEFAULT_MEMORY_ID if memory_id is None else memory_id)
+            return self.memory_provider.of(DEFAULT_MEMORY_ID if memory_id is None else memory_id)
         return self.memory if self.memory is None or memory_id is None else self.memory.of(memory_id)
 
 

@@ -13,10 +13,12 @@ ended.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MEMORY_ID = "default"
 """The conversation of those who have only one (LangChain4j's id of the same name)."""
+
+MAX_PROVIDED_MEMORIES = 10_000
+"""How many memories of a ``memory_provider`` a service keeps."""
 
 _DEFAULT_WINDOW = message_window(100)
 
@@ -164,6 +169,44 @@ class ChatMemory:
 
 ChatMemoryProvider = Callable[[Any], ChatMemory]
 """Gives the memory of a conversation by its memory id (LangChain4j's ChatMemoryProvider)."""
+
+
+class ProvidedMemories:
+    """The memories that a provider has given: it is asked once for each id, so a memory in the process lasts.
+
+    Args:
+        provider: Gives the memory of a conversation.
+        max_memories: How many are kept; the one that was not used for the longest time is dropped.
+    """
+
+    def __init__(self, provider: ChatMemoryProvider, max_memories: int = MAX_PROVIDED_MEMORIES) -> None:
+        self._provider = provider
+        self._max_memories = max_memories
+        self._memories: OrderedDict[str, ChatMemory] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, memory_id: Any) -> ChatMemory:
+        """The memory of a conversation.
+
+        Raises:
+            DefinitionError: The provider gave something else, or the id cannot be written as JSON.
+        """
+        key = key_of(memory_id)
+        with self._lock:
+            memory = self._memories.get(key)
+            if memory is None:
+                memory = self._memories[key] = self._provided(memory_id)
+                if len(self._memories) > self._max_memories:
+                    self._memories.popitem(last=False)
+            else:
+                self._memories.move_to_end(key)
+            return memory
+
+    def _provided(self, memory_id: Any) -> ChatMemory:
+        memory: Any = self._provider(memory_id)
+        if not isinstance(memory, ChatMemory):
+            raise DefinitionError(f"the memory_provider gave {memory!r} for {memory_id!r}; it returns a ChatMemory")
+        return memory
 
 
 def _opened(store: str | Path) -> ChatMemoryStore:

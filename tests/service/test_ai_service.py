@@ -133,6 +133,27 @@ async def test_a_provider_gives_the_memory_of_each_conversation() -> None:
     ]
 
 
+async def test_a_provider_is_asked_once_for_each_conversation_which_goes_on() -> None:
+    asked: list[Any] = []
+
+    def provide(who: Any) -> ChatMemory:
+        asked.append(who)
+        return ChatMemory()
+
+    model = FakeModel("a", "b", "c", "d")
+    desk = ai_service(Desk, chat_model=model, memory_provider=provide)
+    for who, text in (("ada", "1"), ("bob", "2"), ("ada", "3"), ("1", "4")):
+        await desk.chat(who, text)
+    assert asked == ["ada", "bob", "1"]
+    assert [len(request.messages) for request in model.requests] == [1, 1, 3, 1]
+
+
+async def test_a_provider_that_gives_no_memory_is_a_mistake() -> None:
+    provide: Any = lambda who: None  # noqa: E731 - a provider without types
+    with pytest.raises(DefinitionError, match="the memory_provider gave None for 'ada'; it returns a ChatMemory"):
+        await ai_service(Desk, chat_model=FakeModel("a"), memory_provider=provide).chat("ada", "1")
+
+
 async def test_the_system_message_is_not_remembered_and_stays_first() -> None:
     memory = ChatMemory(window=message_window(3))
     model = FakeModel("a", "b")

@@ -121,6 +121,7 @@ def test_the_tools_of_a_service_are_those_of_its_interface() -> None:
         "type": "object",
         "properties": {"request": {"type": "string"}},
         "required": ["request"],
+        "additionalProperties": False,
     }
 
 

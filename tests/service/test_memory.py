@@ -14,7 +14,7 @@ from redis import Redis
 
 from bridge.errors import DefinitionError, MemoryStoreError, MissingExtraError, WireError
 from bridge.service import memory_sqlite
-from bridge.service.memory import ChatMemory, ChatMemoryStore, InMemoryStore, StoredMessages, key_of
+from bridge.service.memory import ChatMemory, ChatMemoryStore, InMemoryStore, ProvidedMemories, StoredMessages, key_of
 from bridge.service.memory_redis import RedisStore
 from bridge.service.memory_sqlite import SqliteStore
 from bridge.service.messages import (
@@ -304,6 +304,15 @@ async def test_a_turn_that_cannot_be_written_writes_nothing(open_store: Callable
     with pytest.raises((TypeError, ValueError)):
         await store.append("c", [*said(1), AiMessage("x", attributes={"provider": object()})])
     assert await store.read("c", limit=9) == StoredMessages(messages=[])
+
+
+def test_of_provided_memories_the_one_not_used_for_longest_is_dropped() -> None:
+    memories = ProvidedMemories(lambda _: ChatMemory(), max_memories=2)
+    one, two = memories.of(1), memories.of("1")
+    assert memories.of(1) is one
+    memories.of(3)
+    assert memories.of(1) is one
+    assert memories.of("1") is not two
 
 
 def test_redis_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
