@@ -75,7 +75,9 @@ class Link:
         status: The HTTP status of the last answer; None without one.
         is_deaf: No answer can come any more.
         greeting: What is asked to greet the server, while that is and somebody observes it.
-        sifts_tools: Its lists of tools are freed of what is no tool; see `bridge.client.sieve`.
+        listing: Held while its tools are listed.
+        takes_tools: The tools of a page are kept from the SDK; see `bridge.client.sieve`.
+        taken_tools: Those that were, by the key that the page has for them.
     """
 
     def __init__(self, tools_changed: Callable[[], None]) -> None:
@@ -92,7 +94,9 @@ class Link:
         self.status: int | None = None
         self.is_deaf = False
         self.greeting: Greeting | None = None
-        self.sifts_tools = False
+        self.listing = anyio.Lock()
+        self.takes_tools = False
+        self.taken_tools: dict[int, list[Any]] = {}
         self.peer = NOBODY
         self.protocol_version = ""
         self.era: Era = "handshake"

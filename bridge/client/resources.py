@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _METHOD_NOT_FOUND = -32601
 _MAX_PAGES = 10_000
+MAX_RESOURCES = 100_000
+"""Maximum resources, or templates, that a server's lists have over all pages."""
 _READ_ONLY = ToolAnnotations(read_only=True)
 _SERVER = {"type": "string", "description": "The name of a server."}
 
@@ -216,6 +218,8 @@ async def _pages(upstream: Upstream, method: str, key: str, context: InvocationC
                 return found
             raise
         found += optional(page, key, list) or ()
+        if len(found) > MAX_RESOURCES:
+            raise WireError(f"the server {upstream.name!r} lists more than {MAX_RESOURCES:,} {key}")
         cursor = optional(page, "nextCursor", str)
         if cursor is None or cursor == params.get("cursor"):
             return found

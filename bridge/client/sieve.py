@@ -1,9 +1,9 @@
-"""Sieve: a server's lists of tools without what is no tool.
+"""Sieve: what the SDK's client reads from a server, with lists of tools taken out.
 
-The SDK judges a page of a list as a whole, and one malformed tool would cost all the others. So a sieve stands in the
-stream that the SDK reads from. It is closed to nothing until a page has been refused; from then on it looks at each
-page of that server, tool by tool, with the SDK's own rules. It sees, too, the answers that nobody waits for any more,
-and those to the greeting.
+The SDK validates a page of a list as a whole, on the event loop: a page of 22 MB would stop every caller for seconds,
+and one malformed tool would cost all the others. So the tools of a page go around it, and are validated in parts, by
+the SDK's own rules; see `bridge.client.listing`. The stream also sees the answers that nobody waits for any more, and
+those to the greeting.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from bridge.client.link import Link
     from bridge.tools.json_reading import Json
 
-MALFORMED_KEY = "io.github.mcp-toolbridge/malformed"
-"""Where a page that went through a sieve has what was left out of it: sentences that name the tools and the reasons."""
+TAKEN_KEY = "io.github.mcp-toolbridge/taken"
+"""The key of a page under which its tools are found in `Link.taken_tools`."""
 
 
 class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
@@ -36,7 +36,7 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
 
     Args:
         messages: The transport's own, with whatever it offers beside the messages.
-        link: The connection; its ``sifts_tools`` switches the sieve on.
+        link: The connection; tools are taken out while its ``takes_tools`` is set.
     """
 
     def __init__(self, messages: Any, link: Link) -> None:
@@ -57,8 +57,8 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
             message = item.message
             if isinstance(message, JSONRPCResponse | JSONRPCError):
                 self._link.abandoned.answered(message.id)
-        if self._link.sifts_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
-            _sift(item.message.result, self._link.protocol_version)
+        if self._link.takes_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+            _take_tools(item.message.result, self._link)
         return item  # type: ignore[no-any-return]  # it is what the transport gives
 
     async def aclose(self) -> None:
@@ -76,11 +76,28 @@ async def sifted(
         yield SiftedStream(messages, link), writer if link.greeting is None else GreetingWriter(writer, link)
 
 
-def _sift(page: Json, protocol_version: str) -> None:
-    page.pop(MALFORMED_KEY, None)  # nobody else has a say in that
+def _take_tools(page: Json, link: Link) -> None:
+    page.pop(TAKEN_KEY, None)  # a server has no say in that
     tools = page.get("tools")
-    if not isinstance(tools, list) or _problem(page, [], protocol_version) is not None:
-        return  # no list of tools, or one that is wrong in itself
+    if isinstance(tools, list) and "content" not in page:
+        key = len(link.taken_tools)
+        link.taken_tools[key] = tools
+        page["tools"], page[TAKEN_KEY] = [], key
+
+
+def sift(page: Json, tools: list[Any], protocol_version: str) -> tuple[list[Any], list[str]]:
+    """Tell the tools among some from what is none.
+
+    Args:
+        page: The page that lists them, without them.
+        tools: Some of its tools.
+        protocol_version: By whose rules.
+
+    Returns:
+        The tools, and for each of the others a sentence that names it and the reason.
+    """
+    if _problem(page, tools, protocol_version) is None:
+        return tools, []
     kept: list[Any] = []
     malformed: list[str] = []
     for tool in tools:
@@ -89,8 +106,7 @@ def _sift(page: Json, protocol_version: str) -> None:
             kept.append(tool)
         else:
             malformed.append(f"{_shown(tool)} is malformed: {problem}")
-    if malformed:
-        page["tools"], page[MALFORMED_KEY] = kept, malformed
+    return kept, malformed
 
 
 def _problem(page: Json, tools: list[Any], protocol_version: str) -> str | None:

@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from bridge.client.pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
 from bridge.client.remote_tool import remote_tool
@@ -41,6 +42,8 @@ MIN_EXPIRY_SECONDS = 30.0
 """A list is not asked for again sooner than this of our own accord, however short-lived its server says it is."""
 
 _METHOD_NOT_FOUND = -32601
+_TOOLS_AT_ONCE = 50
+"""Tools that are made before other tasks get a turn."""
 _logger = logging.getLogger("bridge.client")
 
 
@@ -290,8 +293,8 @@ class Upstream:
         self._expires_at = None if ttl_seconds is None else anyio.current_time() + ttl_seconds
         listing = listing._replace(ttl_seconds=None)
         if listing != self._listing:
+            await self._read(listing)
             self._listing = listing
-            self._read(listing)
             self.is_listed = True
             self._changed()
         listed.set()
@@ -302,10 +305,13 @@ class Upstream:
         severity = logging.WARNING if self._failures == 1 else logging.DEBUG
         _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
 
-    def _read(self, listing: ToolListing) -> None:
+    async def _read(self, listing: ToolListing) -> None:
+        """Make the tools, a few at a time, so that calls get their turn however many there are."""
         tools: dict[str, Tool] = {}
         skipped = list(listing.malformed)
-        for wire in listing.tools:
+        for number, wire in enumerate(listing.tools):
+            if number % _TOOLS_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
             try:
                 tool = remote_tool(
                     wire,

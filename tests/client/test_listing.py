@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
-from bridge.client import HttpTransport, ServerConfig
+from bridge.client import HttpTransport, ServerConfig, sieve
+from bridge.client import listing as listing_module
 from bridge.errors import ServerAnswerError, ServerRefusedError
 from tests.client.conftest import opened, python_config
 
@@ -90,3 +93,44 @@ async def test_headers_that_a_schema_asks_for_are_sent_whether_or_not_the_tool_w
         before = len(guard.seen)
         await connection.call_tool("located", {"region": "us"})
         assert len(guard.seen) == before + 1, "a listed tool costs no list"
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "problem"),
+    [
+        ("MAX_TOOLS", 250, "it lists more than 250 tools"),
+        ("MAX_LIST_BYTES", 2**14, "its list of tools is longer than 0.015625 MiB"),
+    ],
+)
+async def test_a_list_is_bounded_over_all_its_pages(
+    name: str, limit: int, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_module, name, limit)
+    pages = '{"tools": [TOOL] * 200} | ({"nextCursor": "2"} if not cursor else {})'
+    async with opened(listing(pages)) as connection:
+        with pytest.raises(ServerAnswerError, match=problem):
+            await connection.list_tools()
+
+
+async def test_others_get_their_turn_while_a_long_list_is_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = 0
+    seen: list[int] = []
+
+    def sift(page: Any, tools: list[Any], version: str) -> Any:
+        seen.append(turns)
+        return real(page, tools, version)
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    real = sieve.sift
+    monkeypatch.setattr(listing_module, "sift", sift)
+    async with opened(listing('{"tools": [TOOL] * 1000}')) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        assert len((await connection.list_tools()).tools) == 1000
+        tasks.cancel_scope.cancel()
+    assert len(seen) == 20
+    assert len(set(seen)) == 20, "each part in a turn of its own"

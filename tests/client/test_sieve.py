@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client import McpToolProvider
-from bridge.client.sieve import MALFORMED_KEY
+from bridge.client.sieve import TAKEN_KEY
 from tests.client.conftest import opened
 from tests.client.pages import listing
 from tests.client.scripted import listed, scripted_config
@@ -73,7 +73,7 @@ async def test_a_provider_tells_server_tool_and_reason(caplog: pytest.LogCapture
 
 
 async def test_a_server_has_no_say_in_what_was_left_out() -> None:
-    said = {MALFORMED_KEY: ["the moon"]}
+    said = {TAKEN_KEY: 0}
     for tools, told in ((TOOLS, SENTENCES), ([listed("a")], ())):
         with_own_words = scripted_config(tools, page=said, protocol="legacy")
         async with opened(with_own_words) as connection:

@@ -231,3 +231,10 @@ async def test_tokens_are_not_revoked_where_nothing_is_encrypted_and_are_forgott
     await log_in(resource.url)
     assert await logged_out(resource.url, OAuthLogin())
     assert "'http://login.example.com/revoke', which is not encrypted" in caplog.text
+
+
+async def test_metadata_that_is_too_long_is_not_read_to_its_end(authority: Authority, resource: Resource) -> None:
+    authority.says = {"service_documentation": "https://example.com/" + "x" * 2**21}
+    with pytest.raises(SignInError, match="its answer is longer than 1 MiB"):
+        await log_in(resource.url)
+    assert authority.grants == []
