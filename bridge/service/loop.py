@@ -110,6 +110,8 @@ class Invocation:
         self.view = view
         self.tools = tools
         self._settings = settings
+        # Noted before anybody else learns of it: an observer that raises undoes the call too.
+        self._policy = replace(settings.policy, after=(self._note, *settings.policy.after))
         self._source = source
         self._parameters = parameters
         self._response_format = response_format
@@ -256,6 +258,9 @@ class Invocation:
                 "call fewer tools at once"
             )
 
+    def _note(self, execution: ToolExecution, _: InvocationContext) -> None:
+        self.compensations.note(self.tools.box.find(execution.request.name), execution)
+
     def _cut_off(self, response: ChatResponse) -> int | None:
         doubtful = response.doubtful_call
         return None if doubtful in self._announced else doubtful
@@ -266,8 +271,7 @@ class Invocation:
         return ToolCalls(
             tools=self.tools.box,
             context=self.context,
-            policy=self._settings.policy,
-            compensations=self.compensations,
+            policy=self._policy,
             approval=self._settings.approval,
             emit=self._emit,
             executed=executed or {},

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from bridge.service.approval import ApprovalPolicy
-    from bridge.service.compensation import Compensations
     from bridge.service.events import Emit
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -45,7 +44,6 @@ class ToolCalls:
     tools: ToolBox
     context: InvocationContext
     policy: ExecutionPolicy
-    compensations: Compensations
     approval: ApprovalPolicy | None = None
     emit: Emit | None = None
     executed: dict[int, ToolExecution] = field(default_factory=dict)
@@ -67,7 +65,6 @@ class ToolCalls:
             else:
                 with approved(request):
                     execution = await execute_timed(self.tools, request, self.context, self.policy)
-            self.compensations.note(self.tools.find(request.name), execution)
         self.executed[index] = execution
         if self.emit is not None:
             await self.emit(ToolExecuted(execution))

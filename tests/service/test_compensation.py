@@ -9,6 +9,7 @@ from bridge import ToolError, tool
 from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
 from bridge.service.approval import ApprovalPolicy
 from bridge.service.compensation import compensated
+from bridge.tools.execution import ExecutionPolicy
 from tests.service.fakes import DEADLINE_SECONDS, ask, assistant, call, calls
 
 if TYPE_CHECKING:
@@ -71,6 +72,20 @@ async def test_nothing_is_undone_when_it_succeeds_although_a_tool_failed(way: st
     )
     await ask(service, way)
     assert trip.done == ["flight to Rome"]
+
+
+async def test_an_observer_that_fails_is_a_failure_too(way: str) -> None:
+    trip = Trip()
+
+    def observe(*_: object) -> None:
+        raise LookupError("no such column")
+
+    service = assistant(
+        calls(call("book_flight", city="Rome")), "Booked.", tools=trip.tools(), policy=ExecutionPolicy(after=(observe,))
+    )
+    with pytest.raises(LookupError):
+        await ask(service, way)
+    assert trip.done == ["flight to Rome", "no flight F-Rome"]
 
 
 async def test_a_limit_is_a_failure_too(way: str) -> None:
