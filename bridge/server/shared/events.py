@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from mcp.server.streamable_http import GET_STREAM_KEY, EventStore
-from mcp_types import JSONRPCError, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from pydantic_core import from_json
 
 from bridge.server.protocol import INTERNAL_ERROR
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 1_000
 """How many events of a call are kept, the latest."""
+MAX_NOTIFICATION_BYTES = 1024 * 1024
+"""Maximum length of the events of a call that are kept; over it what it reports is not kept, only what it asks and
+answers."""
+MAX_SESSION_BYTES = 16 * 1024 * 1024
+"""Maximum length of the events that a session keeps; over it calls that are answered are dropped, the oldest first."""
+MAX_BYTES = 256 * 1024 * 1024
+"""The same of all sessions of a replica; over it the session that has most drops some."""
 _LOOK_EVERY_MILLISECONDS = 500
+_EVENTS_AT_ONCE = 16
 _EVENT_ID = re.compile(r"(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9]{1,20})/(?P<stream>.+)")
 _MOST_IN_ENTRY = 2**64 - 1
 """The largest number that the id of an entry has in Redis, which refuses the command for a larger one."""
@@ -51,6 +60,38 @@ class Place(NamedTuple):
     """The id of the request, as text."""
 
 
+class KeptStream:
+    """What Redis keeps of one call, as far as it came from here."""
+
+    __slots__ = ("at", "entry", "is_answered", "length")
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.entry = "0-0"
+        """The latest event."""
+        self.at = 0.0
+        self.is_answered = False
+
+
+class EventBytes:
+    """What the sessions of one replica keep in Redis together."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._sessions: dict[SessionEvents, int] = {}
+
+    def add(self, session: SessionEvents, length: int) -> None:
+        """Count more of a session, or less."""
+        self.total += length
+        self._sessions[session] = self._sessions.get(session, 0) + length
+        if not self._sessions[session]:
+            del self._sessions[session]
+
+    def fullest(self) -> SessionEvents:
+        """The session that has most."""
+        return max(self._sessions, key=self._sessions.__getitem__)
+
+
 class SessionEvents(EventStore):
     """The events of one session.
 
@@ -59,10 +100,19 @@ class SessionEvents(EventStore):
         session_id: Whose they are.
         seconds: How long the events of a call are kept after the latest of them.
         stored: Called with the id of each request, as text, whose answer need not be kept here any more.
+        of_all: What all sessions keep.
     """
 
-    def __init__(self, link: Link, session_id: str, seconds: int, stored: Callable[[str], object]) -> None:
+    def __init__(
+        self, link: Link, session_id: str, seconds: int, stored: Callable[[str], object], of_all: EventBytes
+    ) -> None:
         self._stored = stored
+        self._of_all = of_all
+        self._kept: dict[str, KeptStream] = {}
+        """By the requests' ids; the one that changed last is the last."""
+        self.length = 0
+        """Length of what is kept."""
+        self._is_closed = False
         self._link = link
         self._session_id = session_id
         self._seconds = seconds
@@ -75,11 +125,15 @@ class SessionEvents(EventStore):
         entry = "0-0"
         if stream_id != GET_STREAM_KEY:
             is_answer = isinstance(message, JSONRPCResponse | JSONRPCError)
+            kept = self._kept.get(stream_id)
+            if kept is not None and kept.length > MAX_NOTIFICATION_BYTES and isinstance(message, JSONRPCNotification):
+                return f"{kept.entry}/{quote(stream_id, safe='')}"
             if not is_answer:
                 self._unkept[stream_id] = ""
             try:
                 with self._link.soon():
                     entry = await self._add(stream_id, text)
+                    await self._note(stream_id, entry, len(text), is_answer=is_answer)
                 if is_answer:
                     self._unkept.pop(stream_id, None)
             except self._link.failures as error:
@@ -89,6 +143,61 @@ class SessionEvents(EventStore):
             if is_answer:
                 self._stored(stream_id)
         return f"{entry}/{quote(stream_id, safe='')}"
+
+    async def _note(self, stream_id: str, entry: str, length: int, *, is_answer: bool) -> None:
+        if self._is_closed:
+            return
+        kept = self._kept.pop(stream_id, None) or KeptStream()
+        kept.entry, kept.at, kept.is_answered = entry, monotonic(), is_answer
+        kept.length += length
+        self._kept[stream_id] = kept
+        self._count(length)
+        while self.length > MAX_SESSION_BYTES and await self.drop_oldest(but=stream_id):
+            pass
+        while self._of_all.total > MAX_BYTES and await self._of_all.fullest().drop_oldest(but=stream_id):
+            pass
+
+    def _count(self, length: int) -> None:
+        self.length += length
+        self._of_all.add(self, length)
+
+    async def drop_oldest(self, *, but: str = "") -> bool:
+        """Drop what is kept of the answered call that said something longest ago, and of those that Redis has dropped.
+
+        Args:
+            but: The request whose call is not dropped.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        latest = monotonic() - self._seconds
+        dropped = [each for each, kept in self._kept.items() if kept.at < latest]
+        answered = (each for each, kept in self._kept.items() if kept.is_answered and each != but)
+        dropped = dropped or [each for each in (next(answered, None),) if each is not None]
+        await self._drop(dropped)
+        return bool(dropped)
+
+    async def drop_all(self) -> None:
+        """Drop all that is kept: the session has ended.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        await self._drop(list(self._kept))
+
+    def close(self) -> None:
+        """Count no more: the session has ended here, and what Redis keeps of it expires."""
+        self._is_closed = True
+        self._count(-self.length)
+        self._kept.clear()
+
+    async def _drop(self, stream_ids: list[str]) -> None:
+        if stream_ids:
+            self._count(-sum(self._kept.pop(each).length for each in stream_ids))
+            await self._link.redis.delete(*map(self._key, stream_ids))
 
     async def keep_unkept(self) -> None:
         """Tell a Redis that is back what it may not know.
@@ -120,7 +229,7 @@ class SessionEvents(EventStore):
         key = self._key(place.stream)
         last, replica, text = await self._known_of(place)
         while not _is_answer(text):
-            found: Any = await redis.xread({key: last}, block=_LOOK_EVERY_MILLISECONDS)
+            found: Any = await redis.xread({key: last}, count=_EVENTS_AT_ONCE, block=_LOOK_EVERY_MILLISECONDS)
             entries = found[0][1] if found else []
             if not entries:
                 yield None

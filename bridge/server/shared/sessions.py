@@ -30,12 +30,12 @@ from starlette.responses import Response
 from bridge.server.body import read_body, replaying
 from bridge.server.fast_http import same_credential
 from bridge.server.limits.account import caller_key
-from bridge.server.protocol import INTERNAL_ERROR
+from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
 from bridge.server.refusal import refuse
 from bridge.server.sessions import Session, kept_bytes
 from bridge.server.shared.alive import Alive
 from bridge.server.shared.dispatcher import ReplicaDispatcher
-from bridge.server.shared.events import SessionEvents
+from bridge.server.shared.events import EventBytes, SessionEvents
 from bridge.server.shared.levels import SharedLevels
 from bridge.server.shared.records import Record, Records, owner_of
 from bridge.server.shared.ways import addressee, from_the_start, place_in, streamed
@@ -54,10 +54,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 
+MAX_STREAMS = 64
+"""Maximum number of streams of a session that are read on at once: each waits in a connection to Redis."""
 _ID = re.compile("[0-9a-f]{32}")
 _RETRY_SECONDS = 1
 _RENEWALS = 4
 """How often a session that is used is renewed within the time that it may go unused."""
+_FULL = "too many open sessions; try again later"
 _UNKNOWN = "what is known of this session cannot be looked up now; try again"
 _INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
@@ -77,6 +80,7 @@ class SharedSessions:
         self._sessions = sessions
         self._link = link
         self._records = Records(link, idle_seconds)
+        self._event_bytes = EventBytes()
         self._alive: dict[str, Alive] = {}
         self._reviving: dict[str, anyio.Event] = {}
         self._tasks: TaskGroup | None = None
@@ -108,7 +112,7 @@ class SharedSessions:
             self._link.failed(error)
             refusal = _UNKNOWN
         if refusal is not None:
-            await _unavailable(send, refusal)
+            await _unavailable(send, refusal, LIMIT_EXCEEDED if refusal == _FULL else INTERNAL_ERROR)
         return refusal is None
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,6 +127,12 @@ class SharedSessions:
         elif scope["method"] == "DELETE":
             await self._end_everywhere(session_id, scope, send)
         elif scope["method"] == "GET" and (place := place_in(scope)) is not None:
+            if session.streams > MAX_STREAMS:
+                told = (
+                    f"too many open streams: a session has {MAX_STREAMS}; close one, or try again in {_RETRY_SECONDS} s"
+                )
+                await refuse(send, 429, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS)
+                return
             await streamed(alive.events, place, session_id, self._link)(scope, receive, send)
         else:
             await alive.transport.handle_request(from_the_start(scope), receive, send)
@@ -254,7 +264,7 @@ class SharedSessions:
             kept, owner = kept_bytes(to_json(record.params)), caller_key(scope)
             giving_way = self._sessions.room_for(owner, kept)
             if giving_way is None:
-                return "too many open sessions; try again later"
+                return _FULL
             for each in giving_way:
                 self._sessions.end(each)
             alive = await self._started(session_id, record)
@@ -275,7 +285,9 @@ class SharedSessions:
         return self._alive.get(session_id)
 
     async def _started(self, session_id: str, record: Record | None) -> Alive:
-        events = SessionEvents(self._link, session_id, self._records.seconds, partial(self._stored, session_id))
+        events = SessionEvents(
+            self._link, session_id, self._records.seconds, partial(self._stored, session_id), self._event_bytes
+        )
         transport = StreamableHTTPServerTransport(mcp_session_id=session_id, event_store=events)
         alive = self._alive[session_id] = Alive(transport, events, record)
         assert self._tasks is not None, "sessions are alive only while the app runs"
@@ -320,17 +332,20 @@ class SharedSessions:
 
     async def drop(self, session_id: str) -> None:
         """End what there is of a session here, and keep its record no longer; where it is alive, it is kept again."""
-        await self.end_here(session_id)
         try:
             with self._link.soon():
                 await self._records.drop(session_id)
+                if (alive := self._alive.get(session_id)) is not None:
+                    await alive.events.drop_all()
         except self._link.failures as error:
             self._link.failed(error)
+        await self.end_here(session_id)
 
     async def _end(self, session_id: str, alive: Alive) -> None:
         if self._alive.get(session_id) is alive:  # it may have been revived meanwhile
             self._sessions.forget(session_id)
             del self._alive[session_id]
+            alive.events.close()
         if not alive.transport.is_terminated:
             await alive.transport.terminate()
 
@@ -338,6 +353,8 @@ class SharedSessions:
         try:
             with self._link.soon():
                 await self._records.end(session_id)
+                if (alive := self._alive.get(session_id)) is not None:
+                    await alive.events.drop_all()
             await self._link.tell_surely({"kind": "ended", "session": session_id})
         except self._link.failures as error:
             self._link.failed(error)
@@ -370,8 +387,8 @@ class SharedSessions:
             await self.end_here(session_id)
 
 
-async def _unavailable(send: Send, message: str) -> None:
-    await refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, message, INTERNAL_ERROR, retry_after_seconds=_RETRY_SECONDS)
+async def _unavailable(send: Send, message: str, code: int = INTERNAL_ERROR) -> None:
+    await refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, message, code, retry_after_seconds=_RETRY_SECONDS)
 
 
 async def _nothing() -> Message:

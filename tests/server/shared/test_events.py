@@ -5,12 +5,16 @@ import signal
 import socket
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from bridge import InvocationContext, ToolBox, tool
+from bridge.redis import blocking_redis_at
 from bridge.server import http_app
+from bridge.server.shared import events as events_module
+from bridge.server.shared import sessions as sessions_module
 from bridge.server.shared.events import Place, place_of
 from tests.processes import serving as process_serving
 from tests.server.shared.speaking import Talk, call, message_in, text_of
@@ -141,3 +145,87 @@ def test_what_ran_on_a_replica_that_died_ends_as_unknown(redis: RedisServer, ser
         assert told["id"] == 5
         assert "the replica that ran this call has ended: its outcome is unknown" in told["error"]["message"]
         assert text_of(message_in(talk.sum(other, 1, 2))) == "3"
+
+
+@tool
+async def chatter(context: InvocationContext) -> str:
+    """Report much."""
+    for number in range(20):
+        await context.progress(number, 20, "x" * 500)
+    return "done"
+
+
+@pytest.fixture
+def kept(redis: RedisServer) -> Iterator[Callable[[str], dict[str, int]]]:
+    """How many events Redis keeps of each stream of a server."""
+    client: Any = blocking_redis_at(redis.url)
+
+    def count(name: str) -> dict[str, int]:
+        prefix = f"bridge:{{{name}}}:events:".encode()
+        return {key.rpartition(b":")[2].decode(): client.xlen(key) for key in client.scan_iter(prefix + b"*")}
+
+    yield count
+    client.close()
+
+
+def test_what_redis_keeps_of_a_session_is_bounded_in_bytes_and_ends_with_it(
+    redis: RedisServer,
+    serving: Callable[..., str],
+    kept: Callable[[str], dict[str, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events_module, "MAX_NOTIFICATION_BYTES", 3000)
+    monkeypatch.setattr(events_module, "MAX_SESSION_BYTES", 10_000)
+    url = f"{serving(http_app(ToolBox(chatter), name='bytes', redis_url=redis.url))}/mcp"
+    talk = Talk(url)
+    for number in range(1, 11):
+        with talk.streamed(url, id=number, **call("chatter", token="t")) as events:
+            first, *_, last = events
+            assert text_of(last.message) == "done"
+    found = kept("bytes")
+    assert "10" in found
+    assert len(found) <= 3
+    assert all(3 <= count <= 8 for count in found.values()), "some reports, and the answer"
+    with talk.resumed(url, first.id) as events:
+        *_, last = events
+        assert text_of(last.message) == "done"
+    assert talk.end(url) == 200
+    assert kept("bytes") == {}
+
+
+def test_of_all_sessions_the_one_that_has_most_keeps_less(
+    redis: RedisServer,
+    serving: Callable[..., str],
+    kept: Callable[[str], dict[str, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events_module, "MAX_BYTES", 40_000)
+    url = f"{serving(http_app(ToolBox(chatter), name='all', redis_url=redis.url))}/mcp"
+    greedy, modest = Talk(url), Talk(url)
+    for talk, numbers in ((modest, ["m"]), (greedy, [str(number) for number in range(8)])):
+        for number in numbers:
+            with talk.streamed(url, id=number, **call("chatter", token="t")) as events:
+                assert text_of(list(events)[-1].message) == "done"
+    found = kept("all")
+    assert {"m", "7"} <= found.keys()
+    assert len(found) <= 4
+
+
+def test_streams_of_one_session_that_are_read_on_are_bounded(
+    redis: RedisServer, serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "MAX_STREAMS", 1)
+    url = f"{serving(http_app(TOOLS, name='read-on', redis_url=redis.url))}/mcp"
+    talk = Talk(url)
+    with listening() as listener:
+        with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:
+            begun = next(events)
+            running, _ = listener.accept()
+        with running, talk.resumed(url, begun.id) as resumed:
+            assert next(resumed).message is not None
+            refused = httpx.get(url, headers=talk.headers | {"last-event-id": begun.id}, timeout=DEADLINE_SECONDS)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert refused.json()["error"]["code"] == -32005
+            assert running.recv(100) == b"running"
+            running.sendall(b"told")
+            assert text_of(list(resumed)[-1].message) == "told"
