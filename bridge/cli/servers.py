@@ -71,9 +71,8 @@ def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> li
         if config.disabled and not config.servers:
             say(f"bridge: {target.path}: all of its servers are disabled ({', '.join(map(repr, config.disabled))})")
         return list(config.servers.values())
-    if target.server not in config.servers:
+    if (server := config.usable(target.server)) is None:
         raise TargetError(f"{target.path}: {config.why_missing(target.server)}")
-    server = config.servers[target.server]
     return [replace(server, required=True)] if is_alone else [server]
 
 

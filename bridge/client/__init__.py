@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.client.resources import RemoteResource
-    from bridge.client.server_config import MemoryTransport
+    from bridge.client.server_config import MemoryTransport, UnusableTransport
     from bridge.client.states import ConnectionState, ConnectionStatus, ServerInfo, ToolListing
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "StdioTransport",
     "ToolListing",
     "ToolsChange",
+    "UnusableTransport",
     "config_json_schema",
     "connect",
     "load_config",
@@ -83,6 +84,7 @@ _HOMES = dict.fromkeys(__all__, "bridge.client.config") | {
     "ServerStatus": "bridge.client.catalogue",
     "ToolListing": "bridge.client.states",
     "ToolsChange": "bridge.client.catalogue",
+    "UnusableTransport": "bridge.client.server_config",
     "connect": "bridge.client.blocking",
 }
 

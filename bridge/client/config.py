@@ -1,20 +1,22 @@
 """Configuration: the ``mcp.json`` that people already have, read into values.
 
 Every dialect of `bridge.client.dialects`, every spelling of `bridge.client.spelling`, with the references of
-`bridge.client.expansion`. What is wrong is told all at once, in a `ConfigError`; what is doubtful is a warning.
+`bridge.client.expansion`. What is wrong with one server costs that server alone (`UnusableTransport`). What is wrong
+with the whole file, or with all servers, is reported all at once, in a `ConfigError`; what is doubtful is a warning.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
-from bridge.client.dialects import read_root
+from bridge.client.dialects import not_an_entry, read_root
 from bridge.client.entry import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
 from bridge.client.expansion import Variables
 from bridge.client.findings import Findings
@@ -31,14 +33,13 @@ from bridge.client.server_config import (
     ServerConfig,
     ServersConfig,
     StdioTransport,
+    UnusableTransport,
 )
 from bridge.client.spelling import canonical_key, is_disabled, spelled
 from bridge.client.transport_config import TransportReader
 from bridge.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bridge.client.server_config import ProtocolPin
     from bridge.client.spelling import SpelledEntry
 
@@ -82,7 +83,7 @@ def load_config(
         The servers. Each warning has also been logged.
 
     Raises:
-        ConfigError: The file cannot be read, or cannot be used; it has all the problems.
+        ConfigError: The file cannot be read, or neither it nor any of its servers can be used; it has all the problems.
     """
     source = os.fspath(path)
     document = parse_jsonc(_read_text(source), source)
@@ -118,24 +119,28 @@ def parse_config(
         The servers. Each warning has also been logged.
 
     Raises:
-        ConfigError: It cannot be used; it has all the problems.
+        ConfigError: Neither it nor any of its servers can be used; it has all the problems.
     """
     findings = Findings()
     root = read_root(document, findings)
+    of_the_file = tuple(findings.problems)
     variables_of = os.environ if environ is None else environ
     folder = Path(workspace_folder or ".").absolute()
     variables = Variables(variables_of, folder, Inputs(root.inputs, inputs, variables_of))
     locks = Locks(root.pinning, variables, findings, are_read=reads_pins)
-    disabled = tuple(name for name, raw in root.servers.items() if is_disabled(raw))
+    disabled = tuple(name for name, raw in root.servers.items() if isinstance(raw, Mapping) and is_disabled(raw))
     enabled = {name: raw for name, raw in root.servers.items() if name not in disabled}
     read = [_read_server(name, raw, variables, locks, findings) for name, raw in enabled.items()]
-    if findings.problems:
+    is_usable = any(not isinstance(server.transport, UnusableTransport) for server in read)
+    if of_the_file or any(problem.server is None for problem in findings.problems):
+        raise ConfigError(source, findings.problems)
+    if findings.problems and not is_usable:
         raise ConfigError(source, findings.problems)
     if not root.servers:
         findings.warning("there are no servers in it")
     for warning in findings.warnings:
         _logger.warning("%s: %s", source, warning)
-    servers = {server.name: replace(server, prefixing=root.prefixing) for server in read if server is not None}
+    servers = {server.name: replace(server, prefixing=root.prefixing) for server in read}
     return ServersConfig(servers=servers, disabled=disabled, warnings=tuple(findings.warnings), source=source)
 
 
@@ -158,9 +163,24 @@ def _folder_of(path: Path) -> Path:
     return folder.parent if folder.name in _HOST_FOLDERS else folder
 
 
-def _read_server(
-    name: str, raw: Mapping[str, Any], variables: Variables, locks: Locks, findings: Findings
-) -> ServerConfig | None:
+def _read_server(name: str, raw: Any, variables: Variables, locks: Locks, findings: Findings) -> ServerConfig:
+    """One server; where its entry cannot be used, one that is never there and says why."""
+    before = len(findings.problems)
+    config = _usable_server(name, raw, variables, locks, findings)
+    problems = tuple(findings.problems[before:])
+    if config is not None and not problems:
+        return config
+    transport = UnusableTransport(problems)
+    if config is not None:
+        return replace(config, transport=transport)
+    is_required = isinstance(raw, Mapping) and raw.get("required") is True
+    return ServerConfig(name=name, transport=transport, required=is_required)
+
+
+def _usable_server(name: str, raw: Any, variables: Variables, locks: Locks, findings: Findings) -> ServerConfig | None:
+    if not isinstance(raw, Mapping):
+        findings.problem(not_an_entry(raw), server=name)
+        return None
     said = spelled(name, raw, findings)
     try:
         entry = ServerEntry.model_validate(dict(said.values))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bridge.client.handlers import ClientHandlers
 from bridge.client.healing import Healing
 from bridge.client.listeners import Listeners
-from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
+from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.states import ConnectionState, ConnectionStatus, ToolListing
 from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
 from bridge.tools.detached import start_detached
@@ -341,3 +341,5 @@ class Connection:
                 return "memory"
             case HttpTransport(kind=kind):
                 return kind
+            case UnusableTransport():
+                return None

@@ -32,8 +32,8 @@ _MAX_NAMES = 5
 class Root:
     """A configuration whose servers are found but not yet read."""
 
-    servers: Mapping[str, Mapping[str, Any]]
-    """Each server's entry as written, by name."""
+    servers: Mapping[str, Any]
+    """Each server's entry as written, by name; an object, if it is right."""
     inputs: tuple[InputDefinition, ...]
     """The values to ask for."""
     pinning: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def _prefixing(said: Any, findings: Findings) -> Prefixing | None:
     return None
 
 
-def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findings) -> dict[str, Mapping[str, Any]]:
+def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findings) -> dict[str, Any]:
     for key in repeated_keys(document):
         if key in _ROOT_KEYS:
             findings.problem("stands twice: put the two together", key=key)
@@ -76,7 +76,7 @@ def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findi
         named = ", ".join(map(repr, unknown[:_MAX_NAMES]))
         more = f" and {len(unknown) - _MAX_NAMES} more" if len(unknown) > _MAX_NAMES else ""
         findings.warning(f"{named}{more}: not about servers, and ignored")
-    servers: dict[str, Mapping[str, Any]] = {}
+    servers: dict[str, Any] = {}
     for key in maps:
         found = document[key]
         if isinstance(found, Mapping):
@@ -86,7 +86,7 @@ def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findi
     return servers
 
 
-def _bare_servers(document: Mapping[str, Any], findings: Findings) -> dict[str, Mapping[str, Any]]:
+def _bare_servers(document: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     found = {
         key: value
         for key, value in document.items()
@@ -100,20 +100,20 @@ def _bare_servers(document: Mapping[str, Any], findings: Findings) -> dict[str, 
             f"or nothing but servers by name, each with a 'command' or a 'url'{hint}"
         )
         return {}
+    for name, entry in found.items():
+        if not isinstance(entry, Mapping):  # what stands among the servers may be none at all
+            findings.problem(not_an_entry(entry), server=str(name))
     return _checked(found, repeated_keys(document), findings)
 
 
-def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Findings) -> dict[str, Mapping[str, Any]]:
+def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Findings) -> dict[str, Any]:
     servers = {}
     for name, entry in found.items():
         if complaint := _name_complaint(name):
             findings.problem(complaint, server=str(name))
         if name in repeated:
             findings.problem("two servers have this name: rename one", server=name)
-        if isinstance(entry, Mapping):
-            servers[name] = entry
-        else:
-            findings.problem(f"should be an object with a 'command' or a 'url', not {kind_of(entry)}", server=str(name))
+        servers[name] = entry
     return servers
 
 
@@ -123,6 +123,11 @@ def _name_complaint(name: Any) -> str | None:
     if not name.isprintable():
         return "a server's name holds no control characters: rename it"
     return None
+
+
+def not_an_entry(value: Any) -> str:
+    """What is wrong with a server that is no object."""
+    return f"should be an object with a 'command' or a 'url', not {kind_of(value)}"
 
 
 def _is_server(value: Any) -> bool:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from bridge.client.http import CONNECTION_CLOSED
 from bridge.client.limits import ResponseTooLongError
 from bridge.client.link import SessionExpiredError, UnauthorizedError
-from bridge.client.server_config import HttpTransport, StdioTransport
+from bridge.client.server_config import HttpTransport, StdioTransport, UnusableTransport
 from bridge.client.sse import NO_WORDS
 from bridge.client.stdio import LineTooLongError, NoProtocolError
 from bridge.errors import (
@@ -68,7 +68,11 @@ class Failures:
 
     def unavailable(self, error: BaseException, link: Link) -> ServerUnavailableError:
         """The error for a server that could not be started, reached or greeted."""
-        return self._unavailable(self._first_phase, self._cause_of_start(_leaf(error), link), link)
+        if isinstance(transport := self._config.transport, UnusableTransport):
+            cause = _Cause(transport.reason, "correct its entry; the other servers are not affected", is_permanent=True)
+        else:
+            cause = self._cause_of_start(_leaf(error), link)
+        return self._unavailable(self._first_phase, cause, link)
 
     def too_slow(self, link: Link) -> ServerUnavailableError:
         """The error for a server that did not start and greet in time."""

@@ -28,8 +28,9 @@ class Findings:
     """What the configuration can be used in spite of, each a sentence."""
 
     def problem(self, message: str, *, server: str | None = None, key: str | None = None) -> None:
-        """Note what is wrong."""
-        self.problems.append(ConfigProblem(message, server, key))
+        """Note what is wrong, once."""
+        if (problem := ConfigProblem(message, server, key)) not in self.problems:
+            self.problems.append(problem)
 
     def warning(self, message: str, *, server: str | None = None, key: str | None = None) -> None:
         """Note what is doubtful, placed in the words of a problem."""

@@ -83,9 +83,9 @@ class Locks:
         mode = entry.pin_mode or self._mode
         try:
             if (path, mode) not in self._read:
-                self._read[path, mode] = {}  # what is wrong with it is told once
                 self._read[path, mode] = load_pins(path, mode=mode)
         except ConfigError as error:
             told = "; ".join(problem.message for problem in error.problems)
             self._findings.problem(f"{expanded.shown!r} {told} (write it with `bridge pin`)", **place)
+            return Held(path)
         return Held(path, self._read[path, mode].get(server, ServerPins(tools={}, mode=mode)))

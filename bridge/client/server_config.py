@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridge.client.redaction import HIDDEN, redact_command, redact_url, scrub
+from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
     from bridge.client.naming import Prefixing
     from bridge.client.pinning import ServerPins
+    from bridge.errors import ConfigProblem
 
 InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
 """What a child inherits: what any program needs (``PATH``, ``HOME``, …), everything, or these variables beside that."""
@@ -128,13 +130,35 @@ class MemoryTransport:
         return "MemoryTransport(…)"
 
 
+@dataclass(frozen=True, slots=True)
+class UnusableTransport:
+    """A server that its configuration does not say how to reach: every connection fails with the reason."""
+
+    problems: tuple[ConfigProblem, ...]
+    """What is wrong with the configuration of this server."""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in words, without the server's name."""
+        told = "; ".join(str(replace(problem, server=None)) for problem in self.problems)
+        return f"its configuration cannot be used: {told}"
+
+    def redacted(self) -> str:
+        """Where it is, as it may be shown."""
+        return "nowhere"
+
+    def scrub(self, text: str) -> str:
+        """The text: problems quote no value that may be secret."""
+        return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """One server: how to reach it and how to treat it."""
 
     name: str
     """What the configuration calls it."""
-    transport: StdioTransport | HttpTransport | MemoryTransport
+    transport: StdioTransport | HttpTransport | MemoryTransport | UnusableTransport
     """How to reach it."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """How long a call may go without progress; each sign of progress begins it anew."""
@@ -186,13 +210,25 @@ class ServersConfig:
     """The servers of one configuration."""
 
     servers: Mapping[str, ServerConfig] = field(default_factory=dict)
-    """The enabled servers by name, in the order of the file."""
+    """The enabled servers by name, in the order of the file. One whose entry cannot be used has an
+    `UnusableTransport`."""
     disabled: tuple[str, ...] = ()
     """The names of the servers that are switched off; nothing else of them was read."""
     warnings: tuple[str, ...] = ()
     """What is doubtful, each a sentence that names the server and the key."""
     source: str = "configuration"
     """The file, or what else the configuration was read from."""
+
+    def usable(self, name: str) -> ServerConfig | None:
+        """The server of a name; None where there is none.
+
+        Raises:
+            ConfigError: Its entry cannot be used.
+        """
+        server = self.servers.get(name)
+        if server is not None and isinstance(server.transport, UnusableTransport):
+            raise ConfigError(self.source, server.transport.problems)
+        return server
 
     def why_missing(self, name: str) -> str:
         """Why there is no server of a name, in words."""

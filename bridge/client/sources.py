@@ -59,6 +59,6 @@ def _in_file(source: str) -> list[ServerConfig | Connection]:
     if not mark or Path(source).exists():
         return list(load_config(source).servers.values())
     config = load_config(path)
-    if name in config.servers:
-        return [config.servers[name]]
+    if (server := config.usable(name)) is not None:
+        return [server]
     raise ConfigError(path, [ConfigProblem(config.why_missing(name))])

@@ -24,10 +24,11 @@ from bridge.client.greeting import observed_greeting
 from bridge.client.http import WatchedHttpClient
 from bridge.client.limits import MAX_MESSAGE_BYTES
 from bridge.client.process import child_process
-from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport
+from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.sieve import sifted
 from bridge.client.sse import sse_streams
 from bridge.client.stdio import stdio_streams
+from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -83,6 +84,8 @@ async def opened(
             case MemoryTransport(server=server):
                 link.kind = "memory"
                 client = await _greeted(stack, link, config, server, mode, options)
+            case UnusableTransport(problems=problems):
+                raise ConfigError(config.name, problems)
             case HttpTransport() as transport:
                 client = await _greeted_over_http(stack, link, config, transport, mode, options, findings, auth)
         link.greeted(client)

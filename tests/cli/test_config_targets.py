@@ -123,6 +123,23 @@ def test_a_configuration_that_cannot_be_used_is_told_with_all_its_problems(run: 
     assert "NOWHERE" in done.stderr
 
 
+def test_what_is_wrong_with_one_server_costs_that_server_alone(run: Run, config: Path) -> None:
+    with_server(config, "bad", command="x", env={"KEY": "${NOWHERE}"})
+    reason = "'env.KEY': the variable 'NOWHERE' is not set"
+    assert run("call", "mcp.json", "other_add", "a=1").stdout == "3\n"
+    done = run("status", "mcp.json", "--json")
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert {name: row["state"] for name, row in rows.items()} == {"calc": "ready", "other": "ready", "bad": "failed"}
+    assert reason in rows["bad"]["lastError"]
+    assert done.returncode == 0
+    done = run("list", "mcp.json", "--json")
+    assert (done.returncode, len(json.loads(done.stdout))) == (0, 4)
+    assert reason in done.stderr
+    alone = run("list", "mcp.json#bad")
+    assert (alone.returncode, alone.stdout) == (1, "")
+    assert reason in alone.stderr
+
+
 def test_secrets_of_a_configuration_do_not_appear_in_errors(run: Run, directory: Path) -> None:
     entry = {"command": sys.executable, "args": ["-c", "import os; raise SystemExit(os.environ['KEY'])"]}
     servers = {"one": {**entry, "env": {"KEY": "${SECRET}"}}}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.client import load_config, parse_config
+from bridge.client import StdioTransport, UnusableTransport, load_config, parse_config
 from bridge.client.entry import KEYS
 from bridge.errors import BridgeError, ConfigError, ConfigProblem
 
@@ -192,6 +192,51 @@ def test_a_key_that_stands_twice_is_refused(text: str, problem: str, tmp_path: P
     with pytest.raises(ConfigError) as caught:
         load_config(file, environ={})
     assert str(caught.value) == f"{file}: {problem}"
+
+
+GOOD = {"command": "x"}
+UNSET = "the variable 'UNSET' is not set: set it, or write ${UNSET:-default}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        *BAD_ENTRIES,
+        ({"url": "https://h", "headers": {"Key": "${UNSET}"}}, f"server 'a', 'headers.Key': {UNSET}"),
+        ({"command": "x", "pins": "none.json"}, "server 'a', 'pins': 'none.json' cannot be read"),
+        ({"command": "x", "envFile": "none.env"}, "server 'a', 'envFile': cannot read 'none.env'"),
+        (5, "server 'a': should be an object with a 'command' or a 'url', not a number"),
+    ],
+)
+def test_what_is_wrong_with_one_server_costs_that_server_alone(entry: Any, problem: str, tmp_path: Path) -> None:
+    config = parse_config({"mcpServers": {"a": entry, "b": GOOD}}, environ={}, workspace_folder=tmp_path)
+    assert list(config.servers) == ["a", "b"]
+    assert config.servers["b"].transport == StdioTransport("x")
+    broken = config.servers["a"].transport
+    assert isinstance(broken, UnusableTransport)
+    assert [str(each)[: len(problem)] for each in broken.problems] == [problem]
+    with pytest.raises(ConfigError, match="'a'"):
+        config.usable("a")
+    assert (config.usable("b"), config.usable("c")) == (config.servers["b"], None)
+
+
+def test_what_is_wrong_with_the_file_is_an_error_of_the_file() -> None:
+    for mistake in ({"inputs": 5}, {"pins": 5}, {"prefix": 5}, {"pins": "none.json"}):
+        with pytest.raises(ConfigError):
+            parse_config({"mcpServers": {"a": {}, "b": GOOD}, **mistake}, environ={})
+
+
+def test_an_unusable_server_is_treated_as_its_entry_says_where_that_can_be_read() -> None:
+    bad = {"url": "${UNSET}", "required": True, "prefix": "its_"}
+    broken = parse_config({"a": bad, "b": GOOD}, environ={}).servers["a"]
+    assert (broken.required, broken.prefix) == (True, "its_")
+    assert parse_config({"a": {"url": 5, "required": True}, "b": GOOD}, environ={}).servers["a"].required
+
+
+def test_a_lock_file_that_cannot_be_read_is_told_for_each_server_that_names_it() -> None:
+    entry = {"command": "x", "pins": "none.json"}
+    servers = parse_config({"a": entry, "b": entry, "c": GOOD}, environ={}).servers
+    assert [isinstance(server.transport, UnusableTransport) for server in servers.values()] == [True, True, False]
 
 
 def test_all_problems_of_a_file_are_told_at_once() -> None:

@@ -80,8 +80,9 @@ def test_what_cannot_be_held_to_is_told(
     folder: Path, root: dict[str, Any], entry: dict[str, Any], problem: str
 ) -> None:
     (folder / "bad.json").write_text("{}")
+    servers = {"a": {"command": "x", **entry}} | ({"b": {"command": "y"}} if root else {})
     with pytest.raises(ConfigError, match=problem) as caught:
-        read(folder, {"mcpServers": {"a": {"command": "x", **entry}, "b": {"command": "y"}}, **root}, environ={})
+        read(folder, {"mcpServers": servers, **root}, environ={})
     assert len(caught.value.problems) == 1
 
 

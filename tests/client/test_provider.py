@@ -26,7 +26,7 @@ from bridge import (
     ToolSpecification,
     tool,
 )
-from bridge.client import Connection, McpToolProvider, RemoteExecutor, RemoteName
+from bridge.client import Connection, McpToolProvider, RemoteExecutor, RemoteName, parse_config
 from bridge.server.publisher import Publisher
 from tests.client.conftest import python_config, stdio_config
 from tests.client.scripted import listed, scripted_config
@@ -121,6 +121,19 @@ async def test_a_server_that_is_not_there_costs_only_its_own_tools(caplog: pytes
     assert (one.name, one.is_listed, one.tools, one.problem) == ("one", True, ("one_add",), None)
     assert one.connection.state is ConnectionState.READY
     assert "going on without the server 'gone'" in caplog.text
+
+
+async def test_a_server_whose_entry_cannot_be_used_costs_only_its_own_tools() -> None:
+    config = parse_config({"mcpServers": {"bad": {"url": "${UNSET}"}, "other": {"command": "x"}}}, environ={})
+    bad = config.servers["bad"]
+    async with provided(bad, memory_config("one", add)) as provider:
+        assert names(provider) == ["one_add"]
+        status, _ = provider.status()
+    assert status.connection.state is ConnectionState.FAILED
+    assert "its configuration cannot be used: 'url': the variable 'UNSET' is not set" in str(status.problem)
+    with pytest.raises(ServerUnavailableError, match="UNSET"):
+        async with provided(replace(bad, required=True), memory_config("one", add)):
+            pytest.fail("it was opened")
 
 
 async def test_without_a_required_server_there_is_nothing() -> None:
