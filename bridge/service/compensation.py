@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +48,9 @@ def compensated(source: object, undo: Undo | str) -> CompensatedTool:
 
     Args:
         source: The tool: a Tool, or a function.
-        undo: A function that gets the execution and the context; or the name of another tool of the service, which is
-            called with the arguments of the call and the fields of its structured result, by name. Those that are not
-            among its parameters are left out, unless it takes any.
+        undo: A function that gets the execution and the context; or the name of another tool of the service, which the
+            model does not see. That one is called with the arguments of the call and the fields of its structured
+            result, by name; those that are not among its parameters are left out, unless it takes any.
 
     Raises:
         DefinitionError: It is not one tool.
@@ -60,6 +60,28 @@ def compensated(source: object, undo: Undo | str) -> CompensatedTool:
         raise DefinitionError(f"compensated takes one tool, and {source!r} holds {len(tools)}; name one of them")
     values = {each.name: getattr(tools[0], each.name) for each in fields(Tool)}
     return CompensatedTool(values.pop("specification"), values.pop("executor"), undo=undo, **values)
+
+
+def undoing_names(tools: Collection[Tool], *, may_miss: bool) -> frozenset[str]:
+    """The names of the tools that undo others: a model neither sees nor calls them.
+
+    Args:
+        tools: All tools of a service.
+        may_miss: A tool that undoes another may come later.
+
+    Raises:
+        DefinitionError: A tool is to be undone by one that is not there.
+    """
+    undone = {
+        tool.undo: tool.name for tool in tools if isinstance(tool, CompensatedTool) and isinstance(tool.undo, str)
+    }
+    missing = [] if may_miss else sorted(undone.keys() - {tool.name for tool in tools})
+    if missing:
+        raise DefinitionError(
+            f"the tool {undone[missing[0]]!r} is to be undone by {missing[0]!r}, which is no tool of the service; "
+            "give that tool too, or a function"
+        )
+    return frozenset(undone)
 
 
 class Compensations:

@@ -187,7 +187,7 @@ class Engine:
         except (InvocationSuspended, InputRequired):
             raise
         except BaseException as error:
-            await invocation.compensations.undo(invocation.tools.box, error)
+            await invocation.compensations.undo(invocation.tools.offer.undoing, error)
             raise
         return Result(
             content=content,

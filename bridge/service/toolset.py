@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.service.compensation import undoing_names
 from bridge.tools.context import ToolProviderRequest
 from bridge.tools.toolbox import ToolBox
 
@@ -15,6 +17,18 @@ if TYPE_CHECKING:
     from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import InvocationContext, ToolProvider
     from bridge.tools.model import Tool, ToolSpecification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Tools that are ready to run."""
+
+    box: ToolBox
+    """Those that the model may call."""
+    undoing: ToolBox
+    """Those, and the tools that undo others, which the model does not see."""
+    specifications: tuple[ToolSpecification, ...]
+    """What the model may be shown."""
 
 
 class Toolset:
@@ -42,41 +56,50 @@ class Toolset:
         self._approval = approval
         self._admit = admit
         self.search = search
-        self._fixed: tuple[ToolBox, tuple[ToolSpecification, ...]] | None = None
+        self._fixed: Offer | None = None
         tools.on_change(self._forget)
         self.fixed()
 
-    def fixed(self) -> tuple[ToolBox, tuple[ToolSpecification, ...]]:
+    def fixed(self) -> Offer:
         """The tools of an invocation without those of providers; made once, and again after a change."""
         if self._fixed is None:
             self._fixed = self.made_with(())
         return self._fixed
 
-    def made_with(self, provided: Iterable[Tool]) -> tuple[ToolBox, tuple[ToolSpecification, ...]]:
-        """The service's own tools and others, ready to run, with their specifications.
+    def made_with(self, provided: Iterable[Tool]) -> Offer:
+        """The service's own tools and others, ready to run.
 
         Raises:
             NameClashError: Two of them have one name.
-            DefinitionError: One of them is not for this service.
+            DefinitionError: One of them is not for this service, or is to be undone by a tool that is not there.
         """
         tools = [*self._tools, *provided]
         self._admit(tools)
+        undoing = undoing_names(tools, may_miss=bool(self._providers))
+        shown = [tool for tool in tools if tool.name not in undoing]
         if self.search is not None:
-            tools.insert(0, self.search.tool(tools))
-        if self._approval is not None:
-            tools = list(map(self._approval.guarded, tools))
+            shown.insert(0, self.search.tool(shown))
+        hidden = [tool for tool in tools if tool.name in undoing]
+        box = self._box(shown)
+        return Offer(
+            box=box,
+            undoing=self._box([*shown, *hidden]) if hidden else box,
+            specifications=tuple(tool.specification for tool in shown),
+        )
+
+    def _box(self, tools: Sequence[Tool]) -> ToolBox:
         box = ToolBox()
-        box.replace(tools)
-        return box, tuple(tool.specification for tool in tools)
+        box.replace(tools if self._approval is None else list(map(self._approval.guarded, tools)))
+        return box
 
     async def open(self, message: UserMessage, context: InvocationContext) -> OfferedTools:
         """The tools of one invocation."""
         if not self._providers:
-            return OfferedTools(self, *self.fixed())
+            return OfferedTools(self, self.fixed())
         request = ToolProviderRequest(user_message=message.content, context=context)
         once = [tool for each in self._providers if not each.is_dynamic for tool in await _provided(each, request)]
         dynamic = [each for each in self._providers if each.is_dynamic]
-        return OfferedTools(self, *self.made_with(once), once=once, dynamic=dynamic, request=request)
+        return OfferedTools(self, self.made_with(once), once=once, dynamic=dynamic, request=request)
 
     def _forget(self) -> None:
         self._fixed = None
@@ -86,24 +109,22 @@ class OfferedTools:
     """The tools of one invocation; what providers gave for it stays, what dynamic ones give is asked for again.
 
     Attributes:
-        box: Those that can run now.
+        offer: Those that can run now.
     """
 
-    __slots__ = ("_dynamic", "_once", "_request", "_specifications", "_toolset", "box")
+    __slots__ = ("_dynamic", "_once", "_request", "_toolset", "offer")
 
     def __init__(
         self,
         toolset: Toolset,
-        box: ToolBox,
-        specifications: tuple[ToolSpecification, ...],
+        offer: Offer,
         *,
         once: Sequence[Tool] = (),
         dynamic: Sequence[ToolProvider] = (),
         request: ToolProviderRequest | None = None,
     ) -> None:
-        self.box = box
+        self.offer = offer
         self._toolset = toolset
-        self._specifications = specifications
         self._once = once
         self._dynamic = dynamic
         self._request = request
@@ -116,10 +137,15 @@ class OfferedTools:
         """
         if self._dynamic and self._request is not None:
             given = [tool for each in self._dynamic for tool in await _provided(each, self._request)]
-            self.box, self._specifications = self._toolset.made_with([*self._once, *given])
+            self.offer = self._toolset.made_with([*self._once, *given])
         if self._toolset.search is not None:
-            return self._toolset.search.shown(self.box, messages)
-        return self._specifications
+            return self._toolset.search.shown(self.offer.box, messages)
+        return self.offer.specifications
+
+    @property
+    def box(self) -> ToolBox:
+        """Those that the model may call now."""
+        return self.offer.box
 
 
 async def _provided(provider: ToolProvider, request: ToolProviderRequest) -> Sequence[Tool]:

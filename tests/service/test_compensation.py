@@ -7,10 +7,12 @@ import pytest
 
 from bridge import ToolError, tool
 from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
+from bridge.service.ai_service import ai_service
 from bridge.service.approval import ApprovalPolicy
 from bridge.service.compensation import compensated
+from bridge.service.tool_search import ToolSearch
 from bridge.tools.execution import ExecutionPolicy
-from tests.service.fakes import DEADLINE_SECONDS, ask, assistant, call, calls
+from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls
 
 if TYPE_CHECKING:
     from bridge.tools.model import Tool, ToolExecution
@@ -136,12 +138,41 @@ async def test_undoing_by_a_tool_that_fails_is_noted_too(way: str) -> None:
     async def book() -> str:
         return "B"
 
-    error = ChatModelError("overloaded", provider="fake")
-    service = assistant(calls(call("book")), error, tools=[compensated(book, "unbook")])
+    async def unbook() -> None:
+        raise ToolError("too late")
+
+    service = assistant(calls(call("book")), ERROR, tools=[compensated(book, "unbook"), unbook])
     with pytest.raises(ChatModelError) as caught:
         await ask(service, way)
-    (note,) = caught.value.__notes__
-    assert note.startswith("the success of the tool 'book' could not be undone: there is no tool named 'unbook'")
+    assert caught.value.__notes__ == ["the success of the tool 'book' could not be undone: too late (RuntimeError)"]
+    caught.value.__notes__.clear()
+
+
+async def test_a_tool_that_undoes_another_is_neither_shown_to_the_model_nor_called_by_it(way: str) -> None:
+    trip = Trip()
+    model = FakeModel(
+        calls(call("cancel_flight", booking="F-Rome"), call("search_tools", query="cancel flight")), "Ok."
+    )
+    service = ai_service(Assistant, chat_model=model, tools=trip.tools())
+    result = await ask(service, way)
+    assert [each.name for each in model.requests[0].tool_specifications] == ["book_flight", "book_hotel"]
+    assert result.tool_executions[0].result.is_error
+    assert trip.done == []
+
+
+async def test_a_tool_that_undoes_another_is_not_found_by_a_search() -> None:
+    model = FakeModel(calls(call("search_tools", query="cancel a flight")), "Ok.")
+    service = ai_service(Assistant, chat_model=model, tools=Trip().tools(), tool_search=ToolSearch())
+    result = await service.chat("Hello")
+    assert "cancel_flight" not in result.tool_executions[0].result.text
+
+
+async def test_a_tool_that_is_to_undo_another_has_to_be_there() -> None:
+    async def book() -> str:
+        return "B"
+
+    with pytest.raises(DefinitionError, match="'book' is to be undone by 'unbook', which is no tool of the service"):
+        assistant("never", tools=[compensated(book, "unbook")])
 
 
 async def test_undoing_needs_no_approval_of_its_own(way: str) -> None:
