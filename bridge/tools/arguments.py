@@ -167,7 +167,7 @@ class ArgumentReader:
             raw = to_json(arguments)
         except Exception:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
             raw = self._raw(arguments)
-        if len(raw) <= LARGE_BYTES and not self._has_surplus(arguments):
+        if len(raw) <= LARGE_BYTES:
             values: dict[str, Any]
             try:
                 values = self._validate(raw, strict=True)
