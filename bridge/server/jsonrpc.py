@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from bridge.server.protocol import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolError
 
@@ -100,7 +100,8 @@ def is_request(message: Json) -> bool:
 def error_text(error: MalformedMessageError) -> bytes:
     """The answer to text that is no message."""
     wire = {"code": error.code, "message": error.message}
-    return to_json({"jsonrpc": "2.0", "id": error.message_id, "error": wire})
+    # Unlike pydantic's, this writes an id that has a lone surrogate, and all in ASCII.
+    return json.dumps({"jsonrpc": "2.0", "id": error.message_id, "error": wire}, separators=(",", ":")).encode("ascii")
 
 
 def _read_leniently(text: bytes) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,8 +13,8 @@ import h11
 import pytest
 
 from tests import processes
+from tests.server.http_answers import answer_to, problem_with
 from tests.server.http_mutations import (
-    Attempt,
     Sessions,
     attempt,
     handshake,
@@ -37,54 +36,6 @@ ATTEMPTS_A_SESSION = 250
 AT_ONCE = 16
 DEADLINE_SECONDS = 60
 GOOD_CALL = {"name": "add", "arguments": {"a": 40, "b": 2}}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back, as far as it was read."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def kind(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0]
-
-
-async def answer_to(port: int, made: Attempt) -> Answer | None:
-    async with sent(port, made.raw, made.method, is_whole=made.must_be_answered) as connection:
-        head = await connection.head()
-        if head is None:
-            return None
-        headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
-        is_stream = headers.get("content-type", "").startswith("text/event-stream")
-        return Answer(head.status_code, headers, b"" if is_stream else await connection.body())
-
-
-def problem_with(made: Attempt, answer: Answer | None) -> str | None:
-    """What is wrong with an answer; None for nothing."""
-    if answer is None:
-        return "no answer" if made.must_be_answered else None
-    if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
-        return "the wrong class of status"
-    if (made.must_be_taken and answer.status >= 300) or (made.must_be_refused and answer.status < 400):
-        return "the wrong verdict"
-    if answer.kind != "application/json" or made.method == "HEAD" or (answer.status < 300 and not answer.body):
-        return None
-    return problem_with_json(answer)
-
-
-def problem_with_json(answer: Answer) -> str | None:
-    message = json.loads(answer.body)
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or type(message.get("id")) is bool:
-        return "not a JSON-RPC message"
-    if ("result" in message) is ("error" in message) or ("error" not in message and answer.status >= 400):
-        return "not an answer of that status"
-    error = message.get("error", {"code": 0, "message": ""})
-    if type(error["code"]) is not int or not isinstance(error["message"], str):
-        return "a malformed error"
-    return None
 
 
 async def fuzz(port: int, messages_target: str) -> list[str]:

@@ -95,10 +95,15 @@ def test_json_that_is_no_message_is_an_invalid_request(server: StdioProcess, val
 
 
 @pytest.mark.parametrize("params", [[], [1], "a", 1, True])
-def test_params_that_are_no_object_are_invalid_params_of_that_request(server: StdioProcess, params: Any) -> None:
-    server.send({"jsonrpc": "2.0", "id": "mine", "method": "tools/list", "params": params})
-    answer = server.receive()
-    assert (answer["id"], answer["error"]["code"]) == ("mine", -32602)
+@pytest.mark.parametrize("message_id", ["mine", "\ud800"], ids=_short)
+def test_params_that_are_no_object_are_invalid_params_of_that_request(
+    server: StdioProcess, params: Any, message_id: str
+) -> None:
+    bad = {"jsonrpc": "2.0", "id": message_id, "method": "tools/list", "params": params}
+    server.send_raw(json.dumps(bad).encode() + b"\nnot json\n")  # in one piece: what follows is answered too
+    answer, next_answer = server.receive(), server.receive()
+    assert (answer["id"], answer["error"]["code"]) == (message_id, -32602)
+    assert (next_answer["id"], next_answer["error"]["code"]) == (None, -32700)
 
 
 @pytest.mark.parametrize("text", [b"", b" ", b"\t\r", b"\r"])

@@ -1,0 +1,190 @@
+"""``python -m tests.fuzz [http] [stdio]``: spoiled requests and lines against `bridge serve`, for as long as is wanted.
+
+Each way of reading HTTP and each era over stdio gets a server process of its own and its share of the time. The table
+says how many inputs were tried, how many of them got no answer or a wrong one in time, how many tracebacks the server
+logged, and how much memory it had after the first batch and after the last. Linux only: memory is read there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import anyio
+import h11
+
+from tests import processes
+from tests.benchmarks.load.memory import mib, usage
+from tests.server.http_answers import answer_to, problem_with
+from tests.server.http_mutations import Sessions, attempt, initialize, modern, post, without_body
+from tests.server.raw_http import event_of, open_session, sent, taken
+from tests.server.stdio_mutations import NOTHING, NULL, expected, seeds, spoiled
+from tests.server.stdio_process import StdioProcess, modern_request, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOOLS = str(Path(__file__).with_name("tools.py"))
+BATCH = 200
+AT_ONCE = 16
+DEADLINE_SECONDS = 60
+CALL = {"name": "add", "arguments": {"a": 40, "b": 2}}
+OFFER = b"\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+SHOWN = 20
+
+COMMAND = {
+    "httptools": ["-m", "bridge"],
+    "h11": ["-c", "import sys; sys.modules['httptools'] = None\nfrom bridge.__main__ import main\nsys.exit(main())"],
+}
+"""How `bridge` is started, by the parser that it reads HTTP with."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one server."""
+
+    name: str
+    tried: int = 0
+    problems: list[str] = field(default_factory=list)
+    tracebacks: int = 0
+    first_kib: int = 0
+    last_kib: int = 0
+
+    def note_memory(self, process_id: int) -> None:
+        """Note how much memory the server has now."""
+        self.last_kib = usage(process_id).resident_kib
+        self.first_kib = self.first_kib or self.last_kib
+
+    def row(self) -> str:
+        """The line of the table."""
+        memory = f"{mib(self.first_kib):>10} {mib(self.last_kib):>10}"
+        return f"{self.name:<18} {self.tried:>9} {len(self.problems):>9} {self.tracebacks:>10} {memory}"
+
+
+def fuzz_http(parser: str, seconds: float, seed: int) -> Outcome:
+    """Send spoiled requests to a server that reads HTTP with this parser."""
+    outcome = Outcome(f"http, {parser}")
+    options = ["--transport", "http", "--port", "0"]
+    with processes.serving(*COMMAND[parser], "serve", TOOLS, *options) as server:
+        anyio.run(_fuzz_http, server, outcome, seconds, seed)
+        if server.process.poll() is not None:
+            outcome.problems.append(f"the server ended with {server.process.returncode}")
+        server.process.terminate()
+        outcome.tracebacks = server.log.count("Traceback")
+    return outcome
+
+
+async def _fuzz_http(server: processes.ServerProcess, outcome: Outcome, seconds: float, seed: int) -> None:
+    port, end = int(server.origin.rpartition(":")[2]), monotonic() + seconds
+    async with sent(port, without_body("GET", "/sse").raw, "GET") as news, anyio.create_task_group() as tasks:
+        await news.head()
+        target = (await event_of(news, rb"data: (/messages/\S+)\r?\n")).decode()
+        await taken(port, post(target, json.loads(initialize().body)))
+
+        async def read() -> None:
+            async for _ in news.parts():
+                pass
+
+        tasks.start_soon(read)
+        while monotonic() < end:
+            sessions = Sessions(await open_session(port), await open_session(port), target)
+            await _batch(port, sessions, outcome, seed)
+            with anyio.fail_after(DEADLINE_SECONDS):
+                assert b'"text":"42"' in await taken(port, modern("tools/call", **CALL))
+            outcome.note_memory(server.process.pid)
+        tasks.cancel_scope.cancel()
+
+
+async def _batch(port: int, sessions: Sessions, outcome: Outcome, seed: int) -> None:
+    limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def one(number: int) -> None:
+        random = Random(seed + number)
+        made = attempt(random, sessions)
+        if random.random() < 0.1:
+            object.__setattr__(made, "raw", made.raw.replace(b"\r\n", OFFER, 1))
+        async with limit:
+            try:
+                with anyio.fail_after(DEADLINE_SECONDS):
+                    answer = await answer_to(port, made)
+                problem = problem_with(made, answer)
+            except (TimeoutError, h11.ProtocolError, ValueError) as error:
+                answer, problem = None, repr(error)
+        if problem:
+            told = f"{outcome.name}, seed {seed + number}: {problem}: {answer} to {made.raw[:1000]!r}"
+            outcome.problems.append(told)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(outcome.tried, outcome.tried + BATCH):
+            tasks.start_soon(one, number)
+    outcome.tried += BATCH
+
+
+def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
+    """Send spoiled lines to a server over stdio."""
+    outcome, random, is_modern = Outcome(f"stdio, {era}"), Random(seed), era == "modern"
+    messages, make, end = seeds(is_modern=is_modern), modern_request if is_modern else request, monotonic() + seconds
+    good = make("good", "tools/call", **CALL)
+    with StdioProcess(command=[sys.executable, *COMMAND["httptools"], "serve", TOOLS]) as server:
+        if is_modern:
+            server.answer(good)
+        else:
+            server.initialize()
+        try:
+            while monotonic() < end:
+                texts = [spoiled(random, number, messages) for number in range(outcome.tried, outcome.tried + BATCH)]
+                awaited = Counter(expected(line) for text in texts for line in text.split(b"\n"))
+                del awaited[NOTHING]
+                server.send(*texts)
+                answered: Counter[object] = Counter()
+                while answered.total() < awaited.total():
+                    answer = server.receive()
+                    if "method" not in answer:
+                        answered[NULL if answer["id"] is None else answer["id"]] += 1
+                if answered != awaited:
+                    outcome.problems.append(f"{outcome.name}, line {outcome.tried}: {awaited - answered} not answered")
+                outcome.tried += BATCH
+                assert server.answer(good)["result"]["structuredContent"] == {"result": 42}
+                outcome.note_memory(server.process.pid)
+        except AssertionError as error:
+            outcome.problems.append(f"{outcome.name}, line {outcome.tried}: {str(error)[:1000]}")
+        outcome.tracebacks = server.log().count("Traceback")
+    return outcome
+
+
+def main() -> None:
+    """Fuzz what is named, or all; the exit code is 1 where something is not as it should be."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("what", nargs="*", choices=["http", "stdio", []], help="what to fuzz; by default all")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long each of the four servers is fuzzed")
+    parser.add_argument("--seed", type=int, default=20260728, help="where the random numbers begin")
+    options = parser.parse_args()
+    wanted = options.what or ["http", "stdio"]
+    runs: list[Callable[[float, int], Outcome]] = []
+    if "http" in wanted:
+        runs += [partial(fuzz_http, each) for each in COMMAND]
+    if "stdio" in wanted:
+        runs += [partial(fuzz_stdio, each) for each in ("handshake", "modern")]
+    sys.stdout.write(f"seed {options.seed}, {options.seconds:g} seconds each\n")
+    head = f"{'':<18} {'tried':>9} {'problems':>9} {'tracebacks':>10} {'RSS, first':>10} {'RSS, last':>10}"
+    sys.stdout.write(head + "\n")
+    outcomes = []
+    for run in runs:
+        outcomes.append(run(options.seconds, options.seed))
+        sys.stdout.write(outcomes[-1].row() + "\n")
+        sys.stdout.flush()
+    problems = [problem for outcome in outcomes for problem in outcome.problems]
+    sys.stdout.writelines(f"{problem}\n" for problem in problems[:SHOWN])
+    sys.exit(bool(problems or any(outcome.tracebacks for outcome in outcomes)))
+
+
+if __name__ == "__main__":
+    main()
