@@ -223,7 +223,8 @@ def break_header(random: Random, draft: Draft) -> bool:
 
 
 def change_method(random: Random, draft: Draft) -> bool:
-    draft.method = random.choice(("PUT", "PATCH", "OPTIONS", "TRACE", "GET", "HEAD"))
+    # uvicorn itself, with h11, cannot answer a HEAD with broken chunks; `bridge serve` can.
+    draft.method = random.choice(("PUT", "PATCH", "OPTIONS", "TRACE", "GET", "HEAD" if draft.framed is None else "GET"))
     return draft.method not in {"GET", "HEAD"}
 
 
@@ -245,6 +246,8 @@ def break_first_line(random: Random, draft: Draft) -> bool:
 
 def break_framing(random: Random, draft: Draft) -> bool:
     """Say one length and send another, or chunks that are none."""
+    if draft.method == "HEAD":
+        return False
     body, length = draft.body, len(draft.body)
     chunked = b"Transfer-Encoding: chunked\r\n\r\n"
     head, whole = b"Content-Length: %d\r\n\r\n", True
