@@ -16,10 +16,26 @@ if TYPE_CHECKING:
 PAGES = [Document(path) for path in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]]
 GENERATED = "docs/reference/"
 WITH_CODE = [page for page in PAGES if page.all_blocks and not repr(page).startswith(GENERATED)]
+SLOW = {
+    "docs/authorization.md",
+    "docs/clients/configuration.md",
+    "docs/clients/pins.md",
+    "docs/command-line/install.md",
+    "docs/command-line/pin.md",
+    "docs/deploying/workers.md",
+    "docs/limits.md",
+    "docs/migration/sdk.md",
+    "docs/observability.md",
+    "docs/testing.md",
+    "docs/troubleshooting.md",
+}
+"""Pages that start many processes: `make test-all` follows them."""
 ADDRESS = re.compile(r"https?://")
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=repr)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow if repr(page) in SLOW else ()) for page in WITH_CODE], ids=repr
+)
 def test_a_page_does_what_it_shows(page: Document, tmp_path: Path) -> None:
     with Walkthrough(page, tmp_path) as reader:
         reader.follow()
