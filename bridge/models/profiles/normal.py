@@ -46,11 +46,14 @@ class NormalSchema:
     """What could not be carried over, in words."""
 
     def resolved(self, node: Json) -> Json:
-        """What a node says where its reference is written out, at the top level only."""
-        seen = set()
+        """What a node says where its reference is written out, at the top level only.
+
+        A chain of more than `MAX_DEPTH` references, as one that leads back to itself, ends in a schema for any value.
+        """
+        seen: set[str] = set()
         while (name := reference_in(node)) is not None:
             siblings = {key: value for key, value in node.items() if key != "$ref"}
-            if name in seen:
+            if name in seen or len(seen) >= MAX_DEPTH:
                 return siblings
             seen.add(name)
             node = {**self.definitions[name], **siblings}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from jsonschema import Draft202012Validator
 
-from bridge.models.profiles.normal import NormalSchema, children, normalized, reference_in, rewritten
+from bridge.models.profiles.normal import MAX_DEPTH, NormalSchema, children, normalized, reference_in, rewritten
 from tests.models.profiles.examples import SEARCH, obj
 from tests.models.profiles.schemas import JUNK, SCHEMAS
 
@@ -86,3 +86,18 @@ def test_a_schema_is_rewritten_from_within() -> None:
     assert rewritten(schema, change)["properties"]["a"]["items"] == {"type": "x", "title": "1"}
     assert [node["title"] for node in children(rewritten(schema, change))] == ["6", "7"]
     assert schema["anyOf"] == [{"type": "y"}]
+
+
+def test_a_long_chain_of_references_is_not_followed_to_its_end() -> None:
+    class Counted(dict[str, Any]):
+        looks = 0
+
+        def __getitem__(self, name: str) -> Any:
+            self.looks += 1
+            return super().__getitem__(name)
+
+    chain = Counted({f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(3_000)} | {"d3000": {"type": "string"}})
+    schema = NormalSchema({"$ref": "#/$defs/d0"}, chain)
+    assert schema.resolved(schema.root) == {}
+    assert chain.looks == MAX_DEPTH
+    assert schema.resolved({"$ref": "#/$defs/d2990"}) == {"type": "string"}
