@@ -11,11 +11,13 @@ import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
+from mcp_types import JSONRPCResponse
 from pydantic_core import from_json
 
 from bridge.client.attempt import current_attempt
 from bridge.client.auth.errors import SignInError
-from bridge.client.limits import MAX_MESSAGE_BYTES, certificates, limited
+from bridge.client.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, certificates, large_message, limited
+from bridge.client.sieve import LARGE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -44,6 +46,7 @@ _UNKNOWN_SESSION = re.compile(
 """How servers that answer 400 in place of 404 say that they do not know a session."""
 _WRITE_SECONDS = 30.0
 _MAX_REDIRECTS = 5
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
 START_SOON = "bridge.client.start_soon"
 """The extension of a request by which what signs it does more beside, as long as the connection lasts."""
 
@@ -63,6 +66,9 @@ class HttpWatcher(Protocol):
 
     def stream_lost(self, error: Exception) -> None:
         """The one stream that all answers come by has ended."""
+
+    def parsed(self, attempt: Attempt) -> str:
+        """The result of an attempt has been parsed; returns the key by which it is fetched."""
 
     def suspect(self) -> None:
         """Something ended that should have gone on: look whether the server is there."""
@@ -131,6 +137,8 @@ class WatchedHttpClient(httpx2.AsyncClient):
             response = await self._answered(request, options)
             if _is_json(response):
                 await response.aread()
+                if attempt is not None and len(response.content) > LARGE_BYTES:
+                    response = self._shortened(response, attempt)
             elif attempt is not None and not self._is_sse:
                 self._watch(response, self._answer_ended)
         except httpx2.TransportError as error:
@@ -147,6 +155,28 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if attempt is not None:
             attempt.status = response.status_code
         return response
+
+    def _shortened(self, response: httpx2.Response, attempt: Attempt) -> httpx2.Response:
+        """Parse a long result, and give the SDK's transport a short answer that stands for it.
+
+        Raises:
+            ResponseTooLongError: It has too many values.
+        """
+        try:
+            message = large_message(response.content)
+        except ValueError:
+            return response
+        if not isinstance(message, JSONRPCResponse):
+            return response
+        attempt.large_result = message.result
+        result = {LARGE_KEY: self._watcher.parsed(attempt)}
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
+        return httpx2.Response(
+            response.status_code,
+            headers=headers,
+            json={"jsonrpc": "2.0", "id": message.id, "result": result},
+            request=response.request,
+        )
 
     async def _answered(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send a request, again where the server has it sent to another place of its own origin.

@@ -7,7 +7,9 @@ no longer to be used; why it ended is kept for the error that says so.
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import anyio
 from mcp_types import EmptyResult, Request
@@ -78,6 +80,7 @@ class Link:
         listing: Held while its tools are listed.
         takes_tools: The tools of a page are kept from the SDK; see `bridge.client.sieve`.
         taken_tools: Those that were, by the key that the page has for them.
+        large: The requests whose long results have been parsed, by the keys that stand for these.
     """
 
     def __init__(self, tools_changed: Callable[[], None]) -> None:
@@ -97,6 +100,7 @@ class Link:
         self.listing = anyio.Lock()
         self.takes_tools = False
         self.taken_tools: dict[int, list[Any]] = {}
+        self.large: WeakValueDictionary[str, Attempt] = WeakValueDictionary()
         self.peer = NOBODY
         self.protocol_version = ""
         self.era: Era = "handshake"
@@ -149,6 +153,12 @@ class Link:
             self.reason = error
         else:
             self.fail(error)
+
+    def parsed(self, attempt: Attempt) -> str:
+        """The result of an attempt has been parsed; returns the key by which it is fetched, once."""
+        key = token_hex()
+        self.large[key] = attempt
+        return key
 
     def suspect(self) -> None:
         """Have the server asked whether it is there."""

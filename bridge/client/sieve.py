@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from bridge.client.link import Link
     from bridge.tools.json_reading import Json
 
+LARGE_KEY = "io.github.mcp-toolbridge/large"
+"""The key of a short answer under which a long result is found in `Link.large`."""
 TAKEN_KEY = "io.github.mcp-toolbridge/taken"
 """The key of a page under which its tools are found in `Link.taken_tools`."""
 
@@ -57,8 +59,13 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
             message = item.message
             if isinstance(message, JSONRPCResponse | JSONRPCError):
                 self._link.abandoned.answered(message.id)
-        if self._link.takes_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
-            _take_tools(item.message.result, self._link)
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+            if LARGE_KEY in item.message.result:
+                attempt = self._link.large.pop(str(item.message.result[LARGE_KEY]), None)
+                if attempt is not None and attempt.large_result is not None:
+                    item.message.result, attempt.large_result = attempt.large_result, None
+            if self._link.takes_tools:
+                _take_tools(item.message.result, self._link)
         return item  # type: ignore[no-any-return]  # it is what the transport gives
 
     async def aclose(self) -> None:

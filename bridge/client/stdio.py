@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
 from bridge.client.attempt import current_attempt
-from bridge.client.limits import MAX_MESSAGE_BYTES
+from bridge.client.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, ResponseTooLongError, large_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -135,7 +135,11 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
 
     def _read(self, line: bytes) -> SessionMessage | None:
         try:
+            if len(line) > LARGE_BYTES:
+                return SessionMessage(large_message(line))
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ResponseTooLongError as error:
+            self._refuse(error)
         except ValueError:
             if self._noise_bytes is not None:
                 self._noise_bytes += len(line) + 1

@@ -384,3 +384,30 @@ async def test_a_result_of_two_mebibytes_arrives_and_ends_no_other_call(kind: st
                 tasks.start_soon(call, "blocking")
                 tasks.start_soon(call, "long")
     assert answers == [2**21, 4]
+
+
+@ERAS
+async def test_a_long_result_arrives_as_it_came(era: str) -> None:
+    result = {"content": [{"type": "text", "text": "x" * 2**19}], "own": {"a": [1, None, {"b": 2.5}]}}
+
+    async def pay(message: Json) -> Response:
+        return result_of(message, result)
+
+    with endpoint(era, pay=pay) as server:
+        async with opened(server.config()) as connection:
+            answer = await connection.call_tool("pay", {})
+    assert {key: answer[key] for key in result} == result
+
+
+@ERAS
+async def test_a_result_of_too_many_values_is_not_parsed(era: str) -> None:
+    async def pay(_message: Json) -> Response:
+        return Response(
+            b'{"jsonrpc": "2.0", "id": 1, "result": {"x": [' + b"[]," * 2_000_001, media_type="application/json"
+        )
+
+    with endpoint(era, pay=pay) as server:
+        async with opened(server.config()) as connection:
+            with pytest.raises(ServerAnswerError, match="more than 2,000,000 objects and arrays"):
+                await connection.call_tool("pay", {})
+            assert (await connection.list_tools()).tools

@@ -298,3 +298,19 @@ async def test_connections_work_on_trio_too(route: str, steady: RemoteServer, an
     )
     async with opened(ServerConfig(name="x", transport=transport)) as connection:
         assert (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+
+
+async def test_a_message_of_too_many_values_is_not_parsed() -> None:
+    code = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request.get("method") == "tools/call":
+        print('{"jsonrpc": "2.0", "id": 1, "result": {"x": [' + "[]," * 2_000_001, flush=True)
+    elif "id" in request:
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+    async with opened(python_config(code, protocol="legacy")) as connection:
+        with pytest.raises(OutcomeUnknownError, match="more than 2,000,000 objects and arrays"):
+            await connection.call_tool("x", {})
