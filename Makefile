@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-llm check format conformance faults bench load reference docs clean
+.PHONY: help demo test test-all test-llm check format conformance faults bench fuzz load reference docs clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
