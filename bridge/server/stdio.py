@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import Counter
 from contextlib import AsyncExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,8 @@ class StdioServer:
         self._max_line_bytes = max_line_bytes
         self._lines = LineSplitter(max_line_bytes)
         self._to_sdk, self._for_sdk = anyio.create_memory_object_stream[dict[str, Any]](math.inf)
-        self._unanswered: set[MessageId] = set()
+        self._unanswered: Counter[MessageId] = Counter()
+        """Number of requests under each id, which a client may use again, that are not answered yet."""
         self._ending = anyio.Event()
         self._settled = anyio.Event()
         self._sdk_done = anyio.Event()
@@ -207,11 +209,11 @@ class StdioServer:
         if is_request(message):
             # A subscription is answered when it ends, and nobody waits for that.
             if message["method"] != "subscriptions/listen":
-                self._unanswered.add(message["id"])
+                self._unanswered[message["id"]] += 1
         elif message.get("method") == "notifications/cancelled":
             cancelled = (message.get("params") or {}).get("requestId")
             if isinstance(cancelled, int | str):
-                self._unanswered.discard(cancelled)
+                self._count_down(cancelled)
         if self._fast is None:
             self._to_sdk.send_nowait(message)
         elif not self._fast.took(message):
@@ -230,8 +232,13 @@ class StdioServer:
 
     def _answered(self, message_id: MessageId | None) -> None:
         if message_id is not None:
-            self._unanswered.discard(message_id)
+            self._count_down(message_id)
             self._settle()
+
+    def _count_down(self, message_id: MessageId) -> None:
+        left = self._unanswered.pop(message_id, 0) - 1
+        if left > 0:
+            self._unanswered[message_id] = left
 
     def _answered_by_sdk(self, message_id: MessageId | None) -> None:
         if self._fast is not None:

@@ -264,6 +264,15 @@ def test_a_call_that_runs_when_the_input_closes_is_answered_that_the_connection_
         assert server.wait() == 0
 
 
+def test_each_of_several_calls_of_one_id_is_answered_when_the_input_closes(server: StdioProcess) -> None:
+    server.send(*(call(7, "count", to=to) for to in (1, 30, 60)))
+    server.close_input()
+    lines = iter(server.receive_line, b"")
+    answers = [message for line in lines if (message := json.loads(line)).get("id") == 7]
+    assert ["result" in each for each in answers] == [True] * 3
+    assert server.wait() == 0
+
+
 def test_a_signal_that_a_tool_handles_ends_nothing(server: StdioProcess) -> None:
     for number in range(20):
         answer = server.answer(modern_request(number, "tools/call", name="signal_itself", arguments={}))
