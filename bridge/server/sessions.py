@@ -150,11 +150,7 @@ class Session:
 
     @contextmanager
     def posting(self, request: object) -> Iterator[None]:
-        """The time during which the SDK has a request; its id is used until then, and until it is handled.
-
-        Args:
-            request: The request's id.
-        """
+        """The time during which the SDK has the request of an id, which is in use until it is handled."""
         key = str(request)
         self.asked[key] = False
         self.posts.add(key)
@@ -179,12 +175,7 @@ class Session:
             self.asked.pop(key, None)
 
     def owe(self, request: object, answer: object) -> None:
-        """Note an answer that is to be sent to the client, if it waits for it.
-
-        Args:
-            request: The request's id.
-            answer: Its result; None for an error.
-        """
+        """Note the answer to the request of an id, None for an error, if the client waits for it."""
         # Over SSE every answer goes to the one stream.
         if self.sessions is not None and (self.end is not None or self.is_stored or str(request) in self.posts):
             self.sessions.answered(self, str(request), answer)
