@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from bridge.errors import BridgeError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
 _logger = logging.getLogger("bridge.cli")
+
+
+class HostingError(BridgeError):
+    """A server cannot be run as a process; the message says why."""
+
 
 CLOSING_SECONDS = 4.5
 """How long closing may take after the drain: servers behind a gateway are ended, and some only when they are killed."""

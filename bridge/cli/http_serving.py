@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bridge.cli import listening, reloading
 from bridge.cli.connection_bounds import ConnectionBounds
+from bridge.cli.ending import DrainTimes
 from bridge.cli.entries import configuration, url_entry
 from bridge.cli.failures import say
 from bridge.cli.inheritance import inherited
 from bridge.cli.operating import admin_sockets, operated
 from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
-from bridge.cli.targets import split_targets
+from bridge.cli.targets import FileTarget, split_targets
 from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.cli.worker import Worker
+from bridge.errors import TargetError
 from bridge.server.operations import Operations
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.applications import Starlette
 
     from bridge.cli.inheritance import Inheritance
     from bridge.cli.serve_options import ServeOptions
-    from bridge.cli.targets import Target
+    from bridge.cli.targets import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.auth.unmatched import Unmatched
     from bridge.server.publisher import Publisher
@@ -51,7 +56,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     if not options.path.startswith("/"):
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
     options.operations.check(ctx)
-    options.scaling.check(ctx, options)
+    options.scaling.check(ctx, reload=options.reload, transport=options.transport)
     addresses = listening.resolve(options.host, options.port)
     auth = options.auth.auth(ctx)
     if auth is not None and options.no_auth:
@@ -79,7 +84,9 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
             )
     sockets = listening.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
-        reloading.serve_again_and_again(local, sockets, admin_sockets(options))
+        reloading.serve_again_and_again(
+            _directories(local), sockets, admin_sockets(options.operations.admin_host, options.operations.admin_port)
+        )
     elif inheritance is None and options.scaling.workers > 1:
         _serve_by_workers(ctx, name, sockets, options)
     else:
@@ -96,7 +103,15 @@ def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket
         _announce(name, sockets, options)
         say(scaling.what_is_lost())
 
-    ctx.exit(serve_by_workers(scaling.workers, sockets, admin_sockets(options), announce, has_keys=has_keys))
+    ctx.exit(
+        serve_by_workers(
+            scaling.workers,
+            sockets,
+            admin_sockets(options.operations.admin_host, options.operations.admin_port),
+            announce,
+            has_keys=has_keys,
+        )
+    )
 
 
 def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
@@ -146,7 +161,7 @@ def _serve_here(
             sockets,
             announce,
             operations=operations,
-            operated=operated(ctx, app, operations, options, metrics=metrics, auth=auth, inheritance=inheritance),
+            operated=_operated(ctx, app, operations, options, metrics=metrics, auth=auth, inheritance=inheritance),
             is_debug=options.log_level == "debug",
             is_child=inheritance is not None and channel is None,
             bounds=ConnectionBounds(
@@ -167,6 +182,36 @@ def _noted(announce: Callable[[], None], opened: socket.socket) -> Callable[[], 
         announce()
 
     return noted
+
+
+def _operated(
+    ctx: click.Context,
+    app: Starlette,
+    operations: Operations,
+    options: ServeOptions,
+    *,
+    metrics: WrittenMetrics | None,
+    auth: Auth | None,
+    inheritance: Inheritance | None,
+) -> listening.Operated:
+    chosen = options.operations
+    try:
+        return operated(
+            app,
+            operations,
+            times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
+            path=options.path,
+            admin_host=chosen.admin_host,
+            admin_port=chosen.admin_port,
+            allowed_hosts=options.allowed_hosts,
+            allowed_origins=options.allowed_origins,
+            is_open=options.no_auth,
+            metrics=metrics,
+            auth=auth,
+            inheritance=inheritance,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from error
 
 
 def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[[], None]:
@@ -204,3 +249,21 @@ def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: 
         )
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from error
+
+
+def _directories(targets: Sequence[LocalTarget]) -> list[str]:
+    """Folders that hold the targets, to watch for changed files."""
+    return sorted({directory for target in targets for directory in _directories_of(target)})
+
+
+def _directories_of(target: LocalTarget) -> list[str]:
+    if isinstance(target, FileTarget):
+        path = target.path.resolve()
+        return [str(path if path.is_dir() else path.parent)]
+    name = target.module.partition(".")[0]
+    spec = PathFinder.find_spec(name, [str(Path.cwd()), *sys.path])
+    if spec is None:
+        raise TargetError(f"there is no module {name!r}")
+    if spec.submodule_search_locations:
+        return [str(Path(place).resolve()) for place in spec.submodule_search_locations]
+    return [str(Path(spec.origin or "").resolve().parent)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.failures import CommandError
+from bridge.cli.ending import HostingError
 from bridge.cli.secrets import without_secrets
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def must_be_possible(option: str) -> None:
     """See that the platform can hand sockets down.
 
     Raises:
-        CommandError: It cannot.
+        HostingError: It cannot.
     """
     if sys.platform == "win32":
-        raise CommandError(f"{option} hands sockets down to another process, which Windows does not do")
+        raise HostingError(f"{option} hands sockets down to another process, which Windows does not do")
 
 
 def _opened(number: int) -> socket.socket:

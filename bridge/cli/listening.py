@@ -18,8 +18,8 @@ import anyio
 import uvicorn
 
 from bridge.cli.connection_bounds import ConnectionBounds
-from bridge.cli.ending import DrainTimes
-from bridge.cli.failures import CommandError, end_now
+from bridge.cli.ending import DrainTimes, HostingError
+from bridge.cli.failures import end_now
 from bridge.cli.http_protocol import http_protocol
 from bridge.cli.http_server import HttpServer, SilentServer
 from bridge.server.operations import Probes
@@ -70,12 +70,12 @@ def resolve(host: str, port: int) -> list[Address]:
     """The addresses of a host, each once.
 
     Raises:
-        CommandError: The host has none.
+        HostingError: The host has none.
     """
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise CommandError(f"cannot listen on {host!r}: {_reason(error)}") from error
+        raise HostingError(f"cannot listen on {host!r}: {_reason(error)}") from error
     return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
 
@@ -88,7 +88,7 @@ def bind(addresses: Sequence[Address]) -> list[socket.socket]:
     """Bind a socket to each address, all to one port; a family that the machine does not have is left out.
 
     Raises:
-        CommandError: An address cannot be bound; the message says which.
+        HostingError: An address cannot be bound; the message says which.
     """
     bound: list[socket.socket] = []
     refusal = None
@@ -98,7 +98,7 @@ def bind(addresses: Sequence[Address]) -> list[socket.socket]:
         try:
             bound.append(_bound(family, target))
         except OSError as error:
-            refusal = CommandError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}")
+            refusal = HostingError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}")
             if error.errno not in _NO_SUCH_FAMILY:
                 for each in bound:
                     each.close()
@@ -185,7 +185,7 @@ def run(
         last_act: Called where the process ends before all is closed; from any thread.
 
     Raises:
-        CommandError: The application did not start, or ended by itself; the log says why.
+        HostingError: The application did not start, or ended by itself; the log says why.
         Exception: What could not be opened.
         KeyboardInterrupt: The signal was SIGINT.
     """
@@ -231,13 +231,13 @@ def run(
         with server.ending.on_signals():
             anyio.run(serve, backend_options={"loop_factory": config.get_loop_factory()})
     except SystemExit as error:
-        raise CommandError("the server did not start") from error
+        raise HostingError("the server did not start") from error
     if server.ending.first == signal.SIGINT:
         raise KeyboardInterrupt
     if server.ending.first == signal.SIGTERM:
         end_now(0)
     if operations.has_failed:
-        raise CommandError("the server has ended by a mistake; what is logged before this says which")
+        raise HostingError("the server has ended by a mistake; what is logged before this says which")
 
 
 def _config(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
 from starlette.routing import Route
 
 from bridge.cli import listening
-from bridge.cli.ending import DrainTimes
 from bridge.cli.failures import say
 from bridge.server.auth.gate import Gate
 from bridge.server.auth.recognition import Recognition
@@ -24,19 +22,24 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
+    from bridge.cli.ending import DrainTimes
     from bridge.cli.inheritance import Inheritance
-    from bridge.cli.serve_options import ServeOptions
     from bridge.server.auth.auth import Auth
     from bridge.server.operations import Operations
     from bridge.server.telemetry_metrics import WrittenMetrics
 
 
 def operated(
-    ctx: click.Context,
     app: Starlette,
     operations: Operations,
-    options: ServeOptions,
     *,
+    times: DrainTimes,
+    path: str,
+    admin_host: str,
+    admin_port: int | None,
+    allowed_hosts: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
+    is_open: bool,
     metrics: WrittenMetrics | None,
     auth: Auth | None,
     inheritance: Inheritance | None,
@@ -47,44 +50,55 @@ def operated(
     of some tools alone; but metrics are fetched under whatever name, as probes are. At the admin port only the status
     asks for a credential; where nobody is asked for one, it is told to this machine alone.
 
+    Args:
+        app: The app of the tools.
+        operations: The state that the pages show.
+        times: How long the parts of an orderly end take.
+        path: The path of the tools.
+        admin_host: Where to listen for the admin port.
+        admin_port: The admin port; None for pages beside the tools.
+        allowed_hosts: Further names in ``Host`` that are accepted at the admin port.
+        allowed_origins: Further origins that are accepted there.
+        is_open: Nobody is asked for a credential, on purpose.
+        metrics: The metrics; None where nothing is counted.
+        auth: Verifies credentials; None where none is asked for.
+        inheritance: Sockets from a parent process; None in the first one.
+
     Raises:
-        click.UsageError: The path of the tools is that of a page.
-        CommandError: It cannot be listened at the admin port.
+        ValueError: The path of the tools is that of a page.
+        HostingError: It cannot be listened at the admin port.
     """
-    chosen = options.operations
-    times = DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout)
     status = Unlimited(StatusPage(operations))
     probes = probe_pages(operations)
-    if chosen.admin_port is None:
-        if options.path in PATHS:
-            raise click.UsageError(f"the path {options.path!r} tells how the server is; choose another", ctx)
+    if admin_port is None:
+        if path in PATHS:
+            raise ValueError(f"the path {path!r} tells how the server is; choose another")
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
         if metrics is not None:
             app.router.routes.append(Route(METRICS_PATH, Unlimited(MetricsPage(metrics)), methods=["GET"]))
             app.state.any_name.add(METRICS_PATH)
         return listening.Operated(times=times, pages=probes)
-    names = Names(chosen.admin_host, options.allowed_hosts, options.allowed_origins)
+    names = Names(admin_host, allowed_hosts, allowed_origins)
     guarded: ASGIApp = status
     if auth is not None:
         guarded = Gate(status, auth=auth, recognition=Recognition(auth), metadata_url=None, open_paths=())
     pages = dict(probes)
-    if auth is not None or options.no_auth or listening.are_loopback(listening.resolve(chosen.admin_host, 0)):
+    if auth is not None or is_open or listening.are_loopback(listening.resolve(admin_host, 0)):
         pages[STATUS_PATH] = Edge(guarded, names=names, is_running=lambda: True)
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
-    sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(options)
+    sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)
     return listening.Operated(times=times, pages={}, admin_app=Pages(pages), admin_sockets=sockets)
 
 
-def admin_sockets(options: ServeOptions) -> list[socket.socket]:
+def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:
     """Listen at the admin port, and say where that is; nowhere where none was chosen.
 
     Raises:
-        CommandError: It cannot be listened there.
+        HostingError: It cannot be listened there.
     """
-    chosen = options.operations
-    if chosen.admin_port is None:
+    if admin_port is None:
         return []
-    sockets = listening.bind(listening.resolve(chosen.admin_host, chosen.admin_port))
-    say(f"operations at {listening.url_of(chosen.admin_host, sockets[0].getsockname()[1], '')}")
+    sockets = listening.bind(listening.resolve(admin_host, admin_port))
+    say(f"operations at {listening.url_of(admin_host, sockets[0].getsockname()[1], '')}")
     return sockets

@@ -10,46 +10,39 @@ import select
 import signal
 import socket
 import subprocess
-import sys
-from importlib.machinery import PathFinder
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 from bridge.cli.failures import say
 from bridge.cli.inheritance import Inheritance, command_of_child, must_be_possible
 from bridge.cli.listening import RELOAD_GRACEFUL_SECONDS
-from bridge.cli.targets import FileTarget
-from bridge.errors import MissingExtraError, TargetError
+from bridge.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from bridge.cli.targets import LocalTarget
 
 _CHECK_MILLISECONDS = 200
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
 
 
 def serve_again_and_again(
-    targets: Sequence[LocalTarget], sockets: list[socket.socket], admin_sockets: list[socket.socket]
+    directories: Sequence[str], sockets: list[socket.socket], admin_sockets: list[socket.socket]
 ) -> None:
     """Run this command line in a child, and in another one whenever Python files beside a target change.
 
     A child that cannot serve, because a file has a mistake, says so and ends; the one before it goes on.
 
     Args:
-        targets: What is served.
+        directories: Folders to watch for changed Python files.
         sockets: Where a child listens.
         admin_sockets: Where it tells of itself.
 
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
-        TargetError: A module cannot be found.
-        CommandError: The platform cannot do it.
+        HostingError: The platform cannot do it.
     """
     must_be_possible("--reload")
-    directories = sorted({directory for target in targets for directory in _directories(target)})
     stop = Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     changes = _changes(directories, stop)
@@ -128,20 +121,7 @@ class _Children:
         self._opened = self._starting = None
 
 
-def _directories(target: LocalTarget) -> list[str]:
-    if isinstance(target, FileTarget):
-        path = target.path.resolve()
-        return [str(path if path.is_dir() else path.parent)]
-    name = target.module.partition(".")[0]
-    spec = PathFinder.find_spec(name, [str(Path.cwd()), *sys.path])
-    if spec is None:
-        raise TargetError(f"there is no module {name!r}")
-    if spec.submodule_search_locations:
-        return [str(Path(place).resolve()) for place in spec.submodule_search_locations]
-    return [str(Path(spec.origin or "").resolve().parent)]
-
-
-def _changes(directories: list[str], stop: Event) -> Iterator[Collection[object]]:
+def _changes(directories: Sequence[str], stop: Event) -> Iterator[Collection[object]]:
     """What has changed, again and again; nothing where nothing has."""
     try:
         from watchfiles import PythonFilter, watch  # noqa: PLC0415 - an extra

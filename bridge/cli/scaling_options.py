@@ -13,7 +13,6 @@ from bridge.cli.options import grouped, option, texts_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.cli.serve_options import ServeOptions
 
 MIN_KEY_BYTES = 32
 """How long a secret that seals must be at least."""
@@ -46,7 +45,7 @@ class ScalingOptions:
         """Whether other replicas that there may be cannot open what clients carry between the rounds of a call."""
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
-    def check(self, ctx: click.Context, options: ServeOptions) -> None:
+    def check(self, ctx: click.Context, *, reload: bool, transport: str) -> None:
         """See that several workers fit the other options.
 
         Raises:
@@ -54,9 +53,9 @@ class ScalingOptions:
         """
         if self.workers == 1:
             return
-        if options.reload:
+        if reload:
             raise click.UsageError("--reload and --workers do not go together: leave one out", ctx)
-        if options.transport == "sse":
+        if transport == "sse":
             raise click.UsageError("--transport sse keeps each session in one process: leave --workers out", ctx)
 
     def reach_redis(self) -> None:

@@ -58,7 +58,7 @@ def serve_by_workers(
         The exit code: that of a worker that could not start, which has said why.
 
     Raises:
-        CommandError: The platform cannot do it.
+        HostingError: The platform cannot do it.
         KeyboardInterrupt: SIGINT ended them.
     """
     must_be_possible("--workers")
