@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from bridge.errors import DefinitionError, WireError
 from bridge.tools.content_json import block_from_json, block_to_json
 from bridge.tools.declared import is_icon
-from bridge.tools.json_reading import Json, abridged, fields, optional, present, text
 from bridge.tools.model import HINTS, ToolAnnotations, ToolExecutionResult, ToolSpecification
 from bridge.tools.questions import (
     Elicitation,
@@ -26,6 +25,7 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
+from bridge.types import Json, abridged, fields, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

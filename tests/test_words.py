@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.words import counted, escaped_json, nearest, visible
+from bridge.text import counted, escaped_json, nearest, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +68,7 @@ def test_the_work_for_a_near_name_is_bounded_however_many_there_are(monkeypatch:
         compared.append(len(names))
         return get_close_matches(word, names, n)
 
-    monkeypatch.setattr("bridge.words.get_close_matches", compare)
+    monkeypatch.setattr("bridge.text.get_close_matches", compare)
     known = [Counted(f"tool_{i}") for i in range(30_000)]
     assert nearest("tool_5O", known, 1) == ["tool_5"]
     assert compared == [20]

@@ -22,7 +22,7 @@ from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
-from bridge.words import visible
+from bridge.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

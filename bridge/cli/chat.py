@@ -20,8 +20,8 @@ from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
-from bridge.tools.json_reading import cut
-from bridge.words import counted, escaped_json, visible
+from bridge.text import counted, escaped_json, visible
+from bridge.types import cut
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError, UnknownToolError
-from bridge.words import visible
+from bridge.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

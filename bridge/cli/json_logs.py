@@ -7,7 +7,7 @@ from time import time
 
 from bridge.cli.tracebacks import UsersTracebackFormatter
 from bridge.telemetry.texts import abridged, utc_time, written
-from bridge.words import escaped_json
+from bridge.text import escaped_json
 
 MAX_MESSAGE_CHARS = 8 * 1024
 """How much of a message is written: callers have their say in some."""

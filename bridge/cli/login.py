@@ -11,7 +11,7 @@ from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted
 from bridge.cli.targets import FileTarget, ModuleTarget, only_target
-from bridge.words import counted
+from bridge.text import counted
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target

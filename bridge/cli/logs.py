@@ -12,7 +12,7 @@ from bridge.cli.failures import say_as
 from bridge.cli.options import option
 from bridge.cli.tracebacks import UsersTracebackFormatter
 from bridge.telemetry.repetitions import Repetitions
-from bridge.words import visible
+from bridge.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

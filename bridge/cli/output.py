@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from bridge.words import escaped_json, visible
+from bridge.text import escaped_json, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import anyio
 import click
 from anyio import from_thread, lowlevel
 
-from bridge.words import visible
+from bridge.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -13,7 +13,7 @@ from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data
 from bridge.cli.safe_write import only_writer, regular_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
-from bridge.words import counted
+from bridge.text import counted
 
 if TYPE_CHECKING:
     from bridge.cli.targets import RemoteTarget, Target

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from bridge.text import visible
 from bridge.tools.context import LocalChannel
-from bridge.words import visible
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from bridge.cli.failures import CommandError
-from bridge.words import counted
+from bridge.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -65,7 +65,7 @@ __all__ = [
     "parse_config",
 ]
 
-_HOMES = dict.fromkeys(__all__, "bridge.client.config") | {
+_HOMES = {
     "BlockingToolProvider": "bridge.client.blocking",
     "ClientCredentials": "bridge.client.auth.grants",
     "ClientHandlers": "bridge.client.handlers",
@@ -73,19 +73,28 @@ _HOMES = dict.fromkeys(__all__, "bridge.client.config") | {
     "ConnectionState": "bridge.client.states",
     "ConnectionStatus": "bridge.client.states",
     "Healing": "bridge.client.healing",
+    "HttpTransport": "bridge.client.config",
     "IdentityAssertion": "bridge.client.auth.grants",
+    "InputDefinition": "bridge.client.config",
+    "InputSource": "bridge.client.config",
     "McpToolProvider": "bridge.client.provider",
     "MemoryTransport": "bridge.client.server_config",
     "OAuthLogin": "bridge.client.auth.grants",
     "RemoteExecutor": "bridge.client.remote_tool",
     "RemoteName": "bridge.client.naming",
     "RemoteResource": "bridge.client.resources",
+    "ServerConfig": "bridge.client.config",
     "ServerInfo": "bridge.client.states",
     "ServerStatus": "bridge.client.catalogue",
+    "ServersConfig": "bridge.client.config",
+    "StdioTransport": "bridge.client.config",
     "ToolListing": "bridge.client.states",
     "ToolsChange": "bridge.client.catalogue",
     "UnusableTransport": "bridge.client.server_config",
+    "config_json_schema": "bridge.client.config",
     "connect": "bridge.client.blocking",
+    "load_config": "bridge.client.config",
+    "parse_config": "bridge.client.config",
 }
 
 

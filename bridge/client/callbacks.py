@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.client.call import Call
     from bridge.client.handlers import ClientHandlers
     from bridge.client.link import Link
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.client")
 _Answer = TypeVar("_Answer", bound="BaseModel")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.client.handlers import ClientHandlers
     from bridge.client.owner import Owner
     from bridge.client.server_config import ServerConfig
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _T = TypeVar("_T")
 

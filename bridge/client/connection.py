@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.client.server_config import ServerConfig
     from bridge.client.states import Era, ServerInfo, TransportKind
     from bridge.tools.context import InvocationContext
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.client")
 

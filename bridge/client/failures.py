@@ -33,7 +33,7 @@ from bridge.errors import (
     ServerUnavailableError,
     WireError,
 )
-from bridge.words import counted
+from bridge.text import counted
 
 if TYPE_CHECKING:
     from bridge.client.attempt import Attempt

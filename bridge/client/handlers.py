@@ -19,8 +19,8 @@ from bridge.wire import answer_to_wire, question_from_wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.tools.json_reading import Json
     from bridge.tools.questions import Answer, Question
+    from bridge.types import Json
 
 ElicitationHandler = Callable[[Elicitation | UrlElicitation, InvocationContext], Awaitable[ElicitationAnswer]]
 SamplingHandler = Callable[[Sampling, InvocationContext], Awaitable[SamplingAnswer]]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.client.process import ChildProcess
     from bridge.client.states import Era, TransportKind
     from bridge.telemetry.observer import Observer
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 
 _Asked = Request[Any, str]

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridge.errors import ConfigError, ConfigProblem
-from bridge.words import visible
+from bridge.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 PinMode: TypeAlias = Literal["refuse", "flag"]
 """What becomes of a tool that is not as it was pinned: it is left out, or taken with a warning."""

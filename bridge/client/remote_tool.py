@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult, ToolSpecification
+    from bridge.types import Json
 
 
 class RemoteServer(Protocol):

@@ -23,16 +23,16 @@ from bridge.errors import (
 from bridge.tools.content import Audio, File, Image, Text
 from bridge.tools.content_json import block_from_json
 from bridge.tools.context import InvocationContext
-from bridge.tools.json_reading import fields, optional, present, text
 from bridge.tools.model import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.types import fields, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.client.upstream import Upstream
     from bridge.tools.content import Content
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest
+    from bridge.types import Json
 
 _METHOD_NOT_FOUND = -32601
 _MAX_PAGES = 10_000

@@ -18,14 +18,14 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
 from bridge.client.greeting import GreetingWriter
-from bridge.tools.json_reading import abridged
+from bridge.types import abridged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from bridge.client.link import Link
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 LARGE_KEY = "io.github.mcp-toolbridge/large"
 """The key of a short answer under which a long result is found in `Link.large`."""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from bridge.client.connection import Connection
     from bridge.client.healing import Healing
     from bridge.client.server_config import ServerConfig
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import Tool
+    from bridge.types import Json
 
 Supplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
 """Gives what goes with a call, for a server's name and the call's context."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bridge.tools.context import LogLevel
-    from bridge.tools.json_reading import Json
     from bridge.tools.questions import Answer, Question
+    from bridge.types import Json
 
 HELD_SECONDS = 300.0
 """How long a call waits for its caller's answer."""

@@ -24,9 +24,9 @@ from bridge.server.protocol import (
     CallRefused,
     ProtocolError,
 )
+from bridge.text import counted
 from bridge.tools.questions import InputRequired
 from bridge.wire import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
-from bridge.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.gateway.holding import Asked, HeldCall, Holding
     from bridge.tools.context import InvocationContext
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.questions import Answer, Question
+    from bridge.types import Json
 
 MAX_ROUNDS = 10
 """How often a server may ask within one request, as in the SDKs."""

@@ -22,7 +22,7 @@ from bridge.models.profiles.profile import BEDROCK
 from bridge.models.response_format import ResponseFormatWriter, format_name, words_for_format
 from bridge.models.sendable import json_text, sendable
 from bridge.service.chat_model import ToolChoiceMode
-from bridge.tools.json_reading import present
+from bridge.types import present
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.models.offers import Offer, Offers
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 """How long the provider may say nothing; models that think are silent for long."""

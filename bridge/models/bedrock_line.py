@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _T = TypeVar("_T")
 

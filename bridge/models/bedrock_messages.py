@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bridge.models.conversation import Conversation, Said
     from bridge.tools.content import Content
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 PROVIDER = "bedrock"
 """The name under which messages keep what this API wants back."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from bridge.models.offers import Offers
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ChatEvent
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest
+    from bridge.types import Json
 
 _FINISH_REASONS = {
     "end_turn": FinishReason.STOP,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from bridge.service.chat_model import ChatRequest
     from bridge.service.messages import ChatMessage, UserMessage
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest
+    from bridge.types import Json
 
     Said = UserMessage | AiMessage | ToolExecutionResultMessage
 

@@ -22,7 +22,7 @@ from bridge.models.profiles.profile import OPENAI, Profile
 from bridge.models.response_format import ResponseFormatWriter, format_name
 from bridge.models.sendable import sendable
 from bridge.service.chat_model import ToolChoiceMode
-from bridge.tools.json_reading import present
+from bridge.types import present
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.models.offers import Offer, Offers
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 """How long a provider may say nothing: the SDK's own default; models that think are silent for long."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from bridge.models.conversation import Conversation
     from bridge.tools.content import Content
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest
+    from bridge.types import Json
 
 PROVIDER = "openai"
 """The name under which messages keep what this API wants back."""

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent, ChatModel, ChatRequest
     from bridge.service.messages import ChatMessage
     from bridge.tools.content import Content
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolSpecification
+    from bridge.types import Json
 
 _ACTION = "action"
 _FORCING = frozenset({ToolChoiceMode.REQUIRED, ToolChoiceMode.NAMED})

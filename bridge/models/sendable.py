@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 if TYPE_CHECKING:
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _SURROGATE = re.compile(r"\\ud[89a-f]")
 

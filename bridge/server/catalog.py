@@ -15,8 +15,8 @@ from bridge.wire import tool_to_wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.tools.json_reading import Json
     from bridge.tools.toolbox import ToolBox
+    from bridge.types import Json
 
 LIST_TTL_MS = 0
 """How long a client may rely on a list, in milliseconds: tools can change at any moment, and a change is announced."""

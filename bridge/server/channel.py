@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from bridge.server.running import RunningCalls
     from bridge.tools.context import LogLevel
-    from bridge.tools.json_reading import Json
     from bridge.tools.questions import Answer, Question
+    from bridge.types import Json
 
 _REQUESTS: dict[str, type[ElicitRequest | CreateMessageRequest | ListRootsRequest]] = {
     "elicitation/create": ElicitRequest,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.server.publisher import Publisher
     from bridge.server.running import RunningCalls
     from bridge.server.sessions import Session, Sessions
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _KEPT_HEADER_VALUES = 256
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)

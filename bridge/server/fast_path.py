@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bridge.server.jsonrpc import MessageId
     from bridge.server.publisher import Publisher
     from bridge.tools.context import InvocationContext
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridge.server.fast_path import PlainCall
     from bridge.server.jsonrpc import MessageId
     from bridge.server.publisher import Publisher
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
 _CLOSED = {"code": CONNECTION_CLOSED, "message": "Connection closed"}

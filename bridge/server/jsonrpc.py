@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from bridge.server.protocol import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolError
 
 if TYPE_CHECKING:
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 MessageId = int | str
 """What identifies a request."""

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from bridge.server.catalog import Catalog
     from bridge.server.publisher import Publisher
     from bridge.server.sessions import Session
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
     Request = ServerRequestContext[Any, Any]
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bridge.server.lowlevel import PublishedServer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
     Execute = Callable[
         [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bridge.server.pipes import OutputPipe
     from bridge.server.publisher import Publisher
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
 

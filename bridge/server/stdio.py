@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bridge.server.lines import LongLine
     from bridge.server.pipes import InputPipe, OutputPipe
     from bridge.server.publisher import Publisher
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
     from bridge.tools.context import InvocationContext
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
     Kind = tuple[OperationSeries, str | None]
     """The series of calls of a tool, and the upstream server that has it."""

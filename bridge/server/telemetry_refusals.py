@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.tools.context import Caller
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import Tool
+    from bridge.types import Json
 
 
 def call_refused(scope: Scope, message: Json, tool: Tool, caller: Caller | None, error_type: str) -> None:

@@ -19,8 +19,8 @@ from bridge.service.chat_model import (
 )
 from bridge.service.invocation_json import response_from_json, response_to_json
 from bridge.service.messages import message_from_json, message_to_json, request_from_json, request_to_json
-from bridge.tools.json_reading import Json, abridged, optional, present
 from bridge.tools.model import ToolAnnotations, ToolSpecification
+from bridge.types import Json, abridged, optional, present
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,9 +21,9 @@ import anyio
 from anyio import get_cancelled_exc_class, lowlevel
 
 from bridge.errors import ArgumentsError, DefinitionError, MissingExtraError, ToolError
+from bridge.text import counted
 from bridge.tools.function import tools_from
 from bridge.tools.model import ToolExecutionResult
-from bridge.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

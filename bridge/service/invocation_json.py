@@ -17,8 +17,8 @@ from bridge.service.messages import (
 )
 from bridge.service.parameters import ChatRequestParameters
 from bridge.tools.content_json import block_from_json, block_to_json
-from bridge.tools.json_reading import Json, abridged, optional, present
 from bridge.tools.model import ToolExecution, ToolExecutionResult
+from bridge.types import Json, abridged, optional, present
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

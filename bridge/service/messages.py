@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from bridge.errors import WireError
 from bridge.tools.content import Content, Text, text_of
 from bridge.tools.content_json import block_from_json, block_to_json
-from bridge.tools.json_reading import Json, abridged, optional, present, text
 from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+from bridge.types import Json, abridged, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

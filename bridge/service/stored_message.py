@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import WireError
 from bridge.service.messages import SystemMessage, message_from_json, message_to_json
-from bridge.tools.json_reading import abridged, fields
+from bridge.types import abridged, fields
 
 if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage

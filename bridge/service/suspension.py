@@ -32,7 +32,7 @@ from bridge.service.invocation_json import (
 )
 from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
 from bridge.service.parameters import ChatRequestParameters
-from bridge.tools.json_reading import Json, abridged, optional, present, text
+from bridge.types import Json, abridged, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from bridge.errors import ArgumentProblem
 from bridge.tools.coercion import Refusal
-from bridge.tools.json_reading import cut
+from bridge.types import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
 from bridge.tools.content import Audio, File, Image, ResourceLink, Text
-from bridge.tools.json_reading import Json, abridged, binary, fields, optional, present, text
+from bridge.types import Json, abridged, binary, fields, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

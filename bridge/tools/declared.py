@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.errors import DefinitionError
-from bridge.tools.json_reading import abridged
+from bridge.types import abridged
 
 if TYPE_CHECKING:
     from types import UnionType

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.errors import DefinitionError
 from bridge.tools.content import Content, Text, text_of
 from bridge.tools.declared import icons_of, must_be, must_be_json
-from bridge.tools.json_reading import abridged
+from bridge.types import abridged
 
 if TYPE_CHECKING:
     from datetime import datetime

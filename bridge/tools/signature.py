@@ -15,12 +15,12 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from bridge.errors import DefinitionError
+from bridge.text import nearest
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.docstring import read_docstring
 from bridge.tools.parameter import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
 from bridge.tools.schema_generator import MADE_HERE, SCHEMA_ERRORS, TOP_LEVEL, internal_schema, published, reason
 from bridge.tools.scope import resolved
-from bridge.words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from bridge.errors import DefinitionError, NameClashError, UnknownToolError
+from bridge.text import nearest
 from bridge.tools.function import tools_from
-from bridge.words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

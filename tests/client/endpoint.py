@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
     Answer = Callable[[Json], Awaitable[Response]]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 
 class Guard:

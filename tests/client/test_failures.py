@@ -15,7 +15,7 @@ from tests.client.conftest import opened, python_config
 from tests.client.endpoint import MODERN, endpoint, error_of
 
 if TYPE_CHECKING:
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from tests.telemetry.measured import Measured
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
     from tests.client.conftest import RemoteServer
 
 pytestmark = pytest.mark.anyio

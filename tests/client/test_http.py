@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
     from tests.client.guard import Guard
     from tests.client.reports import Reports
 

@@ -11,7 +11,7 @@ from tests.client.clock import Clock
 from tests.client.endpoint import MODERN, endpoint
 
 if TYPE_CHECKING:
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 STATE_KEYS = [b"a key that two gateways share, with enough bytes"]
 DEADLINE_SECONDS = 20

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bridge.client import Connection
     from bridge.tools.context import InvocationContext
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
     from tests.client.reports import Reports
 
 __all__ = ["remote", "reports"]

@@ -28,7 +28,7 @@ from tests.server.tools import NAME_FORM, Waiting, made
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from bridge.models.profiles.normal import NormalSchema
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 MAX_NODES = 5_000
 """How many schemas the result may have; definitions that refer to one another twice would grow without bound."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridge.models.profiles.normal import NormalSchema
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 MAX_NAME_CHARS = 64
 """How long the name of a property may be for those who mind."""

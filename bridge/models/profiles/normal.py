@@ -26,7 +26,7 @@ from bridge.models.profiles.keywords import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 MAX_DEPTH = 64
 """How deeply schemas may be nested; what is deeper becomes a schema that takes any value."""

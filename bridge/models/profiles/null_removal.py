@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.models.profiles.normal import NormalSchema
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _CONTAINERS = ("object", "array")
 _MAX_HOPS = 100

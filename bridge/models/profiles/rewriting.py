@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.tools.json_reading import cut
+from bridge.types import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _NOTE_CHARS = 200
 

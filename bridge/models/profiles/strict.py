@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.models.profiles.normal import NormalSchema
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _MAX_NODES = 5_000
 _MAX_OBJECT_LEVELS = 10

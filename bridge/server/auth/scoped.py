@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.publisher import Publisher
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import Tool
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server.auth")
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from bridge.server.running import RunningCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.json_reading import Json
     from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.toolbox import ToolBox
+    from bridge.types import Json
 
 _Written = TypeVar("_Written")
 

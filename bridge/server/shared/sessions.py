@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from bridge.server.lowlevel import PublishedServer
     from bridge.server.sessions import Sessions
     from bridge.server.shared.link import Link
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bridge.server.shared.events import Place, SessionEvents
     from bridge.server.shared.link import Link
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 
 def addressee(message: Json) -> str | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.server.fast_http import Work
-    from bridge.tools.json_reading import Json
+    from bridge.types import Json
 
 _CALLS = 1000
 _PATH = "/mcp"
