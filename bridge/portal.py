@@ -1,12 +1,17 @@
-"""The portal: the one thread in which every synchronous facade of this package runs its asynchronous code.
+"""Event loop thread for synchronous facades; detached tasks.
+
+The portal: the one thread in which every synchronous facade of this package runs its asynchronous code.
 
 It is started when it is first needed and ends with the process. A facade that is called in a worker thread of a running
 event loop, as a synchronous tool is, uses that event loop instead: so a call stays within its caller's cancellation
 (on trio by a `Leash`, since trio lets go on whatever a thread has begun).
+
+Detached: a task that belongs to no task group, and so outlives whoever started it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 from concurrent.futures import CancelledError
@@ -18,12 +23,15 @@ import anyio.from_thread
 from anyio import get_cancelled_exc_class
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from contextlib import AbstractContextManager
 
     from anyio.from_thread import BlockingPortal
 
 _T = TypeVar("_T")
+
+_running: set[asyncio.Task[None]] = set()
+"""An event loop refers to its tasks only weakly."""
 
 
 class _Holder:
@@ -209,7 +217,34 @@ def _forget() -> None:
 
 
 _holder = _Holder()
+
+
 _lost: list[_Holder] = []
+
+
 atexit.register(_close)
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    """Run a coroutine function in a task of its own, in the running event loop.
+
+    Nothing waits for the task, and nothing cancels it before the event loop ends. It must handle its own exceptions.
+
+    Args:
+        function: What to run.
+        name: What the task is called where tasks are listed.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        import trio  # noqa: PLC0415 - whoever runs on it has it
+
+        trio.lowlevel.spawn_system_task(function, name=name)
+        return
+    task = loop.create_task(function(), name=name)
+    _running.add(task)
+    task.add_done_callback(_running.discard)

@@ -1,23 +1,43 @@
-"""Words: what messages are made of."""
+"""Truncating, escaping and pluralising text for messages and logs.
+
+Words: what messages are made of.
+
+Log text: values of clients and servers, cut to a length and encoded as one line of JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MAX_NAME_CHARS = 128
+
 _MAX_EXAMINED = 10_000
+
 _MAX_COMPARED = 20
+
 _INVISIBLE = r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef"
+
 _DECEIVING = re.compile(f"[{_INVISIBLE}]")
 """Characters that are printable to Unicode and show nothing, but for two selectors that emoji need."""
+
+MAX_TEXT_CHARS = 256
+"""Maximum characters of a text that a client or server chose."""
+
+_UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
+"""Characters that JSON does not escape and that control a terminal or end a line."""
+
+_MAX_SHOWN_CHARS = 200
 
 
 def counted(number: float, noun: str) -> str:
@@ -71,3 +91,45 @@ def escaped_json(text: str) -> str:
 
 def _is_visible(text: str) -> bool:
     return text.isprintable() and _DECEIVING.search(text) is None
+
+
+def abridged(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
+    """The text, cut to a length; ``…`` marks the cut."""
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+def written(value: Any) -> str:
+    """Any value as one line of JSON; never raises."""
+    try:
+        text = to_json(value, fallback=repr, inf_nan_mode="null").decode()
+    except ValueError:
+        return _written_as_python_does(value)
+    return _UNSEEN.sub(_escaped, text) if _UNSEEN.search(text) else text
+
+
+def _written_as_python_does(value: Any) -> str:
+    """JSON of values that pydantic refuses: lone surrogates, and very deep nesting."""
+    try:
+        finite = json.loads(json.dumps(value, default=repr), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError):
+        return json.dumps(f"a {type(value).__name__} that cannot be written")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def utc_time(seconds: float) -> str:
+    """A time in seconds since 1970 as ISO 8601 text with milliseconds, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def short_repr(value: object) -> str:
+    """A value as a person can take it in: at most 200 characters."""
+    return cut(repr(value), _MAX_SHOWN_CHARS)
+
+
+def cut(text: str, max_chars: int) -> str:
+    """A text of so many characters at most; the last of one that was longer is ``…``."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

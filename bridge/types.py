@@ -7,6 +7,7 @@ from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import WireError
+from bridge.text import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +16,6 @@ T = TypeVar("T")
 
 Json = dict[str, Any]
 """A JSON object."""
-
-_MAX_SHOWN_CHARS = 200
 
 
 def present(**fields: Any) -> Json:
@@ -33,7 +32,7 @@ def optional(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
     value = json.get(key)
     if value is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
         return value
-    raise WireError(f"{key!r} must be {kind.__name__}: {abridged(json)}")
+    raise WireError(f"{key!r} must be {kind.__name__}: {short_repr(json)}")
 
 
 def fields(value: object, what: str) -> Json:
@@ -43,7 +42,7 @@ def fields(value: object, what: str) -> Json:
         WireError: It is not.
     """
     if not isinstance(value, dict):
-        raise WireError(f"{what} that is no object: {abridged(value)}")
+        raise WireError(f"{what} that is no object: {short_repr(value)}")
     return value
 
 
@@ -54,7 +53,7 @@ def text(value: object) -> str:
         WireError: It is not.
     """
     if not isinstance(value, str):
-        raise WireError(f"text was expected: {abridged(value)}")
+        raise WireError(f"text was expected: {short_repr(value)}")
     return value
 
 
@@ -67,14 +66,4 @@ def binary(value: object) -> bytes:
     try:
         return b64decode(text(value).encode("ascii"), validate=True)
     except (Base64Error, UnicodeEncodeError) as error:
-        raise WireError(f"base64 was expected: {abridged(value)}") from error
-
-
-def abridged(value: object) -> str:
-    """A value as a person can take it in: at most 200 characters."""
-    return cut(repr(value), _MAX_SHOWN_CHARS)
-
-
-def cut(text: str, max_chars: int) -> str:
-    """A text of so many characters at most; the last of one that was longer is ``…``."""
-    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
+        raise WireError(f"base64 was expected: {short_repr(value)}") from error

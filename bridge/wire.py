@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bridge.errors import DefinitionError, WireError
+from bridge.text import short_repr
 from bridge.tools.content_json import block_from_json, block_to_json
 from bridge.tools.declared import is_icon
 from bridge.tools.model import HINTS, ToolAnnotations, ToolExecutionResult, ToolSpecification
@@ -25,7 +26,7 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
-from bridge.types import Json, abridged, fields, optional, present, text
+from bridge.types import Json, fields, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,9 +87,9 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
     """
     name, schema = fields(wire, "a tool").get("name"), wire.get("inputSchema")
     if not isinstance(name, str) or not name:
-        raise WireError(f"a tool without a name: {abridged(wire)}")
+        raise WireError(f"a tool without a name: {short_repr(wire)}")
     if not isinstance(schema, dict) or not isinstance(schema.get("type", "object"), str):
-        raise WireError(f"the tool {name!r} has no inputSchema of type 'object': {abridged(wire)}")
+        raise WireError(f"the tool {name!r} has no inputSchema of type 'object': {short_repr(wire)}")
     metadata = dict(optional(wire, "_meta", dict) or {})
     strict = metadata.pop(STRICT_META_KEY, None)
     hints = optional(wire, "annotations", dict)
@@ -145,7 +146,7 @@ def result_from_wire(wire: Mapping[str, Any]) -> ToolExecutionResult:
     """
     content = fields(wire, "a result").get("content")
     if not isinstance(content, list):
-        raise WireError(f"a result without content: {abridged(wire)}")
+        raise WireError(f"a result without content: {short_repr(wire)}")
     return ToolExecutionResult(
         tuple(block_from_json(block) for block in content),
         wire.get("structuredContent"),
@@ -193,8 +194,8 @@ def question_from_wire(wire: Mapping[str, Any]) -> Question:
             case "roots/list":
                 return Roots(meta)
     except (KeyError, TypeError, AttributeError) as error:
-        raise WireError(f"a malformed question: {abridged(wire)}") from error
-    raise WireError(f"a question of an unknown kind: {abridged(wire)}")
+        raise WireError(f"a malformed question: {short_repr(wire)}") from error
+    raise WireError(f"a question of an unknown kind: {short_repr(wire)}")
 
 
 def answer_to_wire(answer: Answer) -> Json:
@@ -221,7 +222,7 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
         match question:
             case Elicitation() | UrlElicitation():
                 if wire["action"] not in {"accept", "decline", "cancel"}:
-                    raise WireError(f"an elicitation's action is accept, decline or cancel: {abridged(wire)}")
+                    raise WireError(f"an elicitation's action is accept, decline or cancel: {short_repr(wire)}")
                 meta = senders_meta(optional(wire, "_meta", dict))
                 return ElicitationAnswer(wire["action"], optional(wire, "content", dict), meta)
             case Sampling():
@@ -234,12 +235,12 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
                     for root in wire["roots"]
                 )
     except (KeyError, TypeError, AttributeError) as error:
-        raise WireError(f"a malformed answer: {abridged(wire)}") from error
+        raise WireError(f"a malformed answer: {short_repr(wire)}") from error
 
 
 def _role(wire: Mapping[str, Any]) -> Literal["user", "assistant"]:
     if wire["role"] not in {"user", "assistant"}:
-        raise WireError(f"a message's role is user or assistant: {abridged(wire)}")
+        raise WireError(f"a message's role is user or assistant: {short_repr(wire)}")
     return cast("Literal['user', 'assistant']", wire["role"])
 
 
@@ -291,7 +292,7 @@ def _one_of(wire: Json, key: str, *known: str) -> Any:
     """
     word = optional(wire, key, str)
     if word is not None and word not in known:
-        raise WireError(f"{key!r} is one of {', '.join(known)}: {abridged(wire)}")
+        raise WireError(f"{key!r} is one of {', '.join(known)}: {short_repr(wire)}")
     return word
 
 

@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.telemetry.texts import abridged, written
+from bridge.text import abridged, written
 
 
 def test_a_text_is_cut_with_a_mark_where_it_is_too_long() -> None:

@@ -20,8 +20,7 @@ from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
-from bridge.text import counted, escaped_json, visible
-from bridge.types import cut
+from bridge.text import counted, cut, escaped_json, visible
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target

@@ -6,8 +6,7 @@ import logging
 from time import time
 
 from bridge.cli.tracebacks import UsersTracebackFormatter
-from bridge.telemetry.texts import abridged, utc_time, written
-from bridge.text import escaped_json
+from bridge.text import abridged, escaped_json, utc_time, written
 
 MAX_MESSAGE_CHARS = 8 * 1024
 """How much of a message is written: callers have their say in some."""

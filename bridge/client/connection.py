@@ -19,7 +19,7 @@ from bridge.client.listeners import Listeners
 from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.states import ConnectionState, ConnectionStatus, ToolListing
 from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
-from bridge.tools.detached import start_detached
+from bridge.portal import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

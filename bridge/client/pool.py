@@ -14,7 +14,7 @@ import anyio
 
 from bridge.client.server_config import HttpTransport
 from bridge.errors import DefinitionError
-from bridge.tools.detached import start_detached
+from bridge.portal import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -18,7 +18,7 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
 from bridge.client.greeting import GreetingWriter
-from bridge.types import abridged
+from bridge.text import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -129,4 +129,4 @@ def _problem(page: Json, tools: list[Any], protocol_version: str) -> str | None:
 
 def _shown(tool: Any) -> str:
     name = tool.get("name") if isinstance(tool, dict) else None
-    return f"the tool {name!r}" if isinstance(name, str) and name else f"the tool {abridged(tool)}"
+    return f"the tool {name!r}" if isinstance(name, str) and name else f"the tool {short_repr(tool)}"

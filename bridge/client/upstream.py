@@ -22,8 +22,8 @@ from bridge.client.remote_tool import remote_tool
 from bridge.client.server_config import HttpTransport
 from bridge.client.states import ConnectionState, ToolListing
 from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
+from bridge.portal import start_detached
 from bridge.tools.context import InvocationContext
-from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridge.errors import ToolError
+from bridge.portal import start_detached
 from bridge.server.limits.shares import Shares
 from bridge.tools.context import InvocationContext
-from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping

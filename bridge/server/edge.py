@@ -12,7 +12,7 @@ from bridge.server.names import host_name
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
 from bridge.telemetry.repetitions import Repetitions
-from bridge.types import cut
+from bridge.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -24,7 +24,7 @@ from mcp_types import (
 
 from bridge.server.jsonrpc import MessageId, is_request
 from bridge.server.protocol import INTERNAL_ERROR
-from bridge.telemetry.texts import abridged
+from bridge.text import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from bridge.server.telemetry_sessions import session_closed, session_opened
 from bridge.telemetry.repetitions import Repetitions
-from bridge.telemetry.texts import abridged
+from bridge.text import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping

@@ -19,8 +19,9 @@ from bridge.service.chat_model import (
 )
 from bridge.service.invocation_json import response_from_json, response_to_json
 from bridge.service.messages import message_from_json, message_to_json, request_from_json, request_to_json
+from bridge.text import short_repr
 from bridge.tools.model import ToolAnnotations, ToolSpecification
-from bridge.types import Json, abridged, optional, present
+from bridge.types import Json, optional, present
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +63,7 @@ def chat_request_from_json(json: Mapping[str, Any]) -> ChatRequest:
             **{name: json.get(name) for name in _PLAIN},
         )
     except (KeyError, TypeError, ValueError, AttributeError, BridgeError) as error:
-        raise WireError(f"a malformed request to a model: {abridged(json)}") from error
+        raise WireError(f"a malformed request to a model: {short_repr(json)}") from error
 
 
 def event_to_json(event: ChatEvent) -> Json:
@@ -95,8 +96,8 @@ def event_from_json(json: Mapping[str, Any]) -> ChatEvent:
             case "CompleteResponse":
                 return CompleteResponse(response_from_json(json["response"]))
     except (KeyError, TypeError, AttributeError) as error:
-        raise WireError(f"a malformed event: {abridged(json)}") from error
-    raise WireError(f"an event of an unknown type: {abridged(json)}")
+        raise WireError(f"a malformed event: {short_repr(json)}") from error
+    raise WireError(f"an event of an unknown type: {short_repr(json)}")
 
 
 def _specification_to_json(specification: ToolSpecification) -> Json:

@@ -16,9 +16,10 @@ from bridge.service.messages import (
     request_to_json,
 )
 from bridge.service.parameters import ChatRequestParameters
+from bridge.text import short_repr
 from bridge.tools.content_json import block_from_json, block_to_json
 from bridge.tools.model import ToolExecution, ToolExecutionResult
-from bridge.types import Json, abridged, optional, present
+from bridge.types import Json, optional, present
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +63,7 @@ def execution_from_json(json: Mapping[str, Any]) -> ToolExecution:
             duration_seconds=float(json["durationSeconds"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WireError(f"a malformed tool execution: {abridged(json)}") from error
+        raise WireError(f"a malformed tool execution: {short_repr(json)}") from error
 
 
 def response_to_json(response: ChatResponse) -> Json:
@@ -83,7 +84,7 @@ def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
     try:
         message = message_from_json(json["message"])
         if not isinstance(message, AiMessage):
-            raise WireError(f"a response that is no message of a model: {abridged(json)}")
+            raise WireError(f"a response that is no message of a model: {short_repr(json)}")
         return ChatResponse(
             message=message,
             token_usage=TokenUsage(**json["tokenUsage"]),
@@ -92,7 +93,7 @@ def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
             id=optional(json, "id", str),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WireError(f"a malformed response: {abridged(json)}") from error
+        raise WireError(f"a malformed response: {short_repr(json)}") from error
 
 
 def parameters_to_json(parameters: ChatRequestParameters) -> Json:
@@ -119,4 +120,4 @@ def parameters_from_json(json: Mapping[str, Any]) -> ChatRequestParameters:
             said["stop_sequences"] = tuple(stops)
         return ChatRequestParameters(**said)
     except (KeyError, TypeError, ValueError) as error:
-        raise WireError(f"malformed parameters of a request: {abridged(json)}") from error
+        raise WireError(f"malformed parameters of a request: {short_repr(json)}") from error

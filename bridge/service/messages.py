@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import WireError
+from bridge.text import short_repr
 from bridge.tools.content import Content, Text, text_of
 from bridge.tools.content_json import block_from_json, block_to_json
 from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
-from bridge.types import Json, abridged, optional, present, text
+from bridge.types import Json, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,8 +143,8 @@ def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
                     optional(json, "id", str), text(json["toolName"]), _content_from_json(json), json["isError"] is True
                 )
     except (KeyError, TypeError, AttributeError) as error:
-        raise WireError(f"a malformed message: {abridged(json)}") from error
-    raise WireError(f"a message of an unknown type: {abridged(json)}")
+        raise WireError(f"a malformed message: {short_repr(json)}") from error
+    raise WireError(f"a message of an unknown type: {short_repr(json)}")
 
 
 def _content_from_json(json: Mapping[str, Any]) -> tuple[Content, ...]:
@@ -163,5 +164,5 @@ def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
     """
     arguments = json.get("arguments")
     if not isinstance(arguments, dict | str):
-        raise WireError(f"arguments must be an object or text: {abridged(json)}")
+        raise WireError(f"arguments must be an object or text: {short_repr(json)}")
     return ToolExecutionRequest(text(json.get("name")), arguments, optional(json, "id", str))

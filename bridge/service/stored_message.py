@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import WireError
 from bridge.service.messages import SystemMessage, message_from_json, message_to_json
-from bridge.types import abridged, fields
+from bridge.text import short_repr
+from bridge.types import fields
 
 if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage
@@ -27,7 +28,7 @@ def message_from_text(text: str | bytes) -> ChatMessage:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise WireError(f"a stored message that is no JSON: {abridged(text)}") from error
+        raise WireError(f"a stored message that is no JSON: {short_repr(text)}") from error
     return message_from_json(fields(data, "a stored message"))
 
 
@@ -39,5 +40,5 @@ def system_message_from_text(text: str | bytes) -> SystemMessage:
     """
     message = message_from_text(text)
     if not isinstance(message, SystemMessage):
-        raise WireError(f"a stored system message that is none: {abridged(text)}")
+        raise WireError(f"a stored system message that is none: {short_repr(text)}")
     return message

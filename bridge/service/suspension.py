@@ -32,7 +32,8 @@ from bridge.service.invocation_json import (
 )
 from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
 from bridge.service.parameters import ChatRequestParameters
-from bridge.types import Json, abridged, optional, present, text
+from bridge.text import short_repr
+from bridge.types import Json, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,9 +144,9 @@ class SuspendedInvocation:
                 },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise WireError(f"a malformed suspended invocation: {abridged(json)}") from error
+            raise WireError(f"a malformed suspended invocation: {short_repr(json)}") from error
         if not (state.turn and isinstance(state.turn[0], UserMessage) and isinstance(state.turn[-1], AiMessage)):
-            raise WireError(f"a malformed suspended invocation, without its messages: {abridged(json)}")
+            raise WireError(f"a malformed suspended invocation, without its messages: {short_repr(json)}")
         return state
 
 

@@ -19,6 +19,7 @@ import anyio
 
 from bridge import portal
 from bridge.errors import InvocationError
+from bridge.portal import start_detached
 from bridge.service.chat_model import (
     CompleteResponse,
     CompleteToolCall,
@@ -27,7 +28,6 @@ from bridge.service.chat_model import (
     PartialToolCall,
 )
 from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted
-from bridge.tools.detached import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
-from bridge.telemetry.texts import abridged, utc_time, written
+from bridge.text import abridged, utc_time, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

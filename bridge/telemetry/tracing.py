@@ -16,7 +16,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
 from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS, trace_in
 from bridge.telemetry.instruments import failure_labels
-from bridge.telemetry.texts import abridged
+from bridge.text import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping

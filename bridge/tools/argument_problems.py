@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.errors import ArgumentProblem
+from bridge.text import cut
 from bridge.tools.coercion import Refusal
-from bridge.types import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,9 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
+from bridge.text import short_repr
 from bridge.tools.content import Audio, File, Image, ResourceLink, Text
-from bridge.types import Json, abridged, binary, fields, optional, present, text
+from bridge.types import Json, binary, fields, optional, present, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,12 +35,12 @@ def block_from_json(json: Mapping[str, Any]) -> Content:
     kind = fields(json, "content").get("type")
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
-        raise WireError(f"content of an unknown type: {abridged(json)}")
+        raise WireError(f"content of an unknown type: {short_repr(json)}")
     carried = {"annotations": optional(json, "annotations", dict), "metadata": optional(json, "_meta", dict)}
     try:
         return reader(json, carried)
     except (KeyError, TypeError, AttributeError) as error:
-        raise WireError(f"malformed content: {abridged(json)}") from error
+        raise WireError(f"malformed content: {short_repr(json)}") from error
 
 
 def _write_file(block: File) -> Json:

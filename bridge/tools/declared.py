@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.errors import DefinitionError
-from bridge.types import abridged
+from bridge.text import short_repr
 
 if TYPE_CHECKING:
     from types import UnionType
@@ -30,7 +30,7 @@ def must_be(value: object, kinds: type | UnionType, what: str, taken: str) -> No
         DefinitionError: It is something else.
     """
     if not isinstance(value, kinds):
-        raise DefinitionError(f"{what} must be {taken}, not {abridged(value)}")
+        raise DefinitionError(f"{what} must be {taken}, not {short_repr(value)}")
 
 
 def must_be_json(what: str, *, allows_halves: bool = False, **parts: object) -> None:
@@ -51,7 +51,7 @@ def must_be_json(what: str, *, allows_halves: bool = False, **parts: object) -> 
         if (problem := _problem(part)) is not None and not (allows_halves and _HALF in problem):
             where, culprit = _culprit(part)
             raise DefinitionError(
-                f"{name}{where} of {what} cannot be written as JSON: {abridged(culprit)} ({problem}); "
+                f"{name}{where} of {what} cannot be written as JSON: {short_repr(culprit)} ({problem}); "
                 "give text, numbers, booleans, None, and lists and dicts of these"
             )
 
@@ -65,7 +65,7 @@ def icons_of(value: object, what: str) -> tuple[Mapping[str, Any], ...]:
     icons = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else None
     if icons is None or not all(map(is_icon, icons)):
         raise DefinitionError(
-            f"{what} must be a list of icons as MCP writes them, [{{'src': 'https://…'}}], not {abridged(value)}"
+            f"{what} must be a list of icons as MCP writes them, [{{'src': 'https://…'}}], not {short_repr(value)}"
         )
     return icons
 

@@ -13,9 +13,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
+from bridge.text import short_repr
 from bridge.tools.content import Content, Text, text_of
 from bridge.tools.declared import icons_of, must_be, must_be_json
-from bridge.types import abridged
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -92,7 +92,7 @@ class ToolAnnotations:
         if not isinstance(said, Mapping):
             raise DefinitionError(
                 f"annotations must be ToolAnnotations(…) or a mapping such as {{'readOnlyHint': True}}, "
-                f"not {abridged(hints)}"
+                f"not {short_repr(hints)}"
             )
         names = {key: name for name, key in HINTS.items()}
         if unknown := [key for key in said if key not in names]:

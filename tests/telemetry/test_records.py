@@ -20,8 +20,8 @@ from bridge.telemetry.records import (
     recorded_id,
     recorded_names,
 )
-from bridge.telemetry.texts import abridged, written
 from bridge.telemetry.writer import BackgroundWriter
+from bridge.text import abridged, written
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 ADD = CallDetails("add", None, None, "stdio", {"a": "[redacted]"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import Event, move_on_after
 
 from bridge.client.http import START_SOON
-from bridge.tools.detached import start_detached
+from bridge.portal import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

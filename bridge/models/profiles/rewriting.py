@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.types import cut
+from bridge.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -27,7 +27,7 @@ from bridge.server.auth.tenures import Tenure
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.body import HEADERS
 from bridge.telemetry.repetitions import Repetitions
-from bridge.telemetry.texts import abridged
+from bridge.text import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Collection

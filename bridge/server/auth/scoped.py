@@ -13,7 +13,7 @@ from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.body import read_body, replaying
 from bridge.server.telemetry_refusals import call_refused
 from bridge.telemetry.repetitions import Repetitions
-from bridge.telemetry.texts import abridged
+from bridge.text import abridged
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -20,7 +20,7 @@ from anyio import Event, create_task_group, move_on_after
 
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
-from bridge.telemetry.texts import abridged
+from bridge.text import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from bridge.server.fast_http import Answer
 from bridge.server.limits.account import caller_key, current_account
 from bridge.server.operations import METRICS_PATH, STATUS_PATH
 from bridge.server.refusal import refuse
-from bridge.telemetry.texts import abridged
+from bridge.text import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from uuid import uuid4
 import anyio
 
 from bridge.redis import failures, is_outage, refusals
-from bridge.types import cut
+from bridge.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
