@@ -4,7 +4,7 @@ The portal: the one thread in which every synchronous facade of this package run
 
 It is started when it is first needed and ends with the process. A facade that is called in a worker thread of a running
 event loop, as a synchronous tool is, uses that event loop instead: so a call stays within its caller's cancellation
-(on trio by a `Leash`, since trio lets go on whatever a thread has begun).
+(on trio by a `ThreadScope`, since trio lets go on whatever a thread has begun).
 
 Detached: a task that belongs to no task group, and so outlives whoever started it.
 """
@@ -57,7 +57,7 @@ class _Holder:
                 manager.__exit__(None, None, None)
 
 
-class Leash:
+class ThreadScope:
     """What a worker thread runs in its event loop, which ends when nobody waits for the thread any more.
 
     Its methods are called in the event loop, but for `hold` and `let_go`.
@@ -151,7 +151,7 @@ def _run_anywhere(
         anyio.from_thread.check_cancelled()
     except RuntimeError:  # this is no worker thread of an event loop
         return _run_in_portal(function, arguments)
-    leash: Leash | None = getattr(_here, "leash", None)
+    leash: ThreadScope | None = getattr(_here, "leash", None)
     return anyio.from_thread.run(_outcome if leash is None else leash.outcome, function, arguments)
 
 

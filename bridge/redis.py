@@ -74,14 +74,14 @@ def _settings(retry: Any, timeout_seconds: float) -> dict[str, Any]:
     }
 
 
-def failures() -> tuple[type[Exception], ...]:
+def connection_errors() -> tuple[type[Exception], ...]:
     """What is raised where Redis does not answer."""
     from redis.exceptions import RedisError  # noqa: PLC0415 - as above
 
     return (RedisError, OSError)
 
 
-def refusals() -> type[Exception]:
+def response_errors() -> type[Exception]:
     """What is raised where Redis answers that it will not: one of the failures."""
     from redis.exceptions import ResponseError  # noqa: PLC0415 - as above
 
@@ -92,7 +92,7 @@ def is_outage(error: Exception) -> bool:
     """Whether a failure says that Redis cannot be used now, and not only that it refused one command.
 
     Args:
-        error: One of the `failures`.
+        error: One of the `connection_errors`.
     """
     from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, ResponseError  # noqa: PLC0415 - as above
 
@@ -101,7 +101,7 @@ def is_outage(error: Exception) -> bool:
     return isinstance(error, ClusterDownError | OutOfMemoryError | ReadOnlyError) or str(error).startswith(_UNFIT)
 
 
-def place_of(url: str) -> str:
+def redacted_url(url: str) -> str:
     """Where a URL leads, without what it may say in secret."""
     parts = urlsplit(url)
     return f"{parts.hostname or parts.path}{f':{parts.port}' if parts.port else ''}"
@@ -109,10 +109,10 @@ def place_of(url: str) -> str:
 
 def unreachable(url: str, error: Exception) -> RedisUnreachableError:
     """A failure of the Redis at a URL as an error that says where and why, and no secret."""
-    return RedisUnreachableError(f"Redis at {place_of(url)} cannot be used: {error}")
+    return RedisUnreachableError(f"Redis at {redacted_url(url)} cannot be used: {error}")
 
 
-async def reach(url: str) -> None:
+async def check_reachable(url: str) -> None:
     """See that Redis answers.
 
     Raises:
@@ -126,7 +126,7 @@ async def reach(url: str) -> None:
         raise RedisUnreachableError(f"the URL of Redis cannot be used: {error}") from None
     try:
         await redis.ping()
-    except failures() as error:
+    except connection_errors() as error:
         raise unreachable(url, error) from None
     finally:
         await redis.aclose()

@@ -40,7 +40,7 @@ _UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 _MAX_SHOWN_CHARS = 200
 
 
-def counted(number: float, noun: str) -> str:
+def with_count(number: float, noun: str) -> str:
     """A number of things: ``1 tool``, ``2 tools``, ``0.5 seconds``."""
     return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
 
@@ -69,7 +69,7 @@ def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
     return [by_spelling[spelling] for spelling in get_close_matches(wanted, by_spelling, n=count)]
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Text of others, for a terminal: every character that is no tab or line end and shows nothing is escaped.
 
     Escaped are what a terminal would obey, and what deceives a reader: marks of writing direction, invisible letters.
@@ -93,12 +93,12 @@ def _is_visible(text: str) -> bool:
     return text.isprintable() and _DECEIVING.search(text) is None
 
 
-def abridged(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
+def clip(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
     """The text, cut to a length; ``…`` marks the cut."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
-def written(value: Any) -> str:
+def to_json_line(value: Any) -> str:
     """Any value as one line of JSON; never raises."""
     try:
         text = to_json(value, fallback=repr, inf_nan_mode="null").decode()
@@ -127,9 +127,9 @@ def utc_time(seconds: float) -> str:
 
 def short_repr(value: object) -> str:
     """A value as a person can take it in: at most 200 characters."""
-    return cut(repr(value), _MAX_SHOWN_CHARS)
+    return truncate(repr(value), _MAX_SHOWN_CHARS)
 
 
-def cut(text: str, max_chars: int) -> str:
+def truncate(text: str, max_chars: int) -> str:
     """A text of so many characters at most; the last of one that was longer is ``…``."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

@@ -18,12 +18,12 @@ Json = dict[str, Any]
 """A JSON object."""
 
 
-def present(**fields: Any) -> Json:
+def without_none(**fields: Any) -> Json:
     """Those of the fields that are not None."""
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def optional(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
+def optional_field(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
     """A field that may be absent or null.
 
     Raises:
@@ -35,7 +35,7 @@ def optional(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
     raise WireError(f"{key!r} must be {kind.__name__}: {short_repr(json)}")
 
 
-def fields(value: object, what: str) -> Json:
+def require_object(value: object, what: str) -> Json:
     """A value that must be an object.
 
     Raises:
@@ -46,7 +46,7 @@ def fields(value: object, what: str) -> Json:
     return value
 
 
-def text(value: object) -> str:
+def require_text(value: object) -> str:
     """A value that must be text.
 
     Raises:
@@ -57,13 +57,13 @@ def text(value: object) -> str:
     return value
 
 
-def binary(value: object) -> bytes:
+def require_base64(value: object) -> bytes:
     """A value that must be base64.
 
     Raises:
         WireError: It is not.
     """
     try:
-        return b64decode(text(value).encode("ascii"), validate=True)
+        return b64decode(require_text(value).encode("ascii"), validate=True)
     except (Base64Error, UnicodeEncodeError) as error:
         raise WireError(f"base64 was expected: {short_repr(value)}") from error

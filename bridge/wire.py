@@ -26,7 +26,7 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
-from bridge.types import Json, fields, optional, present, text
+from bridge.types import Json, optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def tool_to_wire(specification: ToolSpecification) -> Json:
     if (hints := specification.annotations) is not None:
         said = {key: getattr(hints, name) for name, key in HINTS.items()}
         wire["annotations"] = {key: value for key, value in said.items() if value is not None}
-    return wire | present(
+    return wire | without_none(
         title=specification.title,
         description=specification.description,
         outputSchema=specification.output_schema,
@@ -85,25 +85,25 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
     Raises:
         WireError: The name or the input schema is missing or of the wrong type.
     """
-    name, schema = fields(wire, "a tool").get("name"), wire.get("inputSchema")
+    name, schema = require_object(wire, "a tool").get("name"), wire.get("inputSchema")
     if not isinstance(name, str) or not name:
         raise WireError(f"a tool without a name: {short_repr(wire)}")
     if not isinstance(schema, dict) or not isinstance(schema.get("type", "object"), str):
         raise WireError(f"the tool {name!r} has no inputSchema of type 'object': {short_repr(wire)}")
-    metadata = dict(optional(wire, "_meta", dict) or {})
+    metadata = dict(optional_field(wire, "_meta", dict) or {})
     strict = metadata.pop(STRICT_META_KEY, None)
-    hints = optional(wire, "annotations", dict)
+    hints = optional_field(wire, "annotations", dict)
     try:
         return ToolSpecification(
             name=name,
-            title=optional(wire, "title", str),
-            description=optional(wire, "description", str),
+            title=optional_field(wire, "title", str),
+            description=optional_field(wire, "description", str),
             parameters=schema,
-            output_schema=optional(wire, "outputSchema", dict),
+            output_schema=optional_field(wire, "outputSchema", dict),
             annotations=None if hints is None else _annotations_from_wire(hints),
             metadata=metadata,
             # They are only for show: one that is none is left out.
-            icons=tuple(filter(is_icon, optional(wire, "icons", list) or ())),
+            icons=tuple(filter(is_icon, optional_field(wire, "icons", list) or ())),
             strict=strict if isinstance(strict, bool) else None,
         )
     except DefinitionError as error:
@@ -144,14 +144,14 @@ def result_from_wire(wire: Mapping[str, Any]) -> ToolExecutionResult:
     Raises:
         WireError: The content is missing or malformed.
     """
-    content = fields(wire, "a result").get("content")
+    content = require_object(wire, "a result").get("content")
     if not isinstance(content, list):
         raise WireError(f"a result without content: {short_repr(wire)}")
     return ToolExecutionResult(
         tuple(block_from_json(block) for block in content),
         wire.get("structuredContent"),
         wire.get("isError") is True,
-        metadata=optional(wire, "_meta", dict) or {},
+        metadata=optional_field(wire, "_meta", dict) or {},
     )
 
 
@@ -163,10 +163,10 @@ def question_to_wire(question: Question) -> Json:
     match question:
         case Elicitation():
             params: Json = {"mode": "form", "message": question.message, "requestedSchema": question.schema}
-            return {"method": "elicitation/create", "params": params | present(_meta=question.meta or None)}
+            return {"method": "elicitation/create", "params": params | without_none(_meta=question.meta or None)}
         case UrlElicitation():
             params = {"mode": "url", "message": question.message, "url": question.url}
-            params |= present(elicitationId=question.elicitation_id or None, _meta=question.meta or None)
+            params |= without_none(elicitationId=question.elicitation_id or None, _meta=question.meta or None)
             return {"method": "elicitation/create", "params": params}
         case Sampling():
             return {"method": "sampling/createMessage", "params": _sampling_to_wire(question)}
@@ -180,15 +180,17 @@ def question_from_wire(wire: Mapping[str, Any]) -> Question:
     Raises:
         WireError: The method is unknown, or something that it needs is missing or malformed.
     """
-    params = optional(fields(wire, "a question"), "params", dict) or {}
-    meta = senders_meta(optional(params, "_meta", dict))
+    params = optional_field(require_object(wire, "a question"), "params", dict) or {}
+    meta = senders_meta(optional_field(params, "_meta", dict))
     try:
         match wire.get("method"):
             case "elicitation/create" if params.get("mode", "form") == "url":
-                told = optional(params, "elicitationId", str) or ""
-                return UrlElicitation(text(params["message"]), text(params["url"]), told, meta)
+                told = optional_field(params, "elicitationId", str) or ""
+                return UrlElicitation(require_text(params["message"]), require_text(params["url"]), told, meta)
             case "elicitation/create":
-                return Elicitation(text(params["message"]), fields(params["requestedSchema"], "a form"), meta)
+                return Elicitation(
+                    require_text(params["message"]), require_object(params["requestedSchema"], "a form"), meta
+                )
             case "sampling/createMessage":
                 return _sampling_from_wire(params, meta)
             case "roots/list":
@@ -202,14 +204,14 @@ def answer_to_wire(answer: Answer) -> Json:
     """An answer as MCP's result of the request that asked."""
     match answer:
         case ElicitationAnswer():
-            return {"action": answer.action} | present(content=answer.content, _meta=answer.meta or None)
+            return {"action": answer.action} | without_none(content=answer.content, _meta=answer.meta or None)
         case SamplingAnswer():
             content = _one_or_all([_part_to_wire(part) for part in answer.content])
-            return {"role": answer.role, "content": content, "model": answer.model} | present(
+            return {"role": answer.role, "content": content, "model": answer.model} | without_none(
                 stopReason=answer.stop_reason, _meta=answer.meta or None
             )
         case _:
-            return {"roots": [{"uri": root.uri} | present(name=root.name, _meta=root.metadata) for root in answer]}
+            return {"roots": [{"uri": root.uri} | without_none(name=root.name, _meta=root.metadata) for root in answer]}
 
 
 def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
@@ -223,15 +225,19 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
             case Elicitation() | UrlElicitation():
                 if wire["action"] not in {"accept", "decline", "cancel"}:
                     raise WireError(f"an elicitation's action is accept, decline or cancel: {short_repr(wire)}")
-                meta = senders_meta(optional(wire, "_meta", dict))
-                return ElicitationAnswer(wire["action"], optional(wire, "content", dict), meta)
+                meta = senders_meta(optional_field(wire, "_meta", dict))
+                return ElicitationAnswer(wire["action"], optional_field(wire, "content", dict), meta)
             case Sampling():
-                content, model = _parts_from_wire(wire["content"]), text(wire["model"])
-                meta = senders_meta(optional(wire, "_meta", dict))
-                return SamplingAnswer(content, model, _role(wire), optional(wire, "stopReason", str), meta)
+                content, model = _parts_from_wire(wire["content"]), require_text(wire["model"])
+                meta = senders_meta(optional_field(wire, "_meta", dict))
+                return SamplingAnswer(content, model, _role(wire), optional_field(wire, "stopReason", str), meta)
             case Roots():
                 return tuple(
-                    Root(text(root["uri"]), optional(root, "name", str), optional(root, "_meta", dict))
+                    Root(
+                        require_text(root["uri"]),
+                        optional_field(root, "name", str),
+                        optional_field(root, "_meta", dict),
+                    )
                     for root in wire["roots"]
                 )
     except (KeyError, TypeError, AttributeError) as error:
@@ -247,10 +253,10 @@ def _role(wire: Mapping[str, Any]) -> Literal["user", "assistant"]:
 def _sampling_to_wire(question: Sampling) -> Json:
     messages = [
         {"role": message.role, "content": _one_or_all([_part_to_wire(part) for part in message.content])}
-        | present(_meta=message.metadata)
+        | without_none(_meta=message.metadata)
         for message in question.messages
     ]
-    return {"messages": messages, "maxTokens": question.max_tokens} | present(
+    return {"messages": messages, "maxTokens": question.max_tokens} | without_none(
         systemPrompt=question.system_prompt,
         temperature=question.temperature,
         stopSequences=list(question.stop_sequences) or None,
@@ -265,20 +271,20 @@ def _sampling_to_wire(question: Sampling) -> Json:
 
 def _sampling_from_wire(params: Json, meta: Json) -> Sampling:
     messages = [
-        SamplingMessage(_role(message), _parts_from_wire(message["content"]), optional(message, "_meta", dict))
+        SamplingMessage(_role(message), _parts_from_wire(message["content"]), optional_field(message, "_meta", dict))
         for message in params["messages"]
     ]
-    choice = optional(params, "toolChoice", dict)
+    choice = optional_field(params, "toolChoice", dict)
     return Sampling(
         messages,
         params["maxTokens"],
-        optional(params, "systemPrompt", str),
+        optional_field(params, "systemPrompt", str),
         params.get("temperature"),
-        tuple(optional(params, "stopSequences", list) or ()),
-        optional(params, "modelPreferences", dict),
-        optional(params, "metadata", dict) or {},
+        tuple(optional_field(params, "stopSequences", list) or ()),
+        optional_field(params, "modelPreferences", dict),
+        optional_field(params, "metadata", dict) or {},
         _one_of(params, "includeContext", "none", "thisServer", "allServers"),
-        tuple(tool_from_wire(tool) for tool in optional(params, "tools", list) or ()),
+        tuple(tool_from_wire(tool) for tool in optional_field(params, "tools", list) or ()),
         None if choice is None else (_one_of(choice, "mode", "auto", "required", "none") or "auto"),
         meta,
     )
@@ -290,7 +296,7 @@ def _one_of(wire: Json, key: str, *known: str) -> Any:
     Raises:
         WireError: It is none of those that are known.
     """
-    word = optional(wire, key, str)
+    word = optional_field(wire, key, str)
     if word is not None and word not in known:
         raise WireError(f"{key!r} is one of {', '.join(known)}: {short_repr(wire)}")
     return word
@@ -301,10 +307,10 @@ def _part_to_wire(part: Content | ToolUse | ToolUseResult) -> Json:
     match part:
         case ToolUse():
             wire: Json = {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
-            return wire | present(_meta=part.metadata)
+            return wire | without_none(_meta=part.metadata)
         case ToolUseResult():
             wire = {"type": "tool_result", "toolUseId": part.id, "content": [block_to_json(b) for b in part.content]}
-            return wire | present(
+            return wire | without_none(
                 structuredContent=part.structured_content, isError=part.is_error or None, _meta=part.metadata
             )
         case _:
@@ -312,17 +318,19 @@ def _part_to_wire(part: Content | ToolUse | ToolUseResult) -> Json:
 
 
 def _part_from_wire(wire: Json) -> Content | ToolUse | ToolUseResult:
-    match fields(wire, "content").get("type"):
+    match require_object(wire, "content").get("type"):
         case "tool_use":
-            arguments = fields(wire["input"], "the input of a tool")
-            return ToolUse(text(wire["id"]), text(wire["name"]), arguments, optional(wire, "_meta", dict))
+            arguments = require_object(wire["input"], "the input of a tool")
+            return ToolUse(
+                require_text(wire["id"]), require_text(wire["name"]), arguments, optional_field(wire, "_meta", dict)
+            )
         case "tool_result":
             return ToolUseResult(
-                text(wire["toolUseId"]),
-                tuple(block_from_json(block) for block in optional(wire, "content", list) or ()),
+                require_text(wire["toolUseId"]),
+                tuple(block_from_json(block) for block in optional_field(wire, "content", list) or ()),
                 wire.get("structuredContent"),
                 wire.get("isError") is True,
-                optional(wire, "_meta", dict),
+                optional_field(wire, "_meta", dict),
             )
         case _:
             return block_from_json(wire)

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.redis import RedisUnreachableError, is_redis_url, place_of, reach
+from bridge.redis import RedisUnreachableError, check_reachable, is_redis_url, redacted_url
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("url", ["redis://:secret@127.0.0.1:1/0", "nonsense://127.0.0.1"])
 async def test_a_redis_that_cannot_be_used_is_told_without_its_password(url: str) -> None:
     with pytest.raises(RedisUnreachableError, match="cannot be used") as told:
-        await reach(url)
+        await check_reachable(url)
     assert "secret" not in str(told.value)
 
 
 def test_the_place_of_a_redis_holds_no_secret() -> None:
-    assert place_of("redis://user:secret@cache.example:6379/0") == "cache.example:6379"
+    assert redacted_url("redis://user:secret@cache.example:6379/0") == "cache.example:6379"
 
 
 @pytest.mark.parametrize("url", ["redis://localhost", "rediss://cache.example:6380/1", "unix:///run/redis.sock?db=2"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.text import counted, escaped_json, nearest, visible
+from bridge.text import escape_controls, escaped_json, nearest, with_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     ("number", "noun", "words"), [(1, "tool", "1 tool"), (0, "tool", "0 tools"), (0.5, "second", "0.5 seconds")]
 )
 def test_one_thing_is_no_plural(number: float, noun: str, words: str) -> None:
-    assert counted(number, noun) == words
+    assert with_count(number, noun) == words
 
 
 def test_what_a_terminal_would_obey_is_written_out() -> None:
-    assert visible("all\tof\nthis ✓") == "all\tof\nthis ✓"
-    assert visible("\x1b[2J\x07\r\x9b\u202e\ud800") == r"\x1b[2J\x07\r\x9b\u202e\ud800"
-    assert visible("one\r\ntwo") == "one\ntwo"
+    assert escape_controls("all\tof\nthis ✓") == "all\tof\nthis ✓"
+    assert escape_controls("\x1b[2J\x07\r\x9b\u202e\ud800") == r"\x1b[2J\x07\r\x9b\u202e\ud800"
+    assert escape_controls("one\r\ntwo") == "one\ntwo"
 
 
 @pytest.mark.parametrize("char", "\u115f\u2066\u200b\u2028\u2800\u3164\ufe00\U000e0041\U000e0100")
 def test_what_shows_nothing_is_written_out(char: str) -> None:
-    assert visible(f"a{char}b") == f"a{char.encode('unicode_escape').decode()}b"
+    assert escape_controls(f"a{char}b") == f"a{char.encode('unicode_escape').decode()}b"
 
 
 def test_words_in_any_script_and_emoji_stay_as_they_are() -> None:
-    assert visible("größer שלום 日本語 ❤\ufe0f") == "größer שלום 日本語 ❤\ufe0f"
+    assert escape_controls("größer שלום 日本語 ❤\ufe0f") == "größer שלום 日本語 ❤\ufe0f"
 
 
 def test_json_with_what_shows_nothing_stays_the_same_json() -> None:

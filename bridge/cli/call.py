@@ -22,7 +22,7 @@ from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
-from bridge.text import visible
+from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -135,7 +135,7 @@ def command(
             result, error = _call_there(found, name, arguments_for), None
     is_told = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_told:
-        click.echo(visible(users_traceback(error)), err=True, nl=False)  # which ends with what the error says
+        click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # which ends with what the error says
     _write(result, output, is_told=is_told)
     code = FAILED if result.is_error else 0
     return end_now(code) if isinstance(error, ToolTimeoutError) else code

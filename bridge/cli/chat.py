@@ -20,7 +20,7 @@ from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
-from bridge.text import counted, cut, escaped_json, visible
+from bridge.text import escape_controls, escaped_json, truncate, with_count
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
@@ -146,7 +146,7 @@ class _Terminal:
 
     def write(self, text: str) -> None:
         """Write a piece of the answer; on a terminal with its control characters escaped."""
-        rest = (visible(text) if self._is_watched else text).encode("utf-8", "replace")
+        rest = (escape_controls(text) if self._is_watched else text).encode("utf-8", "replace")
         while rest:
             rest = rest[os.write(self._output, rest) :]
         self._is_mid_line = bool(text) and not text.endswith("\n")
@@ -206,7 +206,7 @@ async def _converse(
         )
         if once is not None:
             return await _answer(service, once, terminal)
-        say(f"{counted(len(gateway.tools), 'tool')}: {', '.join(tool.name for tool in gateway.tools)}")
+        say(f"{with_count(len(gateway.tools), 'tool')}: {', '.join(tool.name for tool in gateway.tools)}")
         return await _talk(service, person, terminal)
 
 
@@ -287,4 +287,4 @@ def _outcome(execution: ToolExecution) -> str:
 
 
 def _shortened(text: str) -> str:
-    return cut(" ".join(text.split()), _SHOWN_CHARS)
+    return truncate(" ".join(text.split()), _SHOWN_CHARS)

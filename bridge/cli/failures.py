@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError, UnknownToolError
-from bridge.text import visible
+from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def say_as(form: Callable[[str, str, str | None], str] | None) -> None:
 
 
 def _plain(message: str, _level: str, traceback: str | None) -> str:
-    return visible(message if traceback is None else f"{message}\n{traceback.rstrip()}")
+    return escape_controls(message if traceback is None else f"{message}\n{traceback.rstrip()}")
 
 
 def one_line(error: BaseException) -> str:

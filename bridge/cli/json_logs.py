@@ -6,7 +6,7 @@ import logging
 from time import time
 
 from bridge.cli.tracebacks import UsersTracebackFormatter
-from bridge.text import abridged, escaped_json, utc_time, written
+from bridge.text import clip, escaped_json, to_json_line, utc_time
 
 MAX_MESSAGE_CHARS = 8 * 1024
 """How much of a message is written: callers have their say in some."""
@@ -31,19 +31,19 @@ class JsonFormatter(logging.Formatter):
             "time": utc_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": abridged(record.getMessage(), MAX_MESSAGE_CHARS),
+            "message": clip(record.getMessage(), MAX_MESSAGE_CHARS),
         }
         if record.exc_info:
             told["exception"] = _ends_of(self._tracebacks.formatException(record.exc_info))
         if record.stack_info:
             told["stack"] = record.stack_info
-        return escaped_json(written(told))
+        return escaped_json(to_json_line(told))
 
 
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
     """A message of the command's own as one line of JSON, like a log record."""
     told = {"time": utc_time(time()), "level": level, "logger": "bridge.cli", "message": message}
-    return escaped_json(written(told if traceback is None else told | {"exception": _ends_of(traceback)}))
+    return escaped_json(to_json_line(told if traceback is None else told | {"exception": _ends_of(traceback)}))
 
 
 def _ends_of(traceback: str) -> str:

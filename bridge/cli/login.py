@@ -11,7 +11,7 @@ from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted
 from bridge.cli.targets import FileTarget, ModuleTarget, only_target
-from bridge.text import counted
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
@@ -50,7 +50,7 @@ def command(
 
     with stdout_diverted():
         tools = anyio.run(_logged_in, server, scopes, not no_browser, timeout)
-    say(f"logged in to {server.name!r}, which has {counted(tools, 'tool')}")
+    say(f"logged in to {server.name!r}, which has {with_count(tools, 'tool')}")
 
 
 def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
@@ -122,7 +122,7 @@ async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browse
     except SignInError as error:
         raise CommandError(f"server {server.name!r}: {error}") from error
     except TimeoutError:
-        raise CommandError(f"server {server.name!r}: nobody logged in within {counted(seconds, 'second')}") from None
+        raise CommandError(f"server {server.name!r}: nobody logged in within {with_count(seconds, 'second')}") from None
     async with Connection(server) as connection:
         return len((await connection.list_tools()).tools)
 

@@ -12,7 +12,7 @@ from bridge.cli.failures import say_as
 from bridge.cli.options import option
 from bridge.cli.tracebacks import UsersTracebackFormatter
 from bridge.telemetry.repetitions import Repetitions
-from bridge.text import visible
+from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ class _VisibleHandler(logging.StreamHandler[TextIO]):
     """Writes what is logged, of which others may have chosen the words, as something to look at alone."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return escape_controls(super().format(record))
 
 
 class _Seldom(logging.Filter):

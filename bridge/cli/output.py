@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from bridge.text import escaped_json, visible
+from bridge.text import escape_controls, escaped_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def write_data(text: str) -> None:
     is written as it is.
     """
     if sys.stdout.isatty():
-        text = visible(text)
+        text = escape_controls(text)
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()

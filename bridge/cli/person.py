@@ -13,7 +13,7 @@ import anyio
 import click
 from anyio import from_thread, lowlevel
 
-from bridge.text import visible
+from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ class Person:
             prompt: What is shown at a terminal.
         """
         if self.is_there:
-            click.echo(visible(prompt), nl=False, err=True)
+            click.echo(escape_controls(prompt), nl=False, err=True)
         if not self._is_reading:
             self._is_reading = True
             Thread(target=self._read, args=(lowlevel.current_token(),)).start()

@@ -13,7 +13,7 @@ from bridge.cli.numbers import Number
 from bridge.cli.output import stdout_diverted, write_data
 from bridge.cli.safe_write import only_writer, regular_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
-from bridge.text import counted
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     from bridge.cli.targets import RemoteTarget, Target
@@ -131,5 +131,5 @@ def _written(path: Path, target: Target, tools: dict[str, list[dict[str, object]
         except OSError as error:
             raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
     written = sum(len(each.tools) for each in pins.values())
-    say(f"wrote {counted(written, 'tool')} of {counted(len(pins), 'server')} to {path}")
+    say(f"wrote {with_count(written, 'tool')} of {with_count(len(pins), 'server')} to {path}")
     return 0

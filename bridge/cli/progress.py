@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from bridge.text import visible
+from bridge.text import escape_controls
 from bridge.tools.context import LocalChannel
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class TerminalProgress(LocalChannel):
         """Move the bar; where nobody knows how much there is, a line says how much is done."""
         if not self._is_watched:
             return
-        label = visible(" ".join((message or "").split()))[:_MAX_LABEL_CHARS]
+        label = escape_controls(" ".join((message or "").split()))[:_MAX_LABEL_CHARS]
         if not total or total <= 0:
             self._end_bar()
             click.echo(f"{label or 'done so far'}: {progress:g}", err=True)

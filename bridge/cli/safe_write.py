@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from bridge.cli.failures import CommandError
-from bridge.text import counted
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def only_writer(path: Path) -> Iterator[None]:
         lock = FileLock(folder / f"{name}.lock", mode=0o600)
         lock.acquire(timeout=_LOCK_SECONDS)
     except Timeout:
-        told = f"another process has been writing {path} for {counted(_LOCK_SECONDS, 'second')}; try again"
+        told = f"another process has been writing {path} for {with_count(_LOCK_SECONDS, 'second')}; try again"
         raise CommandError(told) from None
     except OSError as error:
         _logger.warning("%s is written without a lock: %s", path, error)

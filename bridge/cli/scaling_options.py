@@ -68,9 +68,9 @@ class ScalingOptions:
         if self.redis_url is not None:
             import asyncio  # noqa: PLC0415 - for those who have one
 
-            from bridge.redis import reach  # noqa: PLC0415 - as above
+            from bridge.redis import check_reachable  # noqa: PLC0415 - as above
 
-            asyncio.run(reach(self.redis_url))
+            asyncio.run(check_reachable(self.redis_url))
 
     def secrets(self, ctx: click.Context) -> Sequence[bytes] | None:
         """The secrets that seal what clients carry; None for one of this process.

@@ -33,7 +33,7 @@ from bridge.errors import (
     ServerUnavailableError,
     WireError,
 )
-from bridge.text import counted
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     from bridge.client.attempt import Attempt
@@ -77,7 +77,7 @@ class Failures:
     def too_slow(self, link: Link) -> ServerUnavailableError:
         """The error for a server that did not start and greet in time."""
         cause = _Cause(
-            f"did not start and greet within {counted(self._config.connect_timeout_seconds, 'second')}",
+            f"did not start and greet within {with_count(self._config.connect_timeout_seconds, 'second')}",
             "look at what it waits for, or raise 'connectTimeoutSeconds'",
         )
         return self._unavailable(self._first_phase, cause, link)
@@ -95,7 +95,7 @@ class Failures:
     def not_in_time(self, phase: str, last: ServerError | None) -> ServerUnavailableError:
         """The error for a call that found no ready server, and waited as long as it may."""
         if last is None:
-            wait = f"did not become ready within {counted(self._config.connect_wait_seconds, 'second')}"
+            wait = f"did not become ready within {with_count(self._config.connect_wait_seconds, 'second')}"
             return self._unavailable(phase, _Cause(wait, "it is still being started"))
         again = replace(last.failure, phase=phase, reason=f"it is not available: {last.failure.reason}")
         return ServerAuthError(again) if isinstance(last, ServerAuthError) else ServerUnavailableError(again)
@@ -109,7 +109,7 @@ class Failures:
     def timed_out(self, phase: str, seconds: float, *, is_idle: bool, sent: bool, link: Link | None) -> ServerError:
         """The error for a call that took too long."""
         without = " without a sign of progress" if is_idle else ""
-        reason = f"no answer within {counted(seconds, 'second')}{without}"
+        reason = f"no answer within {with_count(seconds, 'second')}{without}"
         key = "timeout" if is_idle else "maxCallSeconds"
         is_ours = is_idle or seconds >= self._config.max_call_seconds
         hint = f"raise {key!r} if it is a slow tool" if is_ours else "its caller waits no longer"

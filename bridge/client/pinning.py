@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridge.errors import ConfigError, ConfigProblem
-from bridge.text import visible
+from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -245,7 +245,7 @@ def _diff(pinned: ToolPin, now: ToolPin, parts: Iterable[str]) -> str:
         lines += unified_diff(before, after, f"{key}, as it was pinned", f"{key}, as it is", lineterm="", n=1)
     if len(lines) > MAX_DIFF_LINES:
         lines[MAX_DIFF_LINES:] = [f"… {len(lines) - MAX_DIFF_LINES} lines more"]
-    return "\n".join(f"  {visible(line)}" for line in lines)
+    return "\n".join(f"  {escape_controls(line)}" for line in lines)
 
 
 def _lines(value: Any) -> list[str]:

@@ -24,7 +24,7 @@ from bridge.tools.content import Audio, File, Image, Text
 from bridge.tools.content_json import block_from_json
 from bridge.tools.context import InvocationContext
 from bridge.tools.model import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
-from bridge.types import fields, optional, present, text
+from bridge.types import optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -102,7 +102,7 @@ class Resources:
             WireError: It answered something else.
         """
         answer = await self._upstream(server).request("resources/read", {"uri": uri}, context or InvocationContext())
-        contents = optional(answer, "contents", list)
+        contents = optional_field(answer, "contents", list)
         if contents is None:
             raise WireError(f"the server {server!r} answered no contents for {uri!r}")
         return tuple(_content(json) for json in contents)
@@ -217,10 +217,10 @@ async def _pages(upstream: Upstream, method: str, key: str, context: InvocationC
             if error.code == _METHOD_NOT_FOUND:
                 return found
             raise
-        found += optional(page, key, list) or ()
+        found += optional_field(page, key, list) or ()
         if len(found) > MAX_RESOURCES:
             raise WireError(f"the server {upstream.name!r} lists more than {MAX_RESOURCES:,} {key}")
-        cursor = optional(page, "nextCursor", str)
+        cursor = optional_field(page, "nextCursor", str)
         if cursor is None or cursor == params.get("cursor"):
             return found
         params = {"cursor": cursor}
@@ -228,22 +228,22 @@ async def _pages(upstream: Upstream, method: str, key: str, context: InvocationC
 
 
 def _resource(server: str, json: object) -> RemoteResource:
-    said = fields(json, "a resource")
+    said = require_object(json, "a resource")
     template = said.get("uriTemplate")
     return RemoteResource(
         server=server,
-        uri=text(said.get("uri") if template is None else template),
-        name=text(said.get("name")),
-        title=optional(said, "title", str),
-        description=optional(said, "description", str),
-        mime_type=optional(said, "mimeType", str),
-        size_bytes=optional(said, "size", int),
+        uri=require_text(said.get("uri") if template is None else template),
+        name=require_text(said.get("name")),
+        title=optional_field(said, "title", str),
+        description=optional_field(said, "description", str),
+        mime_type=optional_field(said, "mimeType", str),
+        size_bytes=optional_field(said, "size", int),
         is_template=template is not None,
     )
 
 
 def _for_model(resource: RemoteResource) -> Json:
-    said = present(**asdict(resource))
+    said = without_none(**asdict(resource))
     return said if resource.is_template else {key: value for key, value in said.items() if key != "is_template"}
 
 

@@ -24,7 +24,7 @@ from bridge.server.protocol import (
     CallRefused,
     ProtocolError,
 )
-from bridge.text import counted
+from bridge.text import with_count
 from bridge.tools.questions import InputRequired
 from bridge.wire import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
 
@@ -218,7 +218,7 @@ class _PassingHandlers(ClientHandlers):
         if not context.has_listener:
             raise ToolError(
                 "calls of several callers are under way, or were given up within the last "
-                f"{counted(GIVEN_UP_SECONDS, 'second')} and may go on, and this server does not tell which of them "
+                f"{with_count(GIVEN_UP_SECONDS, 'second')} and may go on, and this server does not tell which of them "
                 "asks: nobody was asked; call again in a moment, when it is idle"
             )
         key = uuid4().hex

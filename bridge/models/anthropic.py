@@ -20,7 +20,7 @@ from bridge.models.profiles.profile import ANTHROPIC
 from bridge.models.response_format import ResponseFormatWriter, words_for_format
 from bridge.models.sendable import sendable
 from bridge.service.chat_model import ToolChoiceMode
-from bridge.types import present
+from bridge.types import without_none
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -122,14 +122,14 @@ class AnthropicChatModel:
             "model": request.model_name or self.model_name,
             "max_tokens": request.max_output_tokens or self._max_output_tokens,
             "messages": written_messages(conversation),
-        } | present(
+        } | without_none(
             system=_system(request, conversation, rewriting),
             tools=_tools(offers) or _earlier_tools(conversation) or None,
             tool_choice=_tool_choice(request, conversation),
             stop_sequences=[sendable(sequence) for sequence in request.stop_sequences] or None,
         )
         # newer models no longer take the sampling parameters, nor does the SDK; the API still does for the others
-        extra = present(temperature=request.temperature, top_p=request.top_p) | dict(request.extra)
+        extra = without_none(temperature=request.temperature, top_p=request.top_p) | dict(request.extra)
         if rewriting is not None and rewriting.is_strict:
             output_format = {"type": "json_schema", "schema": rewriting.schema}
             extra["output_config"] = {**extra.get("output_config", {}), "format": output_format}

@@ -22,7 +22,7 @@ from bridge.models.profiles.profile import BEDROCK
 from bridge.models.response_format import ResponseFormatWriter, format_name, words_for_format
 from bridge.models.sendable import json_text, sendable
 from bridge.service.chat_model import ToolChoiceMode
-from bridge.types import present
+from bridge.types import without_none
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -131,7 +131,7 @@ class BedrockChatModel:
         with_tools = bool(request.tool_specifications) and request.tool_choice.mode is not ToolChoiceMode.NONE
         writer = MessageWriter(conversation, with_tools=with_tools)
         model_name = request.model_name or self.model_name
-        body = {"modelId": model_name, "messages": writer.written()} | present(
+        body = {"modelId": model_name, "messages": writer.written()} | without_none(
             system=[*writer.system(), *_format_in_words(request, rewriting)] or None,
             toolConfig=_tool_config(request, conversation, offers) if with_tools else None,
             inferenceConfig=_inference(request) or None,
@@ -224,7 +224,7 @@ def _tools(offer: Offer) -> Iterator[Json]:
 
 
 def _inference(request: ChatRequest) -> Json:
-    return present(
+    return without_none(
         maxTokens=request.max_output_tokens,
         temperature=request.temperature,
         topP=request.top_p,

@@ -22,7 +22,7 @@ from bridge.models.profiles.profile import OPENAI, Profile
 from bridge.models.response_format import ResponseFormatWriter, format_name
 from bridge.models.sendable import sendable
 from bridge.service.chat_model import ToolChoiceMode
-from bridge.types import present
+from bridge.types import without_none
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -143,7 +143,7 @@ class OpenAiChatModel:
         )
         default = "max_completion_tokens" if self._is_openai else "max_tokens"
         limit = self._dialect.max_tokens_field or default
-        body = {"model": request.model_name or self.model_name, "messages": list(writer.written())} | present(
+        body = {"model": request.model_name or self.model_name, "messages": list(writer.written())} | without_none(
             tools=[_tool(offer) for offer in offers.offers.values()] or None,
             tool_choice=_tool_choice(request, conversation),
             response_format=_response_format(request, rewriting),

@@ -12,7 +12,7 @@ from bridge.server.names import host_name
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.server.refusal import refuse
 from bridge.telemetry.repetitions import Repetitions
-from bridge.text import cut
+from bridge.text import truncate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -122,4 +122,4 @@ def _client(scope: Scope) -> str:
 
 def _abridged(value: str) -> str:
     # A client wrote it: no line break of its own in the log.
-    return cut(value.encode("unicode_escape").decode(), _MAX_LOGGED_CHARS)
+    return truncate(value.encode("unicode_escape").decode(), _MAX_LOGGED_CHARS)

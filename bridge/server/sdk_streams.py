@@ -24,7 +24,7 @@ from mcp_types import (
 
 from bridge.server.jsonrpc import MessageId, is_request
 from bridge.server.protocol import INTERNAL_ERROR
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ def _answer_line(message: JSONRPCResponse | JSONRPCError) -> bytes:
     try:
         return _line(message)
     except (ValueError, RecursionError) as error:
-        shown_id = abridged(repr(message.id))
+        shown_id = clip(repr(message.id))
         _logger.error("the answer to the request %s cannot be written as JSON: %s", shown_id, error)  # noqa: TRY400 - the traceback is this module's
         refusal = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
         return _line(JSONRPCError(jsonrpc="2.0", id=message.id, error=refusal))

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from bridge.server.telemetry_sessions import session_closed, session_opened
 from bridge.telemetry.repetitions import Repetitions
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -276,7 +276,7 @@ class Sessions:
             ending.append(found)
         for each in ending:
             told = "ended an idle session of %r, who has most of all, for one of %r%s"
-            self._log("ended", each.owner, told, abridged(owner))
+            self._log("ended", each.owner, told, clip(owner))
             self.forget(each)
         return ending
 
@@ -321,7 +321,7 @@ class Sessions:
 
     def _log(self, kind: str, owner: str, message: str, more: object) -> None:
         if (addition := self._repetitions.addition(kind, owner)) is not None:
-            _logger.warning(message, abridged(owner), more, addition)
+            _logger.warning(message, clip(owner), more, addition)
 
     @contextmanager
     def over_sse(self, session: Session) -> Iterator[None]:

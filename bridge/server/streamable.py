@@ -20,7 +20,7 @@ from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
 from bridge.server.refusal import is_utf8, message_problem, refuse, saying_json
 from bridge.server.sessions import KEPT_METHODS, MAX_KEPT_BYTES, SESSION, Session, kept_bytes, told_too_much
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -151,7 +151,7 @@ class StreamableEndpoint:
         if session is not None and same_credential(scope, session):
             if method is not None and "id" in message and str(message["id"]) in session.asked:
                 # The SDK keeps one stream for each id: the one before would never end.
-                told = f"the id {abridged(repr(message['id']))} is that of a request of this session that still runs"
+                told = f"the id {clip(repr(message['id']))} is that of a request of this session that still runs"
                 await refuse(send, 400, f"{told}; give each request an id of its own")
                 return
             if kept and not self._sessions.keep(session, kept):

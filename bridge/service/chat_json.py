@@ -21,7 +21,7 @@ from bridge.service.invocation_json import response_from_json, response_to_json
 from bridge.service.messages import message_from_json, message_to_json, request_from_json, request_to_json
 from bridge.text import short_repr
 from bridge.tools.model import ToolAnnotations, ToolSpecification
-from bridge.types import Json, optional, present
+from bridge.types import Json, optional_field, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,10 +37,10 @@ def chat_request_to_json(request: ChatRequest) -> Json:
     return {
         "messages": [message_to_json(message) for message in request.messages],
         "tool_specifications": [_specification_to_json(each) for each in request.tool_specifications],
-        "tool_choice": {"mode": choice.mode.value} | present(tool_name=choice.tool_name),
+        "tool_choice": {"mode": choice.mode.value} | without_none(tool_name=choice.tool_name),
         "stop_sequences": list(request.stop_sequences),
         "extra": dict(request.extra),
-    } | present(
+    } | without_none(
         response_format=None if form is None else asdict(form), **{name: getattr(request, name) for name in _PLAIN}
     )
 
@@ -52,11 +52,11 @@ def chat_request_from_json(json: Mapping[str, Any]) -> ChatRequest:
         WireError: It is no such data.
     """
     try:
-        form, choice = optional(json, "response_format", dict), json["tool_choice"]
+        form, choice = optional_field(json, "response_format", dict), json["tool_choice"]
         return ChatRequest(
             messages=tuple(map(message_from_json, json["messages"])),
             tool_specifications=tuple(map(_specification_from_json, json["tool_specifications"])),
-            tool_choice=ToolChoice(ToolChoiceMode(choice["mode"]), optional(choice, "tool_name", str)),
+            tool_choice=ToolChoice(ToolChoiceMode(choice["mode"]), optional_field(choice, "tool_name", str)),
             response_format=None if form is None else ResponseFormat(**form),
             stop_sequences=tuple(json["stop_sequences"]),
             extra=json["extra"],
@@ -108,7 +108,7 @@ def _specification_to_json(specification: ToolSpecification) -> Json:
 
 
 def _specification_from_json(json: Mapping[str, Any]) -> ToolSpecification:
-    annotations = optional(json, "annotations", dict)
+    annotations = optional_field(json, "annotations", dict)
     said: dict[str, Any] = dict(json) | {"icons": tuple(json["icons"])}
     return ToolSpecification(**said | {"annotations": None if annotations is None else ToolAnnotations(**annotations)})
 

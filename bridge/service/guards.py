@@ -21,7 +21,7 @@ import anyio
 from anyio import get_cancelled_exc_class, lowlevel
 
 from bridge.errors import ArgumentsError, DefinitionError, MissingExtraError, ToolError
-from bridge.text import counted
+from bridge.text import with_count
 from bridge.tools.function import tools_from
 from bridge.tools.model import ToolExecutionResult
 
@@ -170,7 +170,7 @@ class _RateLimited:
         answer = self.throttle.limit(self.key(context))
         if answer.limited:
             seconds = max(1, math.ceil(answer.state.retry_after))
-            raise ToolError(f"{request.name!r} was called too often; try again in {counted(seconds, 'second')}")
+            raise ToolError(f"{request.name!r} was called too often; try again in {with_count(seconds, 'second')}")
         return await self.executor.execute(request, context)
 
 
@@ -182,7 +182,7 @@ class _CircuitBroken:
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         if self.breaker.opened:
             seconds = max(1, math.ceil(self.breaker.open_remaining))
-            raise ToolError(f"{request.name!r} does not work at present; try again in {counted(seconds, 'second')}")
+            raise ToolError(f"{request.name!r} does not work at present; try again in {with_count(seconds, 'second')}")
         deadline = anyio.current_effective_deadline()
         try:
             result = await self.executor.execute(request, context)

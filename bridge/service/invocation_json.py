@@ -19,7 +19,7 @@ from bridge.service.parameters import ChatRequestParameters
 from bridge.text import short_repr
 from bridge.tools.content_json import block_from_json, block_to_json
 from bridge.tools.model import ToolExecution, ToolExecutionResult
-from bridge.types import Json, optional, present
+from bridge.types import Json, optional_field, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def execution_to_json(execution: ToolExecution) -> Json:
         "durationSeconds": execution.duration_seconds,
         "content": [block_to_json(block) for block in result.content],
         "isError": result.is_error,
-    } | present(
+    } | without_none(
         structuredContent=result.structured_content,
         modelContent=None if shown is None else [block_to_json(block) for block in shown],
         metadata=dict(result.metadata) or None,
@@ -49,14 +49,14 @@ def execution_from_json(json: Mapping[str, Any]) -> ToolExecution:
         WireError: It is no such data.
     """
     try:
-        shown = optional(json, "modelContent", list)
+        shown = optional_field(json, "modelContent", list)
         return ToolExecution(
             request=request_from_json(json["request"]),
             result=ToolExecutionResult(
                 tuple(block_from_json(block) for block in json["content"]),
                 json.get("structuredContent"),
                 json["isError"] is True,
-                metadata=optional(json, "metadata", dict) or {},
+                metadata=optional_field(json, "metadata", dict) or {},
                 model_content=None if shown is None else tuple(block_from_json(block) for block in shown),
             ),
             started_at=datetime.fromisoformat(json["startedAt"]),
@@ -70,9 +70,9 @@ def response_to_json(response: ChatResponse) -> Json:
     """A model's response as JSON data, without the provider's raw reply."""
     return {
         "message": message_to_json(response.message),
-        "tokenUsage": present(**asdict(response.token_usage)),
+        "tokenUsage": without_none(**asdict(response.token_usage)),
         "finishReason": response.finish_reason.value,
-    } | present(modelName=response.model_name, id=response.id)
+    } | without_none(modelName=response.model_name, id=response.id)
 
 
 def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
@@ -89,8 +89,8 @@ def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
             message=message,
             token_usage=TokenUsage(**json["tokenUsage"]),
             finish_reason=FinishReason(json["finishReason"]),
-            model_name=optional(json, "modelName", str),
-            id=optional(json, "id", str),
+            model_name=optional_field(json, "modelName", str),
+            id=optional_field(json, "id", str),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"a malformed response: {short_repr(json)}") from error
@@ -102,7 +102,7 @@ def parameters_to_json(parameters: ChatRequestParameters) -> Json:
     if parameters.stop_sequences is not None:
         said["stop_sequences"] = list(parameters.stop_sequences)
     if (choice := parameters.tool_choice) is not None:
-        said["tool_choice"] = {"mode": choice.mode.value} | present(tool_name=choice.tool_name)
+        said["tool_choice"] = {"mode": choice.mode.value} | without_none(tool_name=choice.tool_name)
     return said
 
 
@@ -114,9 +114,9 @@ def parameters_from_json(json: Mapping[str, Any]) -> ChatRequestParameters:
     """
     try:
         said = dict(json)
-        if choice := optional(json, "tool_choice", dict):
-            said["tool_choice"] = ToolChoice(ToolChoiceMode(choice["mode"]), optional(choice, "tool_name", str))
-        if (stops := optional(json, "stop_sequences", list)) is not None:
+        if choice := optional_field(json, "tool_choice", dict):
+            said["tool_choice"] = ToolChoice(ToolChoiceMode(choice["mode"]), optional_field(choice, "tool_name", str))
+        if (stops := optional_field(json, "stop_sequences", list)) is not None:
             said["stop_sequences"] = tuple(stops)
         return ChatRequestParameters(**said)
     except (KeyError, TypeError, ValueError) as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import to_thread
 
 from bridge.errors import MemoryStoreError
-from bridge.redis import blocking_redis_at, failures, unreachable
+from bridge.redis import blocking_redis_at, connection_errors, unreachable
 from bridge.service.memory import StoredMessages, key_of
 from bridge.service.messages import SystemMessage
 from bridge.service.stored_message import message_from_text, message_to_text, system_message_from_text
@@ -43,7 +43,7 @@ class RedisStore:
         self._prefix = prefix
         self._expire_seconds = expire_seconds
         self._redis = blocking_redis_at(url)
-        self._failures = failures()
+        self._failures = connection_errors()
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
         """See `bridge.service.memory.ChatMemoryStore.read`.

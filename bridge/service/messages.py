@@ -14,7 +14,7 @@ from bridge.text import short_repr
 from bridge.tools.content import Content, Text, text_of
 from bridge.tools.content_json import block_from_json, block_to_json
 from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
-from bridge.types import Json, optional, present, text
+from bridge.types import Json, optional_field, require_text, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,9 +102,11 @@ def message_to_json(message: ChatMessage) -> Json:
         case SystemMessage():
             return {"type": "system", "text": message.text}
         case UserMessage():
-            return {"type": "user", "content": [block_to_json(b) for b in message.content]} | present(name=message.name)
+            return {"type": "user", "content": [block_to_json(b) for b in message.content]} | without_none(
+                name=message.name
+            )
         case AiMessage():
-            return {"type": "ai"} | present(
+            return {"type": "ai"} | without_none(
                 text=message.text,
                 thinking=message.thinking,
                 toolExecutionRequests=[request_to_json(r) for r in message.tool_execution_requests] or None,
@@ -116,7 +118,7 @@ def message_to_json(message: ChatMessage) -> Json:
                 "toolName": message.tool_name,
                 "content": [block_to_json(b) for b in message.content],
                 "isError": message.is_error,
-            } | present(id=message.id)
+            } | without_none(id=message.id)
 
 
 def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
@@ -128,19 +130,22 @@ def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
     try:
         match json.get("type"):
             case "system":
-                return SystemMessage(text(json["text"]))
+                return SystemMessage(require_text(json["text"]))
             case "user":
-                return UserMessage(_content_from_json(json), optional(json, "name", str))
+                return UserMessage(_content_from_json(json), optional_field(json, "name", str))
             case "ai":
                 return AiMessage(
-                    optional(json, "text", str),
-                    tuple(request_from_json(r) for r in optional(json, "toolExecutionRequests", list) or ()),
-                    optional(json, "thinking", str),
-                    optional(json, "attributes", dict) or _EMPTY,
+                    optional_field(json, "text", str),
+                    tuple(request_from_json(r) for r in optional_field(json, "toolExecutionRequests", list) or ()),
+                    optional_field(json, "thinking", str),
+                    optional_field(json, "attributes", dict) or _EMPTY,
                 )
             case "tool":
                 return ToolExecutionResultMessage(
-                    optional(json, "id", str), text(json["toolName"]), _content_from_json(json), json["isError"] is True
+                    optional_field(json, "id", str),
+                    require_text(json["toolName"]),
+                    _content_from_json(json),
+                    json["isError"] is True,
                 )
     except (KeyError, TypeError, AttributeError) as error:
         raise WireError(f"a malformed message: {short_repr(json)}") from error
@@ -153,7 +158,7 @@ def _content_from_json(json: Mapping[str, Any]) -> tuple[Content, ...]:
 
 def request_to_json(request: ToolExecutionRequest) -> Json:
     """A tool execution request as JSON data."""
-    return {"name": request.name, "arguments": request.arguments} | present(id=request.id)
+    return {"name": request.name, "arguments": request.arguments} | without_none(id=request.id)
 
 
 def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
@@ -165,4 +170,4 @@ def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
     arguments = json.get("arguments")
     if not isinstance(arguments, dict | str):
         raise WireError(f"arguments must be an object or text: {short_repr(json)}")
-    return ToolExecutionRequest(text(json.get("name")), arguments, optional(json, "id", str))
+    return ToolExecutionRequest(require_text(json.get("name")), arguments, optional_field(json, "id", str))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.errors import WireError
 from bridge.service.messages import SystemMessage, message_from_json, message_to_json
 from bridge.text import short_repr
-from bridge.types import fields
+from bridge.types import require_object
 
 if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage
@@ -29,7 +29,7 @@ def message_from_text(text: str | bytes) -> ChatMessage:
         data = json.loads(text)
     except ValueError as error:
         raise WireError(f"a stored message that is no JSON: {short_repr(text)}") from error
-    return message_from_json(fields(data, "a stored message"))
+    return message_from_json(require_object(data, "a stored message"))
 
 
 def system_message_from_text(text: str | bytes) -> SystemMessage:

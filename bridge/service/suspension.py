@@ -33,7 +33,7 @@ from bridge.service.invocation_json import (
 from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
 from bridge.service.parameters import ChatRequestParameters
 from bridge.text import short_repr
-from bridge.types import Json, optional, present, text
+from bridge.types import Json, optional_field, require_text, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +106,7 @@ class SuspendedInvocation:
                 str(index): {"verdict": each.verdict.value, "words": each.words}
                 for index, each in self.decisions.items()
             },
-        } | present(system=self.system)
+        } | without_none(system=self.system)
         try:
             json_text.dumps(data)
         except (TypeError, ValueError) as error:
@@ -127,19 +127,19 @@ class SuspendedInvocation:
             if json["version"] != _VERSION:
                 raise WireError(f"a suspended invocation of version {json['version']!r}, not {_VERSION}")
             state = cls(
-                service=text(json["service"]),
-                method=text(json["method"]),
+                service=require_text(json["service"]),
+                method=require_text(json["method"]),
                 memory_id=json["memoryId"],
-                invocation_id=text(json["invocationId"]),
+                invocation_id=require_text(json["invocationId"]),
                 parameters=json["parameters"],
                 request_parameters=parameters_from_json(json["requestParameters"]),
-                system=optional(json, "system", str),
+                system=optional_field(json, "system", str),
                 turn=tuple(message_from_json(message) for message in json["turn"]),
                 responses=tuple(response_from_json(response) for response in json["responses"]),
                 executions=tuple(execution_from_json(execution) for execution in json["executions"]),
                 executed={int(index): execution_from_json(each) for index, each in json["executed"].items()},
                 decisions={
-                    int(index): Decision(Verdict(each["verdict"]), text(each["words"]))
+                    int(index): Decision(Verdict(each["verdict"]), require_text(each["words"]))
                     for index, each in json["decisions"].items()
                 },
             )

@@ -8,7 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
-from bridge.text import abridged, utc_time, written
+from bridge.text import clip, to_json_line, utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,7 +84,7 @@ class CallLog:
     def put(self, record: dict[str, Any]) -> None:
         """Write a record."""
         level = _LEVELS.get(record["outcome"], "warning")
-        self._writer.put(written({**record, "level": level, "logger": "bridge.calls"}))
+        self._writer.put(to_json_line({**record, "level": level, "logger": "bridge.calls"}))
 
 
 class AuditLog:
@@ -99,7 +99,7 @@ class AuditLog:
 
     def put(self, record: dict[str, Any]) -> None:
         """Write a record."""
-        self._writer.put(written(record))
+        self._writer.put(to_json_line(record))
 
 
 def record_of(call: EndedCall) -> dict[str, Any]:
@@ -110,9 +110,9 @@ def record_of(call: EndedCall) -> dict[str, Any]:
         "time": utc_time(call.started_at),
         "event": "call",
         "request_id": recorded_id(call.request_id),
-        "tool": tool and abridged(tool, MAX_TOOL_CHARS),
+        "tool": tool and clip(tool, MAX_TOOL_CHARS),
         "server": server,
-        "caller": caller and abridged(caller),
+        "caller": caller and clip(caller),
         "transport": transport,
         "duration_ms": round(call.duration_seconds * 1000, 3),
         "outcome": outcome,
@@ -129,27 +129,27 @@ def recorded_id(request_id: object) -> object:
     """A request id within bounds: a client may choose any text, and an integer of any length."""
     if type(request_id) is int and -MAX_ID < request_id < MAX_ID:
         return request_id
-    return None if request_id is None else abridged(str(request_id))
+    return None if request_id is None else clip(str(request_id))
 
 
 def recorded_names(arguments: Iterable[str]) -> dict[str, str]:
     """The names of arguments within bounds, each with `REDACTED` for its value."""
-    return {abridged(name, MAX_NAME_CHARS): REDACTED for name in islice(arguments, MAX_NAMES)}
+    return {clip(name, MAX_NAME_CHARS): REDACTED for name in islice(arguments, MAX_NAMES)}
 
 
 def recorded_arguments(arguments: Mapping[str, Any]) -> Any:
     """A copy of the arguments, or a text with their size where they exceed `MAX_ARGUMENTS_BYTES`."""
-    line = written(arguments)
+    line = to_json_line(arguments)
     length = len(line.encode())
     return json.loads(line) if length <= MAX_ARGUMENTS_BYTES else f"{length} bytes, more than are recorded"
 
 
 def audit_gap_line(count: int) -> str:
     """The audit line that stands for missing records."""
-    return written({"time": utc_time(time()), "event": "lost", "calls": count})
+    return to_json_line({"time": utc_time(time()), "event": "lost", "calls": count})
 
 
 def log_gap_line(count: int) -> str:
     """The log line that stands for missing records."""
     gap = {"time": utc_time(time()), "level": "error", "logger": "bridge.calls", "event": "lost", "calls": count}
-    return written(gap)
+    return to_json_line(gap)

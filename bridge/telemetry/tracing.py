@@ -16,7 +16,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
 from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS, trace_in
 from bridge.telemetry.instruments import failure_labels
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -80,9 +80,9 @@ class Tracing:
         # All attributes at once: each one set later costs as much as these together.
         attributes = dict(series.labels)
         if request_id is not None:
-            attributes[REQUEST_ID] = abridged(str(request_id))
+            attributes[REQUEST_ID] = clip(str(request_id))
         if session_id is not None:
-            attributes[SESSION_ID] = abridged(session_id)
+            attributes[SESSION_ID] = clip(session_id)
         return CurrentSpan(self._start(series, attributes, SpanKind.SERVER, parent, links), parent)
 
     def ask(self, series: OperationSeries) -> Span:

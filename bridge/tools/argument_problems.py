@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.errors import ArgumentProblem
-from bridge.text import cut
+from bridge.text import truncate
 from bridge.tools.coercion import Refusal
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _written(path: Path) -> str:
 
 def shown(value: Any) -> str:
     """A value as JSON, cut at 200 characters."""
-    return cut(to_json(printable(value) if isinstance(value, str) else value).decode(), _RECEIVED_CHARS)
+    return truncate(to_json(printable(value) if isinstance(value, str) else value).decode(), _RECEIVED_CHARS)
 
 
 def printable(text: str) -> str:

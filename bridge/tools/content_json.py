@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import WireError
 from bridge.text import short_repr
 from bridge.tools.content import Audio, File, Image, ResourceLink, Text
-from bridge.types import Json, binary, fields, optional, present, text
+from bridge.types import Json, optional_field, require_base64, require_object, require_text, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,11 +32,14 @@ def block_from_json(json: Mapping[str, Any]) -> Content:
     Raises:
         WireError: The block's type is unknown, or something that it needs is missing or malformed.
     """
-    kind = fields(json, "content").get("type")
+    kind = require_object(json, "content").get("type")
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise WireError(f"content of an unknown type: {short_repr(json)}")
-    carried = {"annotations": optional(json, "annotations", dict), "metadata": optional(json, "_meta", dict)}
+    carried = {
+        "annotations": optional_field(json, "annotations", dict),
+        "metadata": optional_field(json, "_meta", dict),
+    }
     try:
         return reader(json, carried)
     except (KeyError, TypeError, AttributeError) as error:
@@ -45,12 +48,12 @@ def block_from_json(json: Mapping[str, Any]) -> Content:
 
 def _write_file(block: File) -> Json:
     body = {"text": block.content} if isinstance(block.content, str) else {"blob": b64encode(block.content).decode()}
-    resource = {"uri": block.uri, **body} | present(mimeType=block.mime_type, _meta=block.resource_metadata)
+    resource = {"uri": block.uri, **body} | without_none(mimeType=block.mime_type, _meta=block.resource_metadata)
     return {"type": "resource", "resource": resource}
 
 
 def _write_link(block: ResourceLink) -> Json:
-    return {"type": "resource_link", "uri": block.uri, "name": block.name} | present(
+    return {"type": "resource_link", "uri": block.uri, "name": block.name} | without_none(
         title=block.title,
         description=block.description,
         mimeType=block.mime_type,
@@ -70,33 +73,33 @@ _WRITERS: dict[type, Callable[[Any], Json]] = {
 
 def _read_file(json: Mapping[str, Any], carried: Json) -> File:
     resource = json["resource"]
-    content = text(resource["text"]) if "text" in resource else binary(resource["blob"])
+    content = require_text(resource["text"]) if "text" in resource else require_base64(resource["blob"])
     return File(
-        text(resource["uri"]),
+        require_text(resource["uri"]),
         content,
-        optional(resource, "mimeType", str),
-        optional(resource, "_meta", dict),
+        optional_field(resource, "mimeType", str),
+        optional_field(resource, "_meta", dict),
         **carried,
     )
 
 
 def _read_link(json: Mapping[str, Any], carried: Json) -> ResourceLink:
     return ResourceLink(
-        text(json["uri"]),
-        text(json["name"]),
-        optional(json, "title", str),
-        optional(json, "description", str),
-        optional(json, "mimeType", str),
-        optional(json, "size", int),
-        tuple(optional(json, "icons", list) or ()),
+        require_text(json["uri"]),
+        require_text(json["name"]),
+        optional_field(json, "title", str),
+        optional_field(json, "description", str),
+        optional_field(json, "mimeType", str),
+        optional_field(json, "size", int),
+        tuple(optional_field(json, "icons", list) or ()),
         **carried,
     )
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any], Json], Content]] = {
-    "text": lambda json, carried: Text(text(json["text"]), **carried),
-    "image": lambda json, carried: Image(binary(json["data"]), text(json["mimeType"]), **carried),
-    "audio": lambda json, carried: Audio(binary(json["data"]), text(json["mimeType"]), **carried),
+    "text": lambda json, carried: Text(require_text(json["text"]), **carried),
+    "image": lambda json, carried: Image(require_base64(json["data"]), require_text(json["mimeType"]), **carried),
+    "audio": lambda json, carried: Audio(require_base64(json["data"]), require_text(json["mimeType"]), **carried),
     "resource": _read_file,
     "resource_link": _read_link,
 }

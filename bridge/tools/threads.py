@@ -19,7 +19,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from bridge.errors import DefinitionError
-from bridge.portal import Leash
+from bridge.portal import ThreadScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -112,7 +112,7 @@ class _Place:
     def __init__(self, limiter: anyio.CapacityLimiter) -> None:
         self._limiter = limiter
         self._lock = Lock()
-        self._leash = Leash()
+        self._leash = ThreadScope()
         self._running = False
         self._left = False
 

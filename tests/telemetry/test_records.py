@@ -21,7 +21,7 @@ from bridge.telemetry.records import (
     recorded_names,
 )
 from bridge.telemetry.writer import BackgroundWriter
-from bridge.text import abridged, written
+from bridge.text import clip, to_json_line
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 ADD = CallDetails("add", None, None, "stdio", {"a": "[redacted]"})
@@ -113,13 +113,13 @@ def test_any_client_text_gives_one_line_of_json(
     called: str, server: str, caller: str | None, request_id: int | str, names: list[str]
 ) -> None:
     details = CallDetails(called, server, caller, "stdio", recorded_names(names))
-    line = written(record_of(ended(details, request_id=request_id)))
+    line = to_json_line(record_of(ended(details, request_id=request_id)))
     assert "\n" not in line
     record = json.loads(line)
     assert (record["tool"], record["server"], record["caller"], record["request_id"]) == (
-        abridged(called, 128),
+        clip(called, 128),
         server,
-        caller and abridged(caller),
+        caller and clip(caller),
         recorded_id(request_id),
     )
 
@@ -141,7 +141,7 @@ def test_nothing_in_a_record_ends_its_line_or_controls_a_terminal(nasty: str) ->
     text = f'a{nasty}{{"event":"call"}}'
     for arguments in (recorded_names([text]), recorded_arguments({text: text})):
         details = CallDetails(text, text, text, "http", arguments)
-        line = written(record_of(ended(details, request_id=text, error_type=text)))
+        line = to_json_line(record_of(ended(details, request_id=text, error_type=text)))
         assert len(line.splitlines()) == 1
         assert all(each.isprintable() for each in line)
         record: dict[str, Any] = json.loads(line)
@@ -153,7 +153,7 @@ def test_nothing_in_a_record_ends_its_line_or_controls_a_terminal(nasty: str) ->
 def test_a_lone_surrogate_is_recorded_escaped() -> None:
     half = "\ud800"
     for arguments in (recorded_names([half]), recorded_arguments({half: half})):
-        line = written(record_of(ended(CallDetails(half, None, half, "http", arguments), request_id=half)))
+        line = to_json_line(record_of(ended(CallDetails(half, None, half, "http", arguments), request_id=half)))
         record = json.loads(line)
         assert (record["tool"], record["caller"], record["request_id"], *record["arguments"]) == (half,) * 4
         assert line.isascii()

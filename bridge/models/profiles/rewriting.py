@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.text import cut
+from bridge.text import truncate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,9 @@ def noted(schema: Json, left_out: Mapping[str, Any]) -> Json:
     """A schema with the keywords that it could not keep told in its description, so that the model may follow them."""
     if not left_out:
         return schema
-    told = {keyword: cut(json.dumps(value, ensure_ascii=False), _NOTE_CHARS) for keyword, value in left_out.items()}
+    told = {
+        keyword: truncate(json.dumps(value, ensure_ascii=False), _NOTE_CHARS) for keyword, value in left_out.items()
+    }
     notes = ", ".join(f"{keyword}: {value}" for keyword, value in told.items())
     description = schema.get("description")
     return {**schema, "description": f"{description} ({notes})" if description else f"({notes})"}

@@ -27,7 +27,7 @@ from bridge.server.auth.tenures import Tenure
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.body import HEADERS
 from bridge.telemetry.repetitions import Repetitions
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -148,7 +148,7 @@ class Gate:
             told = " ".join(sorted(missing))
             name = self._auth.name_of(token)
             if (addition := self._repetitions.addition(name, told)) is not None:
-                _logger.warning("%r was not granted %s%s", abridged(name), told, addition)
+                _logger.warning("%r was not granted %s%s", clip(name), told, addition)
             return Challenge(
                 status=403,
                 error="insufficient_scope",

@@ -13,7 +13,7 @@ from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.body import read_body, replaying
 from bridge.server.telemetry_refusals import call_refused
 from bridge.telemetry.repetitions import Repetitions
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -62,7 +62,7 @@ class ScopedTools:
         if call is not None and tool is not None and missing:
             caller = caller_of_request()
             call_refused(scope, call, tool, caller, _INSUFFICIENT_SCOPE)
-            shown = None if caller is None else abridged(caller.name)
+            shown = None if caller is None else clip(caller.name)
             if (addition := self._repetitions.addition(shown, name)) is not None:
                 told = "refused %r the tool %r: not granted %s%s"
                 _logger.warning(told, shown, name, " ".join(sorted(missing)), addition)

@@ -20,7 +20,7 @@ from anyio import Event, create_task_group, move_on_after
 
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,7 +178,7 @@ class Tenures:
         if ends:
             name = self._auth.name_of(tenure.token)
             told = "ended the open streams of %r, %d: the credential that opened them holds no more"
-            _logger.info(told, abridged(name), len(ends))
+            _logger.info(told, clip(name), len(ends))
         for end in ends.values():
             end()
 

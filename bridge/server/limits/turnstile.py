@@ -13,7 +13,7 @@ from bridge.server.fast_http import Answer
 from bridge.server.limits.account import caller_key, current_account
 from bridge.server.operations import METRICS_PATH, STATUS_PATH
 from bridge.server.refusal import refuse
-from bridge.text import abridged
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class Turnstile:
 
     async def _refuse(self, account: Account, refusal: Refused, now: float, scope: Scope, send: Send) -> None:
         if account.is_answered_at_once(now):
-            _logger.warning("refused a request of %r: %s", abridged(caller_key(scope)), refusal.told)
+            _logger.warning("refused a request of %r: %s", clip(caller_key(scope)), refusal.told)
         else:
             await hold_back(self._hold_seconds)
         await refuse(send, 429, refusal.told, retry_after_seconds=refusal.retry_after_seconds, limit=refusal.limit)

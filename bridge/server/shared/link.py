@@ -20,8 +20,8 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.redis import failures, is_outage, refusals
-from bridge.text import cut
+from bridge.redis import connection_errors, is_outage, response_errors
+from bridge.text import truncate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -77,9 +77,9 @@ class Link:
         """The name of this replica."""
         self.is_up = True
         """Whether Redis answered lately."""
-        self.failures = failures()
+        self.failures = connection_errors()
         """What is raised where Redis does not answer."""
-        self.refusals = refusals()
+        self.refusals = response_errors()
         """What of these is raised where it answers that it will not."""
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         """What is done when Redis, and what the others told, can be heard again."""
@@ -199,7 +199,7 @@ class Link:
         """Note that a command failed: Redis is out of use, or it refused this command alone; logged once.
 
         Args:
-            error: One of the `failures`.
+            error: One of the `connection_errors`.
         """
         if is_outage(error):
             self._lost(error)
@@ -290,7 +290,7 @@ class Link:
             raise
         except Exception:
             # What it says of a session may be all that lets somebody into it.
-            kind = cut(repr(message["kind"]), _SHOWN_CHARS)
+            kind = truncate(repr(message["kind"]), _SHOWN_CHARS)
             _logger.exception("what another replica told could not be followed; it was of the kind %s", kind)
         if "token" in message and message["kind"] != "acknowledged":
             await self.tell({"kind": "acknowledged", "token": message["token"]}, to=message["from"])

@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bridge.redis import failures, redis_at
+from bridge.redis import connection_errors, redis_at
 from bridge.server.limits import Rate
 from bridge.server.shared import rates as rates_module
 from tests.redis_server import redis_server
@@ -180,7 +180,7 @@ async def test_a_redis_that_comes_back_empty_is_told_all_that_still_matters(tmp_
             redis.end()
             assert one.lets_in()
             assert not one.lets_in()  # without Redis it is limited too
-            with pytest.raises(failures()):
+            with pytest.raises(connection_errors()):
                 await one.rates.tell()
             redis.start()
             await time.passes(0)
