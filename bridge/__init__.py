@@ -85,19 +85,6 @@ if TYPE_CHECKING:
     )
     from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
     from bridge.tools.function import tool, tools_from
-    from bridge.tools.json_schema import JsonObjectSchema, reference_to
-    from bridge.tools.model import (
-        ReturnBehavior,
-        Tool,
-        ToolAnnotations,
-        ToolExecution,
-        ToolExecutionRequest,
-        ToolExecutionResult,
-        ToolExecutor,
-        ToolPolicy,
-        ToolSpecification,
-    )
-    from bridge.tools.parameter import P, ToolMemoryId
     from bridge.tools.questions import (
         Answer,
         Elicitation,
@@ -113,7 +100,20 @@ if TYPE_CHECKING:
         ToolUseResult,
         UrlElicitation,
     )
+    from bridge.tools.schema.json_schema import JsonObjectSchema, reference_to
+    from bridge.tools.schema.parameters import P, ToolMemoryId
     from bridge.tools.threads import set_thread_limit
+    from bridge.tools.tool import (
+        ReturnBehavior,
+        Tool,
+        ToolAnnotations,
+        ToolExecution,
+        ToolExecutionRequest,
+        ToolExecutionResult,
+        ToolExecutor,
+        ToolPolicy,
+        ToolSpecification,
+    )
     from bridge.tools.toolbox import ToolBox
     from bridge.tools.transform import filtered, prefixed, renamed, safe_names
 
@@ -319,19 +319,6 @@ _NAMES = {
     ),
     "bridge.tools.execution": ("ExecutionPolicy", "execute", "execute_timed"),
     "bridge.tools.function": ("tool", "tools_from"),
-    "bridge.tools.json_schema": ("JsonObjectSchema", "reference_to"),
-    "bridge.tools.model": (
-        "ReturnBehavior",
-        "Tool",
-        "ToolAnnotations",
-        "ToolExecution",
-        "ToolExecutionRequest",
-        "ToolExecutionResult",
-        "ToolExecutor",
-        "ToolPolicy",
-        "ToolSpecification",
-    ),
-    "bridge.tools.parameter": ("P", "ToolMemoryId"),
     "bridge.tools.questions": (
         "Answer",
         "Elicitation",
@@ -347,7 +334,20 @@ _NAMES = {
         "ToolUseResult",
         "UrlElicitation",
     ),
+    "bridge.tools.schema.json_schema": ("JsonObjectSchema", "reference_to"),
+    "bridge.tools.schema.parameters": ("P", "ToolMemoryId"),
     "bridge.tools.threads": ("set_thread_limit",),
+    "bridge.tools.tool": (
+        "ReturnBehavior",
+        "Tool",
+        "ToolAnnotations",
+        "ToolExecution",
+        "ToolExecutionRequest",
+        "ToolExecutionResult",
+        "ToolExecutor",
+        "ToolPolicy",
+        "ToolSpecification",
+    ),
     "bridge.tools.toolbox": ("ToolBox",),
     "bridge.tools.transform": ("filtered", "prefixed", "renamed", "safe_names"),
 }

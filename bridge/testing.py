@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bridge.client.handlers import ClientHandlers
     from bridge.tools.context import Caller, InvocationContext
-    from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
+    from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
 __all__ = ["Call", "ScriptedChatModel", "connected", "failing", "recorded"]
 

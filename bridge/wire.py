@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from bridge.errors import DefinitionError, WireError
 from bridge.text import short_repr
 from bridge.tools.content_json import block_from_json, block_to_json
-from bridge.tools.declared import is_icon
-from bridge.tools.model import HINTS, ToolAnnotations, ToolExecutionResult, ToolSpecification
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,
@@ -26,6 +24,8 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
+from bridge.tools.specification import is_icon
+from bridge.tools.tool import HINTS, ToolAnnotations, ToolExecutionResult, ToolSpecification
 from bridge.types import Json, optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from bridge.tools.content import Audio, File, Image, ResourceLink, Text
-from bridge.tools.model import ToolAnnotations, ToolExecutionResult, ToolSpecification
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,
@@ -21,6 +20,7 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
+from bridge.tools.tool import ToolAnnotations, ToolExecutionResult, ToolSpecification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

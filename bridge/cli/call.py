@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.client.pinning import PinMode
     from bridge.client.server_config import ServerConfig
     from bridge.tools.content import Content
-    from bridge.tools.model import ToolExecution, ToolExecutionResult, ToolSpecification
+    from bridge.tools.tool import ToolExecution, ToolExecutionResult, ToolSpecification
 
 
 class _CallCommand(TargetCommand):
@@ -170,7 +170,7 @@ def _call_here(
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
     from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415
-    from bridge.tools.model import ToolExecutionRequest  # noqa: PLC0415
+    from bridge.tools.tool import ToolExecutionRequest  # noqa: PLC0415
 
     tools = load_toolbox([target])
     if name not in tools and _is_assignment(name):
@@ -203,7 +203,7 @@ def _tool_missing(word: str, names: Sequence[str] = ()) -> click.UsageError:
 
 def _as_result(error: Exception, *_: object) -> ToolExecutionResult:
     """A failed result, without a record in the log: the command tells of the error itself."""
-    from bridge.tools.model import ToolExecutionResult  # noqa: PLC0415 - a remote target does without it
+    from bridge.tools.tool import ToolExecutionResult  # noqa: PLC0415 - a remote target does without it
 
     return ToolExecutionResult.error(str(error) or type(error).__name__)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.service.events import ServiceEvent
     from bridge.service.memory import ChatMemory
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import Tool, ToolExecution, ToolExecutionRequest
+    from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest
 
 _SHOWN_CHARS = 300
 _PROMPT = "> "

@@ -99,7 +99,7 @@ def _named(module: ModuleType, target: LocalTarget) -> object:
 
 def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
     """The ToolBox of a module; or its decorated functions, its Tools and its objects with decorated methods."""
-    from bridge.tools.model import Tool  # noqa: PLC0415 - after standard output is diverted
+    from bridge.tools.tool import Tool  # noqa: PLC0415 - after standard output is diverted
     from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - after standard output is diverted
 
     named = {id(value): (name, value) for name, value in vars(module).items()}.values()

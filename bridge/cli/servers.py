@@ -19,7 +19,7 @@ from bridge.client.server_config import HttpTransport, ServerConfig, StdioTransp
 from bridge.errors import ServerError, TargetError, UnknownToolError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.client.config import InputDefinition
     from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
-    from bridge.tools.model import ToolExecutionResult, ToolSpecification
+    from bridge.tools.tool import ToolExecutionResult, ToolSpecification
 
 
 def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:

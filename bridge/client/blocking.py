@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.client.upstream import Supplier
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecutionResult
+    from bridge.tools.tool import ToolExecutionResult
     from bridge.tools.toolbox import ToolBox
 
 _T = TypeVar("_T")

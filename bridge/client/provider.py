@@ -25,7 +25,7 @@ from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bridge.client.sources import Servers
     from bridge.client.upstream import Supplier
     from bridge.tools.context import ToolProviderRequest
-    from bridge.tools.model import Tool, ToolExecutionResult
+    from bridge.tools.tool import Tool, ToolExecutionResult
 
 _logger = logging.getLogger("bridge.client")
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import ServerError, ToolError, WireError
 from bridge.tools.content import Text
-from bridge.tools.model import Tool
+from bridge.tools.tool import Tool
 from bridge.wire import result_from_wire, tool_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult, ToolSpecification
+    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult, ToolSpecification
     from bridge.types import Json
 
 

@@ -23,7 +23,7 @@ from bridge.errors import (
 from bridge.tools.content import Audio, File, Image, Text
 from bridge.tools.content_json import block_from_json
 from bridge.tools.context import InvocationContext
-from bridge.tools.model import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.tool import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
 from bridge.types import optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.client.upstream import Upstream
     from bridge.tools.content import Content
-    from bridge.tools.model import ToolExecutionRequest
+    from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
 _METHOD_NOT_FOUND = -32601

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.client.connection import Connection
     from bridge.client.healing import Healing
     from bridge.client.server_config import ServerConfig
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 Supplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]

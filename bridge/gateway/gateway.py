@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridge.client.healing import Healing
     from bridge.client.naming import Prefixing
     from bridge.client.server_config import ServerConfig
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
 
 _logger = logging.getLogger("bridge.gateway")
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.gateway.holding import Asked, HeldCall, Holding
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.questions import Answer, Question
+    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
     from bridge.types import Json
 
 MAX_ROUNDS = 10

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.models.offers import Offers
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ChatEvent
-    from bridge.tools.model import ToolExecutionRequest
+    from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
 _FINISH_REASONS = {

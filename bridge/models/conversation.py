@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bridge.service.chat_model import ChatRequest
     from bridge.service.messages import ChatMessage, UserMessage
-    from bridge.tools.model import ToolExecutionRequest
+    from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
     Said = UserMessage | AiMessage | ToolExecutionResultMessage

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.sendable import json_object, sendable
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridge.models.profiles.profile import Profile
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ChatRequest
-    from bridge.tools.model import ToolSpecification
+    from bridge.tools.tool import ToolSpecification
 
 _MAX_REMEMBERED = 4_096
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bridge.models.conversation import Conversation
     from bridge.tools.content import Content
-    from bridge.tools.model import ToolExecutionRequest
+    from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
 PROVIDER = "openai"

@@ -32,7 +32,7 @@ from bridge.service.chat_model import (
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.content import Text
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent, ChatModel, ChatRequest
     from bridge.service.messages import ChatMessage
     from bridge.tools.content import Content
-    from bridge.tools.model import ToolSpecification
+    from bridge.tools.tool import ToolSpecification
     from bridge.types import Json
 
 _ACTION = "action"

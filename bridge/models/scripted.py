@@ -26,7 +26,7 @@ from bridge.service.chat_model import (
     PartialToolCall,
 )
 from bridge.service.messages import AiMessage
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

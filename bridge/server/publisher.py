@@ -28,8 +28,8 @@ from bridge.server.protocol import (
 from bridge.server.running import RunningCalls
 from bridge.server.views import Views
 from bridge.tools.execution import LOCAL, execute
-from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.questions import InputRequired
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from bridge.wire import result_to_wire
 

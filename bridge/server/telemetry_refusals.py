@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.tools.context import Caller
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 

@@ -34,7 +34,7 @@ from bridge.service.token_stream import TokenStream
 from bridge.service.toolset import Toolset
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL
-from bridge.tools.model import ReturnBehavior
+from bridge.tools.tool import ReturnBehavior
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import ToolProvider
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
 
 T = TypeVar("T")
 

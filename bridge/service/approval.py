@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
+    from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
 _DENIED = "the call was not approved"
 

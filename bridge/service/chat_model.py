@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from bridge.service.messages import AiMessage, ChatMessage
-    from bridge.tools.model import ToolExecutionRequest, ToolSpecification
+    from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
 
 _EMPTY: Mapping[str, Any] = {}
 

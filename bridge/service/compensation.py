@@ -20,7 +20,7 @@ from bridge.service.approval import approved
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.function import tools_from
-from bridge.tools.model import Tool, ToolExecution, ToolExecutionRequest
+from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest
 
 if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage
     from bridge.service.suspension import SuspendedInvocation
     from bridge.service.toolset import Toolset
-    from bridge.tools.model import ToolExecution
+    from bridge.tools.tool import ToolExecution
 
 _LAST_WORDS_SECONDS = 5.0
 """How long listeners may take to hear that an invocation was cancelled."""

@@ -19,7 +19,7 @@ from bridge.service.chat_model import (
 
 if TYPE_CHECKING:
     from bridge.service.chat_model import ChatResponse
-    from bridge.tools.model import ToolExecution, ToolExecutionRequest
+    from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from anyio import get_cancelled_exc_class, lowlevel
 from bridge.errors import ArgumentsError, DefinitionError, MissingExtraError, ToolError
 from bridge.text import with_count
 from bridge.tools.function import tools_from
-from bridge.tools.model import ToolExecutionResult
+from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutor
+    from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutor
 
 _logger = logging.getLogger("bridge.service")
 _EXTRA = "guards"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bridge.service.messages import UserMessage
     from bridge.service.result import Result
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecution, ToolExecutionRequest
+    from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 
 class InvocationListener:

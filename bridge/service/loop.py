@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bridge.service.toolset import OfferedTools
     from bridge.service.window import WindowView
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecution, ToolExecutionRequest
+    from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 _T = TypeVar("_T")
 

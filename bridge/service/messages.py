@@ -13,7 +13,7 @@ from bridge.errors import WireError
 from bridge.text import short_repr
 from bridge.tools.content import Content, Text, text_of
 from bridge.tools.content_json import block_from_json, block_to_json
-from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.types import Json, optional_field, require_text, without_none
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecution, ToolExecutionRequest
+    from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 
 class ToolLogger(InvocationListener):

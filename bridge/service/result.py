@@ -9,7 +9,7 @@ from bridge.service.chat_model import TokenUsage
 
 if TYPE_CHECKING:
     from bridge.service.chat_model import ChatResponse, FinishReason
-    from bridge.tools.model import ToolExecution
+    from bridge.tools.tool import ToolExecution
 
 T_co = TypeVar("T_co", covariant=True)
 

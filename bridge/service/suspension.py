@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from bridge.service.chat_model import ChatResponse
     from bridge.service.messages import ChatMessage
-    from bridge.tools.model import ToolExecution, ToolExecutionRequest
+    from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 _VERSION = 1
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatResponse
     from bridge.service.events import Emit, ServiceEvent
     from bridge.service.result import Result
-    from bridge.tools.model import ToolExecution, ToolExecutionRequest
+    from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 _T = TypeVar("_T")
 

@@ -19,7 +19,7 @@ from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.service.approval import Decision, Verdict, approved
 from bridge.service.events import BeforeToolExecution, ToolExecuted
 from bridge.tools.execution import execute_timed
-from bridge.tools.model import ReturnBehavior, ToolExecution, ToolExecutionResult
+from bridge.tools.tool import ReturnBehavior, ToolExecution, ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.service.events import Emit
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.model import Tool, ToolExecutionRequest
+    from bridge.tools.tool import Tool, ToolExecutionRequest
     from bridge.tools.toolbox import ToolBox
 
 _T = TypeVar("_T")

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ToolError
 from bridge.service.messages import ToolExecutionResultMessage
-from bridge.tools.json_schema import JsonObjectSchema
-from bridge.tools.model import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.schema.json_schema import JsonObjectSchema
+from bridge.tools.tool import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bridge.service.messages import ChatMessage
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecutionRequest
+    from bridge.tools.tool import ToolExecutionRequest
 
 _NAME_WEIGHT = 3.0
 _MIN_STEM_CHARS = 3

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage, UserMessage
     from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import InvocationContext, ToolProvider
-    from bridge.tools.model import Tool, ToolSpecification
+    from bridge.tools.tool import Tool, ToolSpecification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from bridge.text import nearest
 from bridge.tools.argument_problems import MAX_PROBLEMS, printable, problems_of, reason_of, refusals_of, shown
 from bridge.tools.bounded_validation import bounded_validate_json
 from bridge.tools.coercion import FINITE, Coercion, Refusal, non_finite
-from bridge.tools.leniency import Leniency
+from bridge.tools.strictness import Leniency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

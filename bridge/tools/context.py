@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bridge.tools.content import Content
-    from bridge.tools.model import Tool
     from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
+    from bridge.tools.tool import Tool
 
 _logger = logging.getLogger("bridge.tools")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -247,7 +247,7 @@ class InvocationContext:
             ToolError: The caller cannot be asked.
         """
         if isinstance(schema, type):
-            from bridge.tools.json_schema import inlined, schema_of  # noqa: PLC0415 - only for those who ask
+            from bridge.tools.schema.json_schema import inlined, schema_of  # noqa: PLC0415 - only for those who ask
 
             schema = inlined(schema_of(schema))  # a form has no definitions
         answer = await self._ask_one(Elicitation(message, schema), key)

@@ -34,14 +34,14 @@ from bridge.errors import (
 )
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.content import Text, text_of
-from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
     from bridge.tools.toolbox import ToolBox
 
 _logger = logging.getLogger("bridge.tools")

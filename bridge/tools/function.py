@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from bridge.errors import DefinitionError
 from bridge.tools.arguments import ArgumentReader
-from bridge.tools.declared import icons_of, must_be, must_be_json
-from bridge.tools.executor import FunctionExecutor, executor_class
-from bridge.tools.model import ReturnBehavior, Tool, ToolAnnotations, ToolPolicy, ToolSpecification
+from bridge.tools.executors import FunctionExecutor, executor_class
 from bridge.tools.results import ResultWriter
-from bridge.tools.schema_generator import ExtraArguments
+from bridge.tools.schema.generator import ExtraArguments
+from bridge.tools.schema.signature import signature_of, source_of
 from bridge.tools.scope import scope_of
-from bridge.tools.signature import signature_of, source_of
+from bridge.tools.specification import icons_of, must_be, must_be_json
+from bridge.tools.tool import ReturnBehavior, Tool, ToolAnnotations, ToolPolicy, ToolSpecification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.tools.model import DumpedHints
+    from bridge.tools.tool import DumpedHints
 
 __all__ = [
     "FunctionExecutor",

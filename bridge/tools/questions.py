@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.tools.content import Content
-    from bridge.tools.model import ToolSpecification
+    from bridge.tools.tool import ToolSpecification
 
 
 @dataclass(frozen=True, slots=True)

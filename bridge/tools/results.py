@@ -23,9 +23,9 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from bridge.errors import ResultError
 from bridge.tools.coercion import non_finite
 from bridge.tools.content import Block, File, Text
-from bridge.tools.model import ToolExecutionResult
 from bridge.tools.return_type import is_content_type, is_none_type, is_open_type, is_text_type
-from bridge.tools.schema_generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
+from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
+from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, LiteralString, Union, get_args, get_
 from typing_extensions import TypeAliasType
 
 from bridge.tools.content import Block
-from bridge.tools.model import ToolExecutionResult
+from bridge.tools.tool import ToolExecutionResult
 
 _CONTENT = (Block, bytes, bytearray, memoryview, ToolExecutionResult)
 _SEQUENCES = (list, tuple, set, frozenset, Sequence, MutableSequence, Collection)

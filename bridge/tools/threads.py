@@ -161,6 +161,6 @@ class _Place:
 
 
 def _log_unheard(error: Exception, function: Callable[[], Any]) -> None:
-    from bridge.tools.signature import source_of  # noqa: PLC0415 - only where something went wrong
+    from bridge.tools.schema.signature import source_of  # noqa: PLC0415 - only where something went wrong
 
     _logger.warning("%s raised after its caller had left", source_of(function), exc_info=error)

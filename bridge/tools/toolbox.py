@@ -12,7 +12,7 @@ from bridge.tools.function import tools_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
 
 MAX_NAME_CHARS = 128
 """How long a tool's name may be (MCP, "Tools", tool names)."""

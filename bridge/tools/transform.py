@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from bridge.tools.function import one_tool, tools_in
-from bridge.tools.model import Tool
+from bridge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

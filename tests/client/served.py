@@ -13,7 +13,7 @@ import anyio
 from pydantic import Field
 
 from bridge import InvocationContext, ToolBox, tool
-from bridge.tools.model import ToolAnnotations
+from bridge.tools.tool import ToolAnnotations
 
 
 def say(port: int, word: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from bridge.errors import ServerRefusedError
 from bridge.server.protocol import URL_ELICITATION_REQUIRED, CallRefused, ProtocolError
 from bridge.tools.content import Text
-from bridge.tools.model import ToolExecutionResult
 from bridge.tools.questions import Elicitation, InputRequired
+from bridge.tools.tool import ToolExecutionResult
 from tests.gateway.between import Journal, between, first_round, next_round, server_config, text_of
 from tests.server.tools import NAME_FORM, made
 

@@ -14,7 +14,6 @@ from bridge.gateway import Gateway
 from bridge.server import Publisher
 from bridge.tools.content import Image, Text
 from bridge.tools.execution import execute
-from bridge.tools.model import ToolExecutionRequest, ToolSpecification
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,
@@ -27,6 +26,7 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
+from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
 from bridge.tools.toolbox import ToolBox
 from tests.client.foreign import ForeignServer
 from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, server_config, text_of

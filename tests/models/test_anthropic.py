@@ -18,7 +18,7 @@ from bridge.service.messages import (
     message_to_json,
 )
 from bridge.tools.content import Text
-from bridge.tools.model import ToolExecutionRequest, ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
 from tests.models.anthropic_wire import reply, text, use
 from tests.models.requests import ADD, OPEN, SEARCH, asking
 

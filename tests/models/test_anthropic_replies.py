@@ -16,7 +16,7 @@ from bridge.service.chat_model import (
     TokenUsage,
 )
 from bridge.service.messages import AiMessage
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.anthropic_wire import block_events, message_events, stream_bytes, streamed, text, use
 from tests.models.provider import EVENT_STREAM, Answer, halves, server_sent, single_bytes
 from tests.models.requests import ADD, SEARCH, asking, events_of, events_until_error, final

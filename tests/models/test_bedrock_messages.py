@@ -9,7 +9,7 @@ from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, MessageWriter, kept,
 from bridge.models.conversation import conversation_of
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import CONVERSATION, PDF, PIXEL, SEARCH, asking
 
 PICTURE = {"image": {"format": "png", "source": {"bytes": PIXEL}}}

@@ -16,7 +16,7 @@ from bridge.service.chat_model import (
     TokenUsage,
 )
 from bridge.service.messages import AiMessage
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.bedrock_wire import EVENTS, call, event, failure, said, stream_events, streamed
 from tests.models.provider import Answer, halves, single_bytes
 from tests.models.requests import ADD, SEARCH, asking, events_of, events_until_error, final

@@ -5,7 +5,7 @@ from bridge.models.conversation import conversation_of
 from bridge.models.offers import OfferWriter
 from bridge.models.profiles.profile import OPENAI
 from bridge.service.chat_model import CompleteToolCall, PartialToolCall
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import ADD, SEARCH, asking
 
 REQUEST = asking("Hello", tool_specifications=(ADD, SEARCH))

@@ -8,7 +8,7 @@ from bridge.models.conversation import conversation_of
 from bridge.models.openai_messages import MessageWriter
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import CONVERSATION, PDF_BASE64, PIXEL, PIXEL_BASE64, SEARCH, asking
 
 PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL_BASE64}"}}

@@ -20,7 +20,7 @@ from bridge.service.chat_model import (
     PartialToolCall,
 )
 from bridge.service.messages import AiMessage
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import asking, events_of, final
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 
 from bridge.server import http_app
 from bridge.tools.function import tool
-from bridge.tools.parameter import ToolMemoryId
+from bridge.tools.schema.parameters import ToolMemoryId
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_mutations import Sessions, handshake
 from tests.server.http_mutations import modern as modern_draft

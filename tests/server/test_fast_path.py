@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
 
 IMPLEMENTATION = {"name": "tests", "version": "1"}
 

@@ -14,8 +14,8 @@ from bridge.server.protocol import SERVER_INFO_KEY, CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
-from bridge.tools.model import ToolExecutionResult
 from bridge.tools.questions import Elicitation, InputRequired
+from bridge.tools.tool import ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, Waiting, silent
 

@@ -15,7 +15,7 @@ from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
-from bridge.tools.model import ToolAnnotations, ToolExecutionResult
+from bridge.tools.tool import ToolAnnotations, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, Waiting, made
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mcp_types import CallToolResult
 
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
 
 MODES = ["legacy", "auto"]
 DEADLINE_SECONDS = 10

@@ -10,13 +10,13 @@ import anyio
 import anyio.from_thread
 from anyio.lowlevel import current_token
 
-from bridge.tools.model import Tool, ToolExecutionResult, ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionResult, ToolSpecification
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecutionRequest
+    from bridge.tools.tool import ToolExecutionRequest
 
     Body = Callable[[Mapping[str, Any], InvocationContext], Awaitable[Any]]
 

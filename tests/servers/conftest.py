@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 
 from bridge.tools.context import Caller, InvocationContext
 from bridge.tools.execution import execute
-from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

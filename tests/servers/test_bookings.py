@@ -14,7 +14,7 @@ from bridge.tools.context import Caller
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.tools.model import ToolExecutionResult
+    from bridge.tools.tool import ToolExecutionResult
     from tests.servers.conftest import Load, Loaded, Serve
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from bridge.errors import TargetError, ToolError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.function import tool
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage, UserMessage
 from bridge.service.templates import user_message
 from bridge.testing import connected
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, call, calls
 
 pytestmark = pytest.mark.anyio

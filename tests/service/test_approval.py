@@ -11,12 +11,12 @@ from bridge.service.approval import ApprovalPolicy, Decision, for_tools, unless_
 from bridge.service.messages import ToolExecutionResultMessage
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.function import function_tool
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.service.fakes import Assistant, FakeModel, ask, assistant, call, calls
 
 if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,7 @@ from bridge.service.chat_model import (
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File, Image, Text
-from bridge.tools.model import ToolAnnotations, ToolExecutionRequest, ToolSpecification
+from bridge.tools.tool import ToolAnnotations, ToolExecutionRequest, ToolSpecification
 
 if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent

@@ -15,7 +15,7 @@ from bridge.tools.execution import ExecutionPolicy
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls
 
 if TYPE_CHECKING:
-    from bridge.tools.model import Tool, ToolExecution
+    from bridge.tools.tool import Tool, ToolExecution
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from bridge import ApprovalPolicy, Decision, InvocationSuspended, TokenStream, r
 from bridge.errors import ArgumentsError
 from bridge.service.chat_model import ChatResponse, FinishReason
 from bridge.tools.execution import ExecutionPolicy
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.service.fakes import Assistant, ask, assistant, call, calls
 
 pytestmark = pytest.mark.anyio

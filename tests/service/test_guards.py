@@ -10,11 +10,11 @@ from bridge import Caller, InvocationContext, InvocationParameters, ToolBox, Too
 from bridge.errors import DefinitionError, MissingExtraError
 from bridge.service.guards import cached, circuit_broken, rate_limited, retried
 from bridge.tools.execution import LOCAL, ExecutionPolicy
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.service.fakes import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
-    from bridge.tools.model import Tool, ToolExecutionResult
+    from bridge.tools.tool import Tool, ToolExecutionResult
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserM
 from bridge.service.parameters import ChatRequestParameters
 from bridge.tools.content import Text
 from bridge.tools.execution import ExecutionPolicy
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls
 
 pytestmark = pytest.mark.anyio

@@ -26,7 +26,7 @@ from bridge.service.messages import (
 )
 from bridge.service.window import message_window, token_window
 from bridge.tools.content import Image, Text
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

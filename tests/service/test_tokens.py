@@ -5,7 +5,7 @@ import pytest
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.service.tokens import by_encoding, estimate_tokens
 from bridge.tools.content import File, Image, Text
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridge.tools.context import ToolProviderRequest
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from bridge.service.messages import (
 from bridge.service.tokens import estimate_tokens
 from bridge.service.window import Window, WindowView, message_window, token_window
 from bridge.tools.content import Text
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 
 def user(text: str) -> UserMessage:

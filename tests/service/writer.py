@@ -23,7 +23,7 @@ from bridge.service.listener import InvocationListener
 from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.service.window import message_window
-from bridge.tools.model import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

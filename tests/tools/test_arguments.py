@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.tools.arguments import ArgumentReader
-from bridge.tools.parameter import P
-from bridge.tools.signature import signature_of
+from bridge.tools.schema.parameters import P
+from bridge.tools.schema.signature import signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from bridge.errors import ArgumentsError
 from bridge.tools.arguments import ArgumentReader, parse_arguments
-from bridge.tools.signature import signature_of
+from bridge.tools.schema.signature import signature_of
 
 
 class Item(BaseModel):

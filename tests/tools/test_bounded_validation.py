@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from bridge.tools import bounded_validation
 from bridge.tools.bounded_validation import bounded_validate_json
-from bridge.tools.signature import signature_of
+from bridge.tools.schema.signature import signature_of
 from tests.tools.test_arguments_any_input import EVERYTHING_NAMES, JSON, everything
 
 if TYPE_CHECKING:

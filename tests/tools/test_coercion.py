@@ -16,8 +16,8 @@ from typing_extensions import TypedDict
 from bridge.errors import ArgumentsError
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.coercion import Coercion
-from bridge.tools.json_schema import schema_of
-from bridge.tools.signature import signature_of
+from bridge.tools.schema.json_schema import schema_of
+from bridge.tools.schema.signature import signature_of
 
 
 class Color(enum.Enum):

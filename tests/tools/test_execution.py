@@ -15,7 +15,7 @@ from bridge.tools.content import Text
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy, execute
 from bridge.tools.function import tool, tools_from
-from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import renamed
 

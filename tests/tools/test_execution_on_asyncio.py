@@ -11,7 +11,7 @@ import pytest
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.function import tool
-from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from bridge.tools.content import Image, Text
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
 from bridge.tools.function import tool, tools_from
-from bridge.tools.model import ToolExecution, ToolExecutionRequest, ToolExecutionResult, ToolPolicy
 from bridge.tools.questions import Elicitation, InputRequired
+from bridge.tools.tool import ToolExecution, ToolExecutionRequest, ToolExecutionResult, ToolPolicy
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

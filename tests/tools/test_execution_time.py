@@ -14,7 +14,7 @@ from bridge.errors import ToolTimeoutError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
 from bridge.tools.function import tool
-from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

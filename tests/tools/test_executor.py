@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel
 from bridge.errors import ArgumentsError, ToolError
 from bridge.tools.arguments import LARGE_BYTES
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.executor import (
+from bridge.tools.executors import (
     ContextThreadExecutor,
     FunctionExecutor,
     InPlaceExecutor,
@@ -23,10 +23,10 @@ from bridge.tools.executor import (
     executor_class,
 )
 from bridge.tools.function import tool, tools_from
-from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
-from bridge.tools.parameter import ToolMemoryId
 from bridge.tools.questions import Elicitation, InputRequired
+from bridge.tools.schema.parameters import ToolMemoryId
 from bridge.tools.threads import thread_limiter
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

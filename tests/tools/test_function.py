@@ -10,7 +10,8 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext
 from bridge.tools.function import function_tool, settings_of, tool, tools_from
-from bridge.tools.model import (
+from bridge.tools.schema.parameters import P
+from bridge.tools.tool import (
     ReturnBehavior,
     Tool,
     ToolAnnotations,
@@ -19,7 +20,6 @@ from bridge.tools.model import (
     ToolPolicy,
     ToolSpecification,
 )
-from bridge.tools.parameter import P
 
 if TYPE_CHECKING:
     from collections.abc import Callable

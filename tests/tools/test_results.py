@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from bridge.tools.content import Audio, Block, Content, File, Image, ResourceLink, Text
-from bridge.tools.model import ToolExecutionResult
 from bridge.tools.results import ResultWriter
+from bridge.tools.tool import ToolExecutionResult
 
 
 class Color(enum.Enum):

@@ -8,8 +8,8 @@ import pytest
 from typing_extensions import TypeAliasType, TypedDict
 
 from bridge.tools.content import Content, Image, Text
-from bridge.tools.model import ToolExecutionResult
 from bridge.tools.return_type import is_content_type, is_none_type, is_open_type, is_text_type
+from bridge.tools.tool import ToolExecutionResult
 
 
 class Word(enum.StrEnum):

@@ -11,7 +11,7 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext
 from bridge.tools.function import tool, tools_from
-from bridge.tools.model import Tool, ToolExecutionRequest, ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionRequest, ToolSpecification
 
 pytestmark = pytest.mark.anyio
 

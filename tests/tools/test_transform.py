@@ -11,7 +11,7 @@ from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.function import tool, tools_from
-from bridge.tools.model import Tool, ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import filtered, prefixed, renamed, safe_names
 

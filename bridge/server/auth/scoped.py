@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.publisher import Publisher
-    from bridge.tools.model import Tool
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server.auth")

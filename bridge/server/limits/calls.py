@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.server.running import RunningCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
+    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
 

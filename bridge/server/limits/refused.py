@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.tools.content import Text
-from bridge.tools.model import ToolExecutionResult
+from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
     from bridge.server.limits.rate import Rate

@@ -22,7 +22,7 @@ from bridge.server.publisher import Publisher
 from bridge.server.sessions import Sessions
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.results import ResultWriter
-from bridge.tools.signature import signature_of
+from bridge.tools.schema.signature import signature_of
 from tests.benchmarks.load.stopwatch import best_seconds
 from tests.benchmarks.messages import INITIALIZE, Era, call, line, says_three
 from tests.benchmarks.tools import add

@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.parameter import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
+from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
 
 
 class Unit(Enum):

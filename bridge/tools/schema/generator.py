@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 
 from bridge.errors import DefinitionError
 from bridge.tools.coercion import MEMBERS
-from bridge.tools.docstring import attribute_descriptions
+from bridge.tools.schema.annotations import attribute_descriptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -205,7 +205,7 @@ def reason(error: Exception) -> str:
 
 
 def schema_of_type(kind: Any) -> dict[str, Any]:
-    """See `bridge.tools.json_schema.schema_of`."""
+    """See `bridge.tools.schema.json_schema.schema_of`."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - beside its only use
 
     try:

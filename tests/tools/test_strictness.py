@@ -14,8 +14,8 @@ from pydantic_core import to_json
 
 from bridge.errors import ArgumentsError
 from bridge.tools.arguments import ArgumentReader
-from bridge.tools.leniency import Leniency
-from bridge.tools.signature import signature_of
+from bridge.tools.schema.signature import signature_of
+from bridge.tools.strictness import Leniency
 
 
 class Span(NamedTuple):

@@ -25,7 +25,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     Raises:
         DefinitionError: The type has no JSON Schema.
     """
-    from bridge.tools.schema_generator import schema_of_type  # noqa: PLC0415 - building by hand needs no pydantic
+    from bridge.tools.schema.generator import schema_of_type  # noqa: PLC0415 - building by hand needs no pydantic
 
     return schema_of_type(kind)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.errors import DefinitionError
 from bridge.text import short_repr
 from bridge.tools.content import Content, Text, text_of
-from bridge.tools.declared import icons_of, must_be, must_be_json
+from bridge.tools.specification import icons_of, must_be, must_be_json
 
 if TYPE_CHECKING:
     from datetime import datetime

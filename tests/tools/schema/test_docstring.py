@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bridge.tools.docstring import attribute_descriptions, read_docstring
+from bridge.tools.schema.annotations import attribute_descriptions, read_docstring
 
 GOOGLE = """Say the weather.
 

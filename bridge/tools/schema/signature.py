@@ -17,16 +17,23 @@ from typing_extensions import TypedDict
 from bridge.errors import DefinitionError
 from bridge.text import nearest
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.docstring import read_docstring
-from bridge.tools.parameter import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
-from bridge.tools.schema_generator import MADE_HERE, SCHEMA_ERRORS, TOP_LEVEL, internal_schema, published, reason
+from bridge.tools.schema.annotations import read_docstring
+from bridge.tools.schema.generator import (
+    MADE_HERE,
+    SCHEMA_ERRORS,
+    TOP_LEVEL,
+    internal_schema,
+    published,
+    reason,
+)
+from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
 from bridge.tools.scope import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bridge.tools.docstring import Docstring
-    from bridge.tools.schema_generator import ExtraArguments
+    from bridge.tools.schema.annotations import Docstring
+    from bridge.tools.schema.generator import ExtraArguments
 
 _OURS = {mark.__name__: mark for mark in (InvocationContext, InvocationParameters, P, ToolMemoryId)}
 """What an annotation may name although it was imported for type checking only."""

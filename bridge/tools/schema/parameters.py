@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema_generator import SCHEMA_ERRORS, alias_of, reason
+from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, reason
 
 _EXACT = (bool, int, str)
 """Types whose own instances need no validation as defaults."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import get_cancelled_exc_class
 
 from bridge.errors import DefinitionError
-from bridge.tools.signature import source_of, underlying
+from bridge.tools.schema.signature import source_of, underlying
 from bridge.tools.thread_context import ThreadContext
 from bridge.tools.threads import run_in_thread
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from bridge.tools.arguments import ArgumentReader
     from bridge.tools.context import InvocationContext
-    from bridge.tools.model import ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.results import ResultWriter
+    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 
 
 class FunctionExecutor:
@@ -45,7 +45,7 @@ class FunctionExecutor:
         self._injected = tuple((name, _getter(attribute)) for name, attribute in injected.items())
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
         keywords = self._keywords(request, context)
         if isinstance(keywords, bytes):
             keywords = await self._keywords_of_text(keywords, request, context)
@@ -75,7 +75,7 @@ class InPlaceExecutor(FunctionExecutor):
     __slots__ = ()
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
         keywords = self._keywords(request, context)
         if isinstance(keywords, bytes):
             keywords = await self._keywords_of_text(keywords, request, context)
@@ -92,7 +92,7 @@ class ThreadExecutor(FunctionExecutor):
     __slots__ = ()
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
         keywords = self._keywords(request, context)
         if isinstance(keywords, bytes):
             keywords = await self._keywords_of_text(keywords, request, context)
@@ -106,7 +106,7 @@ class ContextThreadExecutor(ThreadExecutor):
     __slots__ = ()
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        """Run one request; see `bridge.tools.model.ToolExecutor`."""
+        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
         context = ThreadContext.of(context)
         try:
             return await ThreadExecutor.execute(self, request, context)

@@ -18,8 +18,8 @@ from pydantic import Field
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters  # noqa: TC001 - resolved at run time
-from bridge.tools.parameter import P, ToolMemoryId
-from bridge.tools.signature import docstring_of, signature_of, source_of
+from bridge.tools.schema.parameters import P, ToolMemoryId
+from bridge.tools.schema.signature import docstring_of, signature_of, source_of
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.errors import DefinitionError
 from bridge.tools.content import Image, Text
-from bridge.tools.model import (
+from bridge.tools.tool import (
     ReturnBehavior,
     Tool,
     ToolExecution,

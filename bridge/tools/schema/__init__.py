@@ -1,0 +1,1 @@
+"""Function signatures and Python types to JSON Schema."""
