@@ -80,8 +80,6 @@ if TYPE_CHECKING:
         InvocationContext,
         InvocationParameters,
         LogLevel,
-        ToolProvider,
-        ToolProviderRequest,
     )
     from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
     from bridge.tools.function import tool, tools_from
@@ -102,17 +100,18 @@ if TYPE_CHECKING:
     )
     from bridge.tools.schema.json_schema import JsonObjectSchema, reference_to
     from bridge.tools.schema.parameters import P, ToolMemoryId
+    from bridge.tools.specification import ToolAnnotations, ToolSpecification
     from bridge.tools.threads import set_thread_limit
     from bridge.tools.tool import (
         ReturnBehavior,
         Tool,
-        ToolAnnotations,
         ToolExecution,
         ToolExecutionRequest,
         ToolExecutionResult,
         ToolExecutor,
         ToolPolicy,
-        ToolSpecification,
+        ToolProvider,
+        ToolProviderRequest,
     )
     from bridge.tools.toolbox import ToolBox
     from bridge.tools.transform import filtered, prefixed, renamed, safe_names
@@ -308,15 +307,7 @@ _NAMES = {
     "bridge.service.tool_search": ("ToolSearch",),
     "bridge.service.window": ("message_window", "token_window"),
     "bridge.tools.content": ("Audio", "Content", "File", "Image", "ResourceLink", "Text"),
-    "bridge.tools.context": (
-        "BlockingContext",
-        "Caller",
-        "InvocationContext",
-        "InvocationParameters",
-        "LogLevel",
-        "ToolProvider",
-        "ToolProviderRequest",
-    ),
+    "bridge.tools.context": ("BlockingContext", "Caller", "InvocationContext", "InvocationParameters", "LogLevel"),
     "bridge.tools.execution": ("ExecutionPolicy", "execute", "execute_timed"),
     "bridge.tools.function": ("tool", "tools_from"),
     "bridge.tools.questions": (
@@ -336,17 +327,18 @@ _NAMES = {
     ),
     "bridge.tools.schema.json_schema": ("JsonObjectSchema", "reference_to"),
     "bridge.tools.schema.parameters": ("P", "ToolMemoryId"),
+    "bridge.tools.specification": ("ToolAnnotations", "ToolSpecification"),
     "bridge.tools.threads": ("set_thread_limit",),
     "bridge.tools.tool": (
         "ReturnBehavior",
         "Tool",
-        "ToolAnnotations",
         "ToolExecution",
         "ToolExecutionRequest",
         "ToolExecutionResult",
         "ToolExecutor",
         "ToolPolicy",
-        "ToolSpecification",
+        "ToolProvider",
+        "ToolProviderRequest",
     ),
     "bridge.tools.toolbox": ("ToolBox",),
     "bridge.tools.transform": ("filtered", "prefixed", "renamed", "safe_names"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bridge.errors import DefinitionError, WireError
 from bridge.text import short_repr
-from bridge.tools.content_json import block_from_json, block_to_json
+from bridge.tools.content import block_from_json, block_to_json
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,
@@ -24,8 +24,8 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
-from bridge.tools.specification import is_icon
-from bridge.tools.tool import HINTS, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import HINTS, ToolAnnotations, ToolSpecification, is_icon
+from bridge.tools.tool import ToolExecutionResult
 from bridge.types import Json, optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:

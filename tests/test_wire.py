@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import WireError
-from bridge.tools.content import File, Image, Text
-from bridge.tools.content_json import block_from_json, block_to_json
+from bridge.tools.content import File, Image, Text, block_from_json, block_to_json
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, SamplingMessage
-from bridge.tools.tool import ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.tool import ToolExecutionResult
 from bridge.wire import (
     STRICT_META_KEY,
     answer_from_wire,

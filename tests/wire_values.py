@@ -20,7 +20,8 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
-from bridge.tools.tool import ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

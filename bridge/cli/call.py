@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from bridge.client.pinning import PinMode
     from bridge.client.server_config import ServerConfig
     from bridge.tools.content import Content
-    from bridge.tools.tool import ToolExecution, ToolExecutionResult, ToolSpecification
+    from bridge.tools.specification import ToolSpecification
+    from bridge.tools.tool import ToolExecution, ToolExecutionResult
 
 
 class _CallCommand(TargetCommand):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets import Target
     from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
-    from bridge.tools.tool import ToolSpecification
+    from bridge.tools.specification import ToolSpecification
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 """How long a server may take, unless ``--timeout`` says otherwise."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from bridge.client.config import InputDefinition
     from bridge.client.naming import Prefixing
     from bridge.client.pinning import PinMode
-    from bridge.tools.tool import ToolExecutionResult, ToolSpecification
+    from bridge.tools.specification import ToolSpecification
+    from bridge.tools.tool import ToolExecutionResult
 
 
 def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from bridge.client.server_config import ServerConfig
     from bridge.client.states import ConnectionStatus
     from bridge.errors import ServerError
-    from bridge.tools.tool import Tool, ToolSpecification
+    from bridge.tools.specification import ToolSpecification
+    from bridge.tools.tool import Tool
 
 ToolFilter: TypeAlias = "Callable[[str, ToolSpecification], bool]"
 """Says whether a tool is taken, by its server's name and as the server lists it."""

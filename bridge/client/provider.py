@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from bridge.client.server_config import ServerConfig
     from bridge.client.sources import Servers
     from bridge.client.upstream import Supplier
-    from bridge.tools.context import ToolProviderRequest
-    from bridge.tools.tool import Tool, ToolExecutionResult
+    from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
 
 _logger = logging.getLogger("bridge.client")
 

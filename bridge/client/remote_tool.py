@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult, ToolSpecification
+    from bridge.tools.specification import ToolSpecification
+    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
     from bridge.types import Json
 
 

@@ -20,10 +20,10 @@ from bridge.errors import (
     ToolError,
     WireError,
 )
-from bridge.tools.content import Audio, File, Image, Text
-from bridge.tools.content_json import block_from_json
+from bridge.tools.content import Audio, File, Image, Text, block_from_json
 from bridge.tools.context import InvocationContext
-from bridge.tools.tool import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionResult
 from bridge.types import optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:

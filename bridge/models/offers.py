@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridge.models.profiles.profile import Profile
     from bridge.models.profiles.rewriting import Rewriting
     from bridge.service.chat_model import ChatRequest
-    from bridge.tools.tool import ToolSpecification
+    from bridge.tools.specification import ToolSpecification
 
 _MAX_REMEMBERED = 4_096
 

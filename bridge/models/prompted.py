@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent, ChatModel, ChatRequest
     from bridge.service.messages import ChatMessage
     from bridge.tools.content import Content
-    from bridge.tools.tool import ToolSpecification
+    from bridge.tools.specification import ToolSpecification
     from bridge.types import Json
 
 _ACTION = "action"

@@ -51,9 +51,8 @@ if TYPE_CHECKING:
     from bridge.service.result import Result
     from bridge.service.suspension import SuspendedInvocation
     from bridge.service.tool_search import ToolSearch
-    from bridge.tools.context import ToolProvider
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.tool import Tool
+    from bridge.tools.tool import Tool, ToolProvider
 
 T = TypeVar("T")
 

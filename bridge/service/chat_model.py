@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from bridge.service.messages import AiMessage, ChatMessage
-    from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+    from bridge.tools.specification import ToolSpecification
+    from bridge.tools.tool import ToolExecutionRequest
 
 _EMPTY: Mapping[str, Any] = {}
 

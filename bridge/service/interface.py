@@ -29,9 +29,9 @@ from bridge.service.token_stream import TokenStream
 from bridge.tools.content import Block, Text
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.function import settings_of
-from bridge.tools.return_type import is_content_type
+from bridge.tools.results import is_content_type
+from bridge.tools.schema.annotations import resolved
 from bridge.tools.schema.parameters import P, ToolMemoryId, injection_of
-from bridge.tools.scope import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from bridge.service.messages import (
 )
 from bridge.service.parameters import ChatRequestParameters
 from bridge.text import short_repr
-from bridge.tools.content_json import block_from_json, block_to_json
+from bridge.tools.content import block_from_json, block_to_json
 from bridge.tools.tool import ToolExecution, ToolExecutionResult
 from bridge.types import Json, optional_field, without_none
 

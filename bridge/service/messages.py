@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import WireError
 from bridge.text import short_repr
-from bridge.tools.content import Content, Text, text_of
-from bridge.tools.content_json import block_from_json, block_to_json
+from bridge.tools.content import Content, Text, block_from_json, block_to_json, text_of
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.types import Json, optional_field, require_text, without_none
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import ToolError
 from bridge.service.messages import ToolExecutionResultMessage
 from bridge.tools.schema.json_schema import JsonObjectSchema
-from bridge.tools.tool import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

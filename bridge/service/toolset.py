@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.service.compensation import undoing_names
-from bridge.tools.context import ToolProviderRequest
+from bridge.tools.tool import ToolProviderRequest
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from bridge.service.approval import ApprovalPolicy
     from bridge.service.messages import ChatMessage, UserMessage
     from bridge.service.tool_search import ToolSearch
-    from bridge.tools.context import InvocationContext, ToolProvider
-    from bridge.tools.tool import Tool, ToolSpecification
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.specification import ToolSpecification
+    from bridge.tools.tool import Tool, ToolProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,13 +20,12 @@ from bridge.errors import ToolError
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from bridge.tools.content import Content
     from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
-    from bridge.tools.tool import Tool
 
 _logger = logging.getLogger("bridge.tools")
+
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -329,26 +328,3 @@ class BlockingContext:
     def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
         """See `InvocationContext.roots`."""
         return anyio.from_thread.run(lambda: self._context.roots(key=key))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolProviderRequest:
-    """For whom and for what tools are wanted (LangChain4j's ToolProviderRequest)."""
-
-    user_message: tuple[Content, ...]
-    """What the user said."""
-    context: InvocationContext
-    """The invocation that wants them."""
-
-
-class ToolProvider(Protocol):
-    """Gives tools that depend on the invocation (LangChain4j's ToolProvider)."""
-
-    async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
-        """The tools for one invocation; asked again before every call of the model where `is_dynamic`."""
-        ...
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether to ask again before every call of the model, or once an invocation."""
-        ...

@@ -22,16 +22,16 @@ from bridge.errors import DefinitionError
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.executors import FunctionExecutor, executor_class
 from bridge.tools.results import ResultWriter
+from bridge.tools.schema.annotations import scope_of
 from bridge.tools.schema.generator import ExtraArguments
 from bridge.tools.schema.signature import signature_of, source_of
-from bridge.tools.scope import scope_of
-from bridge.tools.specification import icons_of, must_be, must_be_json
-from bridge.tools.tool import ReturnBehavior, Tool, ToolAnnotations, ToolPolicy, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification, icons_of, must_be, must_be_json
+from bridge.tools.tool import ReturnBehavior, Tool, ToolPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.tools.tool import DumpedHints
+    from bridge.tools.specification import DumpedHints
 
 __all__ = [
     "FunctionExecutor",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.tools.content import Content
-    from bridge.tools.tool import ToolSpecification
+    from bridge.tools.specification import ToolSpecification
 
 
 @dataclass(frozen=True, slots=True)

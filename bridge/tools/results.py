@@ -1,4 +1,6 @@
-"""Results: from what a function returned to what a model reads and a remote client gets.
+"""Return values to ToolExecutionResult.
+
+Results: from what a function returned to what a model reads and a remote client gets.
 
 Which way a tool's values go is decided by its return annotation when it is registered:
 
@@ -9,26 +11,31 @@ Which way a tool's values go is decided by its return annotation when it is regi
 
 Where the value decides: text is text, content blocks and bytes are content, everything else is JSON. A
 `ToolExecutionResult` is always itself.
+
+Return type: what a return annotation promises about a tool's results.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+import types
+from collections.abc import Collection, MutableSequence, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json, to_json
+from typing_extensions import TypeAliasType
 
 from bridge.errors import ResultError
 from bridge.tools.coercion import non_finite
 from bridge.tools.content import Block, File, Text
-from bridge.tools.return_type import is_content_type, is_none_type, is_open_type, is_text_type
 from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
 from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from bridge.tools.content import Content
 
@@ -36,11 +43,20 @@ SUCCESS = "Success"
 """What a model reads where a function has nothing to say (LangChain4j's word)."""
 
 _WRAPPER = "result"
+
 _NOT_FINITE = "a number in it is not finite"
+
 _BINARY = (bytes, bytearray, memoryview)
+
 _SEQUENCES = (list, tuple, set, frozenset)
+
 _BLOCK_LIKE = (Block, *_BINARY)
+
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+_CONTENT = (Block, bytes, bytearray, memoryview, ToolExecutionResult)
+
+_SEQUENCE_TYPES = (list, tuple, set, frozenset, Sequence, MutableSequence, Collection)
 
 
 class ResultWriter:
@@ -238,3 +254,63 @@ def _wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     wrapped: dict[str, Any] = {"type": "object", "properties": {_WRAPPER: inner}, "required": [_WRAPPER]}
     return {**wrapped, "$defs": schema["$defs"]} if "$defs" in schema else wrapped
+
+
+def is_none_type(annotation: Any) -> bool:
+    """The function returns nothing."""
+    return _bare(annotation) in (None, types.NoneType)
+
+
+def is_text_type(annotation: Any) -> bool:
+    """The function returns text: `str`, or one of some texts. An enum of texts is JSON data."""
+    annotation = _bare(annotation)
+    if get_origin(annotation) is Literal:
+        return all(type(choice) is str for choice in get_args(annotation))
+    if annotation is LiteralString:
+        return True
+    return isinstance(annotation, type) and issubclass(annotation, str) and not issubclass(annotation, Enum)
+
+
+def is_open_type(annotation: Any) -> bool:
+    """The function may return anything, or text among other things: the value has to tell what it is."""
+    annotation = _bare(annotation)
+    return annotation in (Any, object) or any(
+        is_open_type(each) or is_text_type(each) for each in _alternatives(annotation)
+    )
+
+
+def is_content_type(annotation: Any) -> bool:
+    """The function may return blocks of content, bytes, a list with one of these, or a whole result."""
+    annotation = _bare(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, _CONTENT):
+        return True
+    if any(map(is_content_type, _alternatives(annotation))):
+        return True
+    if (get_origin(annotation) or annotation) not in _SEQUENCE_TYPES:
+        return False
+    items = [each for each in get_args(annotation) if each is not ...]
+    return not items or any(map(_may_be_block, items))
+
+
+def _may_be_block(annotation: Any) -> bool:
+    annotation = _bare(annotation)
+    return (
+        annotation in (Any, object) or is_content_type(annotation) or any(map(_may_be_block, _alternatives(annotation)))
+    )
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
+
+
+def _bare(annotation: Any) -> Any:
+    """A type without what was written around it: metadata, aliases and new names."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif isinstance(annotation, TypeAliasType):
+            annotation = annotation.__value__
+        elif hasattr(annotation, "__supertype__"):
+            annotation = annotation.__supertype__
+        else:
+            return annotation

@@ -7,41 +7,21 @@ thing wherever it comes from: a function, a method, an AI service, or another se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
-from bridge.text import short_repr
 from bridge.tools.content import Content, Text, text_of
-from bridge.tools.specification import icons_of, must_be, must_be_json
+from bridge.tools.specification import _EMPTY, ToolAnnotations, must_be
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
     from types import UnionType
 
     from bridge.tools.context import InvocationContext
-
-_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
-_EMPTY: Mapping[str, Any] = {}
-
-HINTS: Mapping[str, str] = {
-    "title": "title",
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
-"""What MCP calls each of `ToolAnnotations`."""
-
-
-class DumpedHints(Protocol):
-    """Hints as a pydantic model with MCP's names has them, such as the SDK's ``ToolAnnotations``."""
-
-    def model_dump(self, *, by_alias: bool | None = None, exclude_none: bool = False) -> dict[str, Any]:
-        """The hints under MCP's names."""
-        ...
+    from bridge.tools.specification import ToolSpecification
 
 
 class ReturnBehavior(Enum):
@@ -53,107 +33,6 @@ class ReturnBehavior(Enum):
     """The result is the answer, if all tools of the response say so."""
     IMMEDIATE_IF_LAST = "immediate_if_last"
     """The result is the answer, if the tool is the last of the response."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolAnnotations:
-    """Hints about a tool's behaviour (MCP's ToolAnnotations). None means unsaid. From a remote server: untrusted."""
-
-    title: str | None = None
-    """A name for people; a specification's own title comes before it."""
-    read_only: bool | None = None
-    """The tool changes nothing."""
-    destructive: bool | None = None
-    """The tool may delete or overwrite, not only add."""
-    idempotent: bool | None = None
-    """Calling again with the same arguments changes nothing more."""
-    open_world: bool | None = None
-    """The tool reaches beyond a closed domain, such as the web."""
-
-    def __post_init__(self) -> None:
-        must_be(self.title, str | None, "the annotation title", "text")
-        for name in HINTS.keys() - {"title"}:
-            must_be(getattr(self, name), bool | None, f"the annotation {name}", "True, False or None")
-
-    @classmethod
-    def of(cls, hints: object) -> ToolAnnotations:
-        """Hints however they were written.
-
-        Args:
-            hints: ToolAnnotations; a mapping with MCP's names, ``{"readOnlyHint": True}``; or a pydantic model of them,
-                such as the SDK's.
-
-        Raises:
-            DefinitionError: They are something else, or a name or value in them is none of MCP's.
-        """
-        if isinstance(hints, cls):
-            return hints
-        said = hints.model_dump(by_alias=True, exclude_none=True) if hasattr(hints, "model_dump") else hints
-        if not isinstance(said, Mapping):
-            raise DefinitionError(
-                f"annotations must be ToolAnnotations(…) or a mapping such as {{'readOnlyHint': True}}, "
-                f"not {short_repr(hints)}"
-            )
-        names = {key: name for name, key in HINTS.items()}
-        if unknown := [key for key in said if key not in names]:
-            raise DefinitionError(f"annotations have no {unknown[0]!r}; MCP knows {', '.join(names)}")
-        return cls(**{names[key]: value for key, value in said.items()})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpecification:
-    """All that a model, or a remote client, is told about a tool. Compared by value; not to be changed once made."""
-
-    name: str
-    """What a caller calls the tool."""
-    title: str | None = None
-    """A name for people."""
-    description: str | None = None
-    """What the tool does and when to use it."""
-    parameters: Mapping[str, Any] = field(default_factory=lambda: _NO_PARAMETERS)
-    """A JSON Schema (2020-12) of type ``object``, carried as it was given."""
-    output_schema: Mapping[str, Any] | None = None
-    """The JSON Schema of ``structured_content``; None where there is none."""
-    annotations: ToolAnnotations | None = None
-    """Hints about the tool's behaviour."""
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """Free data; travels over MCP in ``_meta``."""
-    icons: tuple[Mapping[str, Any], ...] = ()
-    """Icons as MCP writes them: ``{"src": …, "mimeType": …, "sizes": […]}``."""
-    strict: bool | None = None
-    """Ask a model provider that can to hold the model to the schema; None leaves it to the provider's adapter."""
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __post_init__(self) -> None:
-        name: Any = self.name  # a remote server, or a program without types, gives anything
-        if not isinstance(name, str) or not name:
-            raise DefinitionError(f"a tool's name must be text, not {self.name!r}")
-        of = f"of the tool {name!r}"
-        must_be(self.title, str | None, f"the title {of}", "text")
-        must_be(self.description, str | None, f"the description {of}", "text")
-        must_be(self.strict, bool | None, f"strict {of}", "True, False or None")
-        must_be(self.metadata, Mapping, f"the metadata {of}", "a mapping")
-        must_be(self.output_schema, Mapping | None, f"the output schema {of}", "a JSON Schema as a mapping")
-        must_be(self.parameters, Mapping, f"the parameters {of}", "a JSON Schema as a mapping")
-        _set(self, "icons", icons_of(self.icons, f"the icons {of}"))
-        if self.annotations is not None:
-            _set(self, "annotations", ToolAnnotations.of(self.annotations))
-        if self.parameters.get("type", "object") != "object":
-            raise DefinitionError(f"the parameters of {self.name!r} must be a JSON Schema of type 'object'")
-        must_be_json(
-            f"the tool {name!r}",
-            allows_halves=True,
-            name=name,
-            title=self.title,
-            description=self.description,
-            parameters=self.parameters,
-            output_schema=self.output_schema,
-            annotations=self.annotations,
-            metadata=self.metadata,
-            icons=self.icons,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +139,6 @@ class ToolPolicy:
         must_be(self.propagate, bool, "propagate", "True or False")
 
 
-_set = object.__setattr__  # frozen for everyone but the constructor
 _NO_ANNOTATIONS = ToolAnnotations()
 
 
@@ -294,3 +172,26 @@ class Tool:
     def trusted_annotations(self) -> ToolAnnotations:
         """The annotations to decide by: empty where the tool has none, or is not `trusted`."""
         return (self.specification.annotations if self.trusted else None) or _NO_ANNOTATIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProviderRequest:
+    """For whom and for what tools are wanted (LangChain4j's ToolProviderRequest)."""
+
+    user_message: tuple[Content, ...]
+    """What the user said."""
+    context: InvocationContext
+    """The invocation that wants them."""
+
+
+class ToolProvider(Protocol):
+    """Gives tools that depend on the invocation (LangChain4j's ToolProvider)."""
+
+    async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
+        """The tools for one invocation; asked again before every call of the model where `is_dynamic`."""
+        ...
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether to ask again before every call of the model, or once an invocation."""
+        ...

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 
 from bridge.cli.list import described
-from bridge.tools.tool import ToolSpecification
+from bridge.tools.specification import ToolSpecification
 from tests.cli.schemas import JSON_SCHEMA_LIKE
 from tests.client.scripted import listed, scripted_command
 

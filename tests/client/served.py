@@ -13,7 +13,7 @@ import anyio
 from pydantic import Field
 
 from bridge import InvocationContext, ToolBox, tool
-from bridge.tools.tool import ToolAnnotations
+from bridge.tools.specification import ToolAnnotations
 
 
 def say(port: int, word: str) -> None:

@@ -26,7 +26,8 @@ from bridge.tools.questions import (
     ToolUseResult,
     UrlElicitation,
 )
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from bridge.tools.toolbox import ToolBox
 from tests.client.foreign import ForeignServer
 from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, server_config, text_of

@@ -14,7 +14,8 @@ from bridge.service.messages import (
     UserMessage,
 )
 from bridge.tools.content import File, Image, Text
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent, ChatResponse, StreamingChatModel

@@ -18,7 +18,8 @@ from bridge.service.messages import (
     message_to_json,
 )
 from bridge.tools.content import Text
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.anthropic_wire import reply, text, use
 from tests.models.requests import ADD, OPEN, SEARCH, asking
 

@@ -21,7 +21,8 @@ from bridge.service.messages import (
     message_to_json,
 )
 from bridge.tools.content import Text
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.bedrock_wire import reply
 from tests.models.requests import ADD, CONVERSATION, OPEN, SEARCH, asking
 

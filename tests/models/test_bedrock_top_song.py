@@ -14,7 +14,8 @@ from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserM
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.function import tool, tools_from
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from bridge.tools.toolbox import ToolBox
 from tests.models.bedrock_wire import reply
 

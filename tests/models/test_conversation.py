@@ -9,7 +9,8 @@ from bridge.models.conversation import arguments_as_object, arguments_as_text, c
 from bridge.service.chat_model import ToolChoice
 from bridge.service.messages import AiMessage, ChatMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Text
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import CONVERSATION, SEARCH, asking
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from bridge.models.conversation import conversation_of
 from bridge.models.offers import OfferWriter
 from bridge.models.profiles.profile import ANTHROPIC, OPENAI
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import ADD, SEARCH, asking
 
 if TYPE_CHECKING:

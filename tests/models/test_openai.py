@@ -18,7 +18,8 @@ from bridge.service.chat_model import (
     ToolChoiceMode,
 )
 from bridge.service.messages import AiMessage, message_from_json, message_to_json
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.openai_wire import chunk, completion, streamed
 from tests.models.requests import ADD, OPEN, SEARCH, asking, events_of, final
 

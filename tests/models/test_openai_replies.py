@@ -18,7 +18,8 @@ from bridge.service.chat_model import (
     TokenUsage,
 )
 from bridge.service.messages import AiMessage
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.openai_wire import FINAL, call, chunk, streamed
 from tests.models.provider import EVENT_STREAM, Answer, halves, server_sent, single_bytes
 from tests.models.requests import ADD, SEARCH, asking, events_of, events_until_error, final

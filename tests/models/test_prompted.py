@@ -21,7 +21,8 @@ from bridge.service.chat_model import (
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Image, Text
-from bridge.tools.tool import ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 from tests.models.openai_wire import completion
 from tests.models.requests import ADD, PIXEL, SEARCH, asking, events_of, final
 

@@ -9,7 +9,8 @@ from bridge.errors import ToolError
 from bridge.tools.content import Image, Text
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
-from bridge.tools.tool import Tool, ToolAnnotations, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import Running
 

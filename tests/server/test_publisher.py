@@ -15,7 +15,8 @@ from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
-from bridge.tools.tool import ToolAnnotations, ToolExecutionResult
+from bridge.tools.specification import ToolAnnotations
+from bridge.tools.tool import ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, Waiting, made
 

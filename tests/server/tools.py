@@ -10,7 +10,8 @@ import anyio
 import anyio.from_thread
 from anyio.lowlevel import current_token
 
-from bridge.tools.tool import Tool, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

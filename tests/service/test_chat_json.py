@@ -25,7 +25,8 @@ from bridge.service.chat_model import (
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File, Image, Text
-from bridge.tools.tool import ToolAnnotations, ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent

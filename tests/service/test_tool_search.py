@@ -13,7 +13,8 @@ from bridge.service.messages import ToolExecutionResultMessage
 from bridge.service.tool_search import ToolSearch, by_words
 from bridge.service.window import message_window
 from bridge.tools.schema.json_schema import JsonObjectSchema
-from bridge.tools.tool import Tool, ToolExecutionResult, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionResult
 from tests.service.fakes import Assistant, FakeModel, ask, assistant, call, calls
 
 if TYPE_CHECKING:

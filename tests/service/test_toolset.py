@@ -13,8 +13,7 @@ from tests.service.fakes import Assistant, FakeModel, ask, call, calls
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridge.tools.context import ToolProviderRequest
-    from bridge.tools.tool import Tool
+    from bridge.tools.tool import Tool, ToolProviderRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -11,15 +11,8 @@ from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext
 from bridge.tools.function import function_tool, settings_of, tool, tools_from
 from bridge.tools.schema.parameters import P
-from bridge.tools.tool import (
-    ReturnBehavior,
-    Tool,
-    ToolAnnotations,
-    ToolExecutionRequest,
-    ToolExecutionResult,
-    ToolPolicy,
-    ToolSpecification,
-)
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.tool import ReturnBehavior, Tool, ToolExecutionRequest, ToolExecutionResult, ToolPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

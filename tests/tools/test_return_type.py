@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import TypeAliasType, TypedDict
 
 from bridge.tools.content import Content, Image, Text
-from bridge.tools.return_type import is_content_type, is_none_type, is_open_type, is_text_type
+from bridge.tools.results import is_content_type, is_none_type, is_open_type, is_text_type
 from bridge.tools.tool import ToolExecutionResult
 
 

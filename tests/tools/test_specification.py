@@ -9,7 +9,7 @@ import pytest
 
 from bridge.errors import DefinitionError
 from bridge.tools.function import tool, tools_from
-from bridge.tools.tool import ToolAnnotations, ToolSpecification
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.wire import tool_from_wire, tool_to_wire
 
 if TYPE_CHECKING:

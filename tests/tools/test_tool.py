@@ -10,6 +10,7 @@ import pytest
 
 from bridge.errors import DefinitionError
 from bridge.tools.content import Image, Text
+from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import (
     ReturnBehavior,
     Tool,
@@ -17,7 +18,6 @@ from bridge.tools.tool import (
     ToolExecutionRequest,
     ToolExecutionResult,
     ToolPolicy,
-    ToolSpecification,
 )
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext
 from bridge.tools.function import tool, tools_from
-from bridge.tools.tool import Tool, ToolExecutionRequest, ToolSpecification
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from bridge.errors import DefinitionError
 from bridge.text import nearest
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema.annotations import read_docstring
+from bridge.tools.schema.annotations import read_docstring, resolved
 from bridge.tools.schema.generator import (
     MADE_HERE,
     SCHEMA_ERRORS,
@@ -27,7 +27,6 @@ from bridge.tools.schema.generator import (
     reason,
 )
 from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
-from bridge.tools.scope import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
