@@ -30,8 +30,8 @@ from bridge.tools.content import Block, Text
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.function import settings_of
 from bridge.tools.results import is_content_type
-from bridge.tools.schema.annotations import resolved
-from bridge.tools.schema.parameters import P, ToolMemoryId, injection_of
+from bridge.tools.schema.annotations import resolve_annotation
+from bridge.tools.schema.parameters import P, ToolMemoryId, injected_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,7 +185,7 @@ def _method(
 def _roles(kinds: Mapping[str, Any]) -> dict[str, str | None]:
     roles: dict[str, str | None] = dict.fromkeys(("memory_id", "parameters", "context", "request_parameters"))
     for name, kind in kinds.items():
-        role = injection_of(kind)
+        role = injected_attribute(kind)
         if role is not None:
             roles["context" if role == "itself" else role] = name
         elif ChatRequestParameters in (kind, *get_args(kind)):
@@ -238,7 +238,7 @@ def _resolver(function: Any, source: str, frame: FrameType | None) -> Callable[[
     known = {**_OURS, **function.__globals__}
     nearby = _scope_around(function, frame)
 
-    return lambda annotation: resolved(annotation, known, nearby, f"an annotation of {source}")
+    return lambda annotation: resolve_annotation(annotation, known, nearby, f"an annotation of {source}")
 
 
 def _scope_around(function: Any, frame: FrameType | None) -> dict[str, Any]:

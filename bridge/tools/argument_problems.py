@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from bridge.errors import ArgumentProblem
 from bridge.text import truncate
-from bridge.tools.coercion import Refusal
+from bridge.tools.coercion import RejectedValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ _PYTHONS = re.compile(r"'(?:[^'\\]|\\.)*'|\b(?:True|False|None)\b")
 """What JSON writes in another way, and texts, in which nothing is to be found."""
 
 
-def refusals_of(error: ValidationError, value: Any) -> Iterator[Refusal]:
+def refusals_of(error: ValidationError, value: Any) -> Iterator[RejectedValue]:
     """What pydantic says is wrong, each place once: its alternatives there are joined."""
     said: dict[Path, list[str]] = {}
     for details in error.errors(include_url=False, include_input=False):
@@ -36,7 +36,7 @@ def refusals_of(error: ValidationError, value: Any) -> Iterator[Refusal]:
             said[path].append(words)
     for path, alternatives in said.items():
         first, *others = alternatives
-        yield Refusal(path, " or ".join([first, *(other.removeprefix("should be ") for other in others)]))
+        yield RejectedValue(path, " or ".join([first, *(other.removeprefix("should be ") for other in others)]))
 
 
 def _path_of(details: ErrorDetails, value: Any) -> Path:
@@ -65,7 +65,7 @@ def _words_of(details: ErrorDetails) -> str:
     return f"should be {said.removeprefix('Input should be ')}" if said.startswith("Input should be ") else said
 
 
-def problems_of(refusals: list[Refusal], *values: Any) -> list[ArgumentProblem]:
+def problems_of(refusals: list[RejectedValue], *values: Any) -> list[ArgumentProblem]:
     """The problems with what came: a place is looked up in the first of the values that has it."""
     problems = []
     for path, expected in refusals[:MAX_PROBLEMS]:

@@ -17,8 +17,8 @@ from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.text import nearest
 from bridge.tools.argument_problems import MAX_PROBLEMS, printable, problems_of, reason_of, refusals_of, shown
 from bridge.tools.bounded_validation import bounded_validate_json
-from bridge.tools.coercion import FINITE, Coercion, Refusal, non_finite
-from bridge.tools.strictness import Leniency
+from bridge.tools.coercion import FINITE, Coercion, RejectedValue, paths_of_non_finite
+from bridge.tools.strictness import StrictModeGaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -77,7 +77,9 @@ def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
         ) from None
     if not isinstance(value, dict):
         raise ArgumentsError(tool_name, [ArgumentProblem("", "should be a JSON object", shown(value))])
-    if _LARGE_NUMBER.search(text.encode()) and (infinite := [Refusal(path, FINITE) for path in non_finite(value)]):
+    if _LARGE_NUMBER.search(text.encode()) and (
+        infinite := [RejectedValue(path, FINITE) for path in paths_of_non_finite(value)]
+    ):
         raise ArgumentsError(tool_name, problems_of(infinite, value))
     return value
 
@@ -141,7 +143,7 @@ class ArgumentReader:
         self._schema = schema
         text = to_json(schema)
         self._schema_size = text.count(b"{")
-        self._leniency = Leniency(schema)
+        self._leniency = StrictModeGaps(schema)
         self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
         self._forbids_extra = schema.get("additionalProperties") is False
@@ -232,9 +234,9 @@ class ArgumentReader:
         """What is wrong with arguments that hold too many values for a repair."""
         refusals = [] if error is None else list(refusals_of(error, arguments))
         if error is None and any(match[1] for match in _NON_FINITE.finditer(raw)):
-            refusals.append(Refusal((), FINITE))
+            refusals.append(RejectedValue((), FINITE))
         if error is None and (self._leniency.may_be_in(raw) or (self._has_numbers and _has_large_integer(raw))):
-            refusals.append(Refusal((), _TOO_MANY))
+            refusals.append(RejectedValue((), _TOO_MANY))
         if not refusals and not self._has_surplus(arguments):
             return []
         problems = problems_of([*refusals, *self._extra(arguments)], arguments)
@@ -269,7 +271,7 @@ class ArgumentReader:
             if values is None:
                 given = {k: v for k, v in given.items() if v is not None or k not in self._never_null}
             fit = Coercion(self._schema).fit(given, self._schema)
-            refusals = [*fit.refusals, *(Refusal(path, FINITE) for path in non_finite(fit.value))]
+            refusals = [*fit.refusals, *(RejectedValue(path, FINITE) for path in paths_of_non_finite(fit.value))]
             repaired = raw if values is not None and fit.is_exact else to_json(fit.value)
         except (ValueError, RecursionError) as error:
             reason = _TOO_DEEP if isinstance(error, RecursionError) else f"should be JSON data ({reason_of(error)})"
@@ -299,13 +301,13 @@ class ArgumentReader:
             return error
         return first
 
-    def _extra(self, came: Mapping[str, Any]) -> list[Refusal]:
+    def _extra(self, came: Mapping[str, Any]) -> list[RejectedValue]:
         """Refusals of the arguments that are no parameters; none where they are left out."""
         if not self._forbids_extra:
             return []
         extra = list(islice((name for name in came if name not in self._order), MAX_PROBLEMS + 1))
         hints = {name: _hint(name, self._order) for name in extra[:_MAX_HINTS]}
-        return [Refusal((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
+        return [RejectedValue((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

@@ -49,7 +49,7 @@ _MISFIT = 1_000
 _NOT_JSON = object()
 
 
-class Refusal(NamedTuple):
+class RejectedValue(NamedTuple):
     """A value that must not reach the tool, although the validator would take it."""
 
     path: Path
@@ -63,7 +63,7 @@ class Fit(NamedTuple):
     """The value, changed as far as it had to be; what came is never changed in place."""
     cost: int = 0
     """What the change cost; 0 where it fits as it is."""
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RejectedValue, ...] = ()
 
     @property
     def is_exact(self) -> bool:
@@ -178,7 +178,7 @@ def _joined(value: Any, parts: Iterable[tuple[str | int, Fit]]) -> Fit:
     cost, refusals = 0, []
     for step, fit in parts:
         cost += fit.cost
-        refusals += [Refusal((step, *path), expected) for path, expected in fit.refusals]
+        refusals += [RejectedValue((step, *path), expected) for path, expected in fit.refusals]
     return Fit(value, cost, tuple(refusals))
 
 
@@ -199,7 +199,7 @@ def _as_member(value: Any, schema: Mapping[str, Any]) -> Fit:
             return Fit(numbers[0], 2)
     if any(value == choice for choice in choices):  # True is 1 to Python and to pydantic, and is not to JSON
         said = " or ".join(to_json(choice).decode() for choice in choices)
-        return Fit(value, _MISFIT, (Refusal((), f"should be {said}"),))
+        return Fit(value, _MISFIT, (RejectedValue((), f"should be {said}"),))
     return Fit(value, _MISFIT)
 
 
@@ -219,7 +219,7 @@ def _as_string(value: Any, schema: Mapping[str, Any]) -> Fit:
     if isinstance(value, str):
         refused = TEXT_REFUSED.get(schema.get("format", ""))
         if refused is not None and (refused[0].fullmatch(value) is not None) is refused[1]:
-            return Fit(value, _MISFIT, (Refusal((), refused[2]),))
+            return Fit(value, _MISFIT, (RejectedValue((), refused[2]),))
         return Fit(value)
     if schema.get("format") == "decimal" and isinstance(value, int) and not isinstance(value, bool):
         return Fit(value)  # of any size, unlike a float
@@ -248,7 +248,7 @@ def _as_number(value: Any) -> Fit:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return Fit(value, _MISFIT)
     if abs(value) > sys.float_info.max and isinstance(value, int):  # pydantic makes it infinite
-        return Fit(value, _MISFIT, (Refusal((), FINITE),))
+        return Fit(value, _MISFIT, (RejectedValue((), FINITE),))
     return Fit(value)
 
 
@@ -278,13 +278,13 @@ def is_non_finite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def non_finite(value: Any, path: Path = ()) -> Iterator[Path]:
+def paths_of_non_finite(value: Any, path: Path = ()) -> Iterator[Path]:
     """Where the non-finite numbers in some JSON data are."""
     if isinstance(value, dict):
         for name, field in value.items():
-            yield from non_finite(field, (*path, name))
+            yield from paths_of_non_finite(field, (*path, name))
     elif isinstance(value, list | tuple | set | frozenset):
         for i, item in enumerate(value):
-            yield from non_finite(item, (*path, i))
+            yield from paths_of_non_finite(item, (*path, i))
     elif is_non_finite(value):
         yield path

@@ -17,7 +17,7 @@ from anyio.lowlevel import current_token
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext
-from bridge.tools.schema.signature import source_of, underlying
+from bridge.tools.schema.signature import source_of, unwrap_function
 from bridge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class FunctionExecutor:
         return keywords
 
 
-class InPlaceExecutor(FunctionExecutor):
+class EventLoopExecutor(FunctionExecutor):
     """Calls a plain function in the event loop's thread; awaits what it returns, if that can be awaited."""
 
     __slots__ = ()
@@ -137,7 +137,7 @@ def executor_class(
     Raises:
         DefinitionError: It is a generator function: a tool returns once.
     """
-    bottom = underlying(function)
+    bottom = unwrap_function(function)
     if inspect.isgeneratorfunction(bottom) or inspect.isasyncgenfunction(bottom):
         raise DefinitionError(
             f"{source_of(function)} is a generator; a tool returns once: return a list, "
@@ -146,7 +146,7 @@ def executor_class(
     if inspect.iscoroutinefunction(_called(function)):
         return FunctionExecutor
     if inspect.iscoroutinefunction(bottom) or not in_thread:  # a plain wrapper around a coroutine function
-        return InPlaceExecutor
+        return EventLoopExecutor
     return ContextThreadExecutor if "itself" in injected.values() else ThreadExecutor
 
 

@@ -22,16 +22,16 @@ from bridge.errors import DefinitionError
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.executors import FunctionExecutor, executor_class
 from bridge.tools.results import ResultWriter
-from bridge.tools.schema.annotations import scope_of
+from bridge.tools.schema.annotations import annotation_namespace
 from bridge.tools.schema.generator import ExtraArguments
 from bridge.tools.schema.signature import signature_of, source_of
-from bridge.tools.specification import ToolAnnotations, ToolSpecification, icons_of, must_be, must_be_json
+from bridge.tools.specification import ToolAnnotations, ToolSpecification, checked_icons, require_json, require_type
 from bridge.tools.tool import ReturnBehavior, Tool, ToolPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.tools.specification import DumpedHints
+    from bridge.tools.specification import AnnotationsModel
 
 __all__ = [
     "FunctionExecutor",
@@ -40,8 +40,8 @@ __all__ = [
     "one_tool",
     "settings_of",
     "tool",
+    "tools_found_in",
     "tools_from",
-    "tools_in",
 ]
 
 _SETTINGS = "__bridge_tool__"
@@ -83,7 +83,7 @@ def tool(
     name: str | None = None,
     title: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    annotations: ToolAnnotations | Mapping[str, Any] | DumpedHints | None = None,
+    annotations: ToolAnnotations | Mapping[str, Any] | AnnotationsModel | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
     strict: bool | None = None,
     timeout_seconds: float | None = None,
@@ -101,7 +101,7 @@ def tool(
     name: str | None = None,
     title: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    annotations: ToolAnnotations | Mapping[str, Any] | DumpedHints | None = None,
+    annotations: ToolAnnotations | Mapping[str, Any] | AnnotationsModel | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
     strict: bool | None = None,
     timeout_seconds: float | None = None,
@@ -144,15 +144,15 @@ def tool(
             raise DefinitionError(f"the tool has two descriptions, {function!r} and {description!r}; keep one")
         function, description = None, function
     for what, text in (("name", name), ("title", title), ("description", description)):
-        must_be(text, str | None, what, "text")
-    must_be(metadata, Mapping | None, "metadata", "a mapping")
-    must_be(strict, bool | None, "strict", "True, False or None")
-    must_be(return_behavior, ReturnBehavior, "return_behavior", f"one of {', '.join(map(str, ReturnBehavior))}")
-    must_be(run_in_thread, bool, "run_in_thread", "True or False")
+        require_type(text, str | None, what, "text")
+    require_type(metadata, Mapping | None, "metadata", "a mapping")
+    require_type(strict, bool | None, "strict", "True, False or None")
+    require_type(return_behavior, ReturnBehavior, "return_behavior", f"one of {', '.join(map(str, ReturnBehavior))}")
+    require_type(run_in_thread, bool, "run_in_thread", "True or False")
     if extra_arguments not in get_args(ExtraArguments):
         raise DefinitionError(f"extra_arguments must be 'forbid' or 'ignore', not {extra_arguments!r}")
-    icons = icons_of(icons, "icons")
-    must_be_json("a tool", name=name, title=title, description=description, metadata=metadata, icons=icons)
+    icons = checked_icons(icons, "icons")
+    require_json("a tool", name=name, title=title, description=description, metadata=metadata, icons=icons)
     settings = ToolSettings(
         name=name,
         title=title,
@@ -175,7 +175,7 @@ def _noted(function: F, settings: ToolSettings) -> F:
     target: Any = function.__func__ if isinstance(function, staticmethod | classmethod) else function
     if isinstance(target, type) or not callable(target):
         raise DefinitionError(f"{target!r} cannot be a tool; decorate a function, or the methods of the class")
-    settings = replace(settings, namespace=scope_of(target, inspect.currentframe()))
+    settings = replace(settings, namespace=annotation_namespace(target, inspect.currentframe()))
     try:
         setattr(target, _SETTINGS, settings)
     except AttributeError:
@@ -245,7 +245,7 @@ def tools_from(source: object) -> list[Tool]:
     Raises:
         DefinitionError: There is no tool in it, or one that cannot be made.
     """
-    tools = tools_in(source)
+    tools = tools_found_in(source)
     if not tools:
         raise DefinitionError(f"there are no tools in {_described(source)}; decorate functions or methods with @tool")
     return tools
@@ -266,7 +266,7 @@ def one_tool(source: object) -> Tool:
     return tools[0]
 
 
-def tools_in(source: Any) -> list[Tool]:
+def tools_found_in(source: Any) -> list[Tool]:
     """As `tools_from`; a list, or what else can be empty, may hold none.
 
     Raises:
@@ -287,7 +287,7 @@ def tools_in(source: Any) -> list[Tool]:
 
 def _tools_of_module(module: ModuleType) -> list[Tool]:
     found = {id(value): value for value in vars(module).values() if isinstance(value, Tool) or settings_of(value)}
-    return [tool for value in found.values() for tool in tools_in(value)]
+    return [tool for value in found.values() for tool in tools_found_in(value)]
 
 
 def _tools_of_class(owner: type) -> list[Tool]:

@@ -29,7 +29,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypeAliasType
 
 from bridge.errors import ResultError
-from bridge.tools.coercion import non_finite
+from bridge.tools.coercion import paths_of_non_finite
 from bridge.tools.content import Block, File, Text
 from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
 from bridge.tools.tool import ToolExecutionResult
@@ -200,7 +200,7 @@ class ResultWriter:
     def _refuse_non_finite(self, value: Any, raw: bytes, adapter: TypeAdapter[Any]) -> None:
         """Refuse what JSON has no number for, and what pydantic may have written as null."""
         is_suspect = b"null" in raw or b"NaN" in raw or b"Infinity" in raw
-        if is_suspect and any(True for _ in non_finite(adapter.dump_python(value, warnings=False))):
+        if is_suspect and any(True for _ in paths_of_non_finite(adapter.dump_python(value, warnings=False))):
             raise self._unsendable(value, ValueError(_NOT_FINITE))
 
     def _mismatch(self, value: Any) -> ResultError:

@@ -32,7 +32,7 @@ HINTS: Mapping[str, str] = {
 """What MCP calls each of `ToolAnnotations`."""
 
 
-def must_be(value: object, kinds: type | UnionType, what: str, taken: str) -> None:
+def require_type(value: object, kinds: type | UnionType, what: str, taken: str) -> None:
     """Refuse a value of another type.
 
     Args:
@@ -48,7 +48,7 @@ def must_be(value: object, kinds: type | UnionType, what: str, taken: str) -> No
         raise DefinitionError(f"{what} must be {taken}, not {short_repr(value)}")
 
 
-def must_be_json(what: str, *, allows_halves: bool = False, **parts: object) -> None:
+def require_json(what: str, *, allows_halves: bool = False, **parts: object) -> None:
     """Refuse what cannot be written as JSON: nobody could be told of a tool that says it.
 
     Args:
@@ -71,7 +71,7 @@ def must_be_json(what: str, *, allows_halves: bool = False, **parts: object) -> 
             )
 
 
-def icons_of(value: object, what: str) -> tuple[Mapping[str, Any], ...]:
+def checked_icons(value: object, what: str) -> tuple[Mapping[str, Any], ...]:
     """Icons as MCP writes them.
 
     Raises:
@@ -114,7 +114,7 @@ def _culprit(value: object) -> tuple[str, object]:
     return where, value
 
 
-class DumpedHints(Protocol):
+class AnnotationsModel(Protocol):
     """Hints as a pydantic model with MCP's names has them, such as the SDK's ``ToolAnnotations``."""
 
     def model_dump(self, *, by_alias: bool | None = None, exclude_none: bool = False) -> dict[str, Any]:
@@ -138,9 +138,9 @@ class ToolAnnotations:
     """The tool reaches beyond a closed domain, such as the web."""
 
     def __post_init__(self) -> None:
-        must_be(self.title, str | None, "the annotation title", "text")
+        require_type(self.title, str | None, "the annotation title", "text")
         for name in HINTS.keys() - {"title"}:
-            must_be(getattr(self, name), bool | None, f"the annotation {name}", "True, False or None")
+            require_type(getattr(self, name), bool | None, f"the annotation {name}", "True, False or None")
 
     @classmethod
     def of(cls, hints: object) -> ToolAnnotations:
@@ -198,18 +198,18 @@ class ToolSpecification:
         if not isinstance(name, str) or not name:
             raise DefinitionError(f"a tool's name must be text, not {self.name!r}")
         of = f"of the tool {name!r}"
-        must_be(self.title, str | None, f"the title {of}", "text")
-        must_be(self.description, str | None, f"the description {of}", "text")
-        must_be(self.strict, bool | None, f"strict {of}", "True, False or None")
-        must_be(self.metadata, Mapping, f"the metadata {of}", "a mapping")
-        must_be(self.output_schema, Mapping | None, f"the output schema {of}", "a JSON Schema as a mapping")
-        must_be(self.parameters, Mapping, f"the parameters {of}", "a JSON Schema as a mapping")
-        _set(self, "icons", icons_of(self.icons, f"the icons {of}"))
+        require_type(self.title, str | None, f"the title {of}", "text")
+        require_type(self.description, str | None, f"the description {of}", "text")
+        require_type(self.strict, bool | None, f"strict {of}", "True, False or None")
+        require_type(self.metadata, Mapping, f"the metadata {of}", "a mapping")
+        require_type(self.output_schema, Mapping | None, f"the output schema {of}", "a JSON Schema as a mapping")
+        require_type(self.parameters, Mapping, f"the parameters {of}", "a JSON Schema as a mapping")
+        _set(self, "icons", checked_icons(self.icons, f"the icons {of}"))
         if self.annotations is not None:
             _set(self, "annotations", ToolAnnotations.of(self.annotations))
         if self.parameters.get("type", "object") != "object":
             raise DefinitionError(f"the parameters of {self.name!r} must be a JSON Schema of type 'object'")
-        must_be_json(
+        require_json(
             f"the tool {name!r}",
             allows_halves=True,
             name=name,

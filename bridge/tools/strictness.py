@@ -32,7 +32,7 @@ _SAME_VALUE = ("anyOf", "oneOf", "allOf")
 _Texts = set[bytes]
 
 
-class Leniency:
+class StrictModeGaps:
     """What JSON text may hold in which pydantic's strict mode takes something for what it is not.
 
     Args:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
 from bridge.tools.content import Content, Text, text_of
-from bridge.tools.specification import _EMPTY, ToolAnnotations, must_be
+from bridge.tools.specification import _EMPTY, ToolAnnotations, require_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -136,7 +136,7 @@ class ToolPolicy:
         chars: Any = self.max_output_chars
         if chars is not None and not (_is_number(chars, int) and chars > 0):
             raise DefinitionError(f"max_output_chars must be a whole number of at least 1, or None, not {chars!r}")
-        must_be(self.propagate, bool, "propagate", "True or False")
+        require_type(self.propagate, bool, "propagate", "True or False")
 
 
 _NO_ANNOTATIONS = ToolAnnotations()

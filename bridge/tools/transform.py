@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
 
-from bridge.tools.function import one_tool, tools_in
+from bridge.tools.function import one_tool, tools_found_in
 from bridge.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def prefixed(tools: object, prefix: str) -> Iterator[Tool]:
     Raises:
         DefinitionError: A source holds no tools.
     """
-    return (renamed(tool, prefix + tool.name) for tool in tools_in(tools))
+    return (renamed(tool, prefix + tool.name) for tool in tools_found_in(tools))
 
 
 def filtered(
@@ -69,7 +69,7 @@ def filtered(
     """
     return (
         tool
-        for tool in tools_in(tools)
+        for tool in tools_found_in(tools)
         if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
     )
 

@@ -17,8 +17,8 @@ from bridge.tools.arguments import LARGE_BYTES
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.executors import (
     ContextThreadExecutor,
+    EventLoopExecutor,
     FunctionExecutor,
-    InPlaceExecutor,
     ThreadExecutor,
     executor_class,
 )
@@ -81,7 +81,7 @@ def wrapper() -> Any:
         (AsyncCallable(), FunctionExecutor),
         (functools.partial(AsyncCallable()), FunctionExecutor),
         (AsyncCallable().__call__, FunctionExecutor),
-        (wrapper, InPlaceExecutor),
+        (wrapper, EventLoopExecutor),
         (function, ThreadExecutor),
         (Callable_(), ThreadExecutor),
         (functools.partial(function), ThreadExecutor),
@@ -95,7 +95,7 @@ async def test_how_a_function_is_called_depends_on_what_it_is(
 
 
 async def test_a_function_may_be_called_in_place() -> None:
-    assert executor_class(function, {}, in_thread=False) is InPlaceExecutor
+    assert executor_class(function, {}, in_thread=False) is EventLoopExecutor
     assert executor_class(coroutine_function, {}, in_thread=False) is FunctionExecutor
 
 

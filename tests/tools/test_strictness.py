@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from bridge.errors import ArgumentsError
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.schema.signature import signature_of
-from bridge.tools.strictness import Leniency
+from bridge.tools.strictness import StrictModeGaps
 
 
 class Span(NamedTuple):
@@ -124,7 +124,7 @@ def test_doubtful_is_only_what_stands_where_it_can_be_wrong(arguments: dict[str,
     for name in ("span", "days"):  # what stands in them can stand anywhere
         if name not in arguments:
             schema = without(schema, name)
-    assert Leniency(schema).may_be_in(to_json({"order": arguments})) is is_found
+    assert StrictModeGaps(schema).may_be_in(to_json({"order": arguments})) is is_found
 
 
 def without(schema: dict[str, Any], name: str) -> dict[str, Any]:
@@ -136,10 +136,10 @@ def without(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_a_schema_of_which_pydantic_is_strict_is_never_doubted() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"enum": ["x", 5]}}}
-    assert not Leniency(schema).may_be_in(to_json({"a": "12 é", "b": 1, "c": True}))
+    assert not StrictModeGaps(schema).may_be_in(to_json({"a": "12 é", "b": 1, "c": True}))
 
 
 def test_a_definition_that_is_missing_or_refers_to_itself_is_no_matter() -> None:
     leaf = {"$ref": "#/$defs/Leaf"}
     schema = {"properties": {"a": leaf, "b": {"$ref": "#/$defs/None"}}, "$defs": {"Leaf": {"anyOf": [leaf]}}}
-    assert not Leniency(schema).may_be_in(b'{"a":"12"}')
+    assert not StrictModeGaps(schema).may_be_in(b'{"a":"12"}')

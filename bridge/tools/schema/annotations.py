@@ -127,7 +127,7 @@ def _assigned_name(statement: ast.stmt) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def scope_of(function: Any, frame: FrameType | None) -> dict[str, Any]:
+def annotation_namespace(function: Any, frame: FrameType | None) -> dict[str, Any]:
     """The names that a function's string annotations use, found in the functions and classes around its definition.
 
     Only there are they known, and only while the function is being defined: once it is a tool, `typing` finds no more
@@ -162,7 +162,7 @@ def _names_in_annotations(function: Any) -> set[str]:
     return names - getattr(function, "__globals__", {}).keys()
 
 
-def resolved(annotation: Any, known: dict[str, Any], nearby: dict[str, Any], what: str) -> Any:
+def resolve_annotation(annotation: Any, known: dict[str, Any], nearby: dict[str, Any], what: str) -> Any:
     """The type that an annotation is; Any where there is none.
 
     Args:

@@ -181,20 +181,20 @@ def output_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     Raises:
         PydanticUserError: The type has no JSON Schema.
     """
-    schema: dict[str, Any] = published(adapter.json_schema(schema_generator=_Generator, mode="serialization"))
+    schema: dict[str, Any] = public_schema(adapter.json_schema(schema_generator=_Generator, mode="serialization"))
     return schema
 
 
-def published(schema: Any) -> Any:
+def public_schema(schema: Any) -> Any:
     """A copy of an internal schema for callers."""
     if isinstance(schema, dict):
-        return {key: published(value) for key, value in schema.items() if key != MEMBERS}
+        return {key: public_schema(value) for key, value in schema.items() if key != MEMBERS}
     if isinstance(schema, list):
-        return [published(item) for item in schema]
+        return [public_schema(item) for item in schema]
     return schema
 
 
-def reason(error: Exception) -> str:
+def schema_error_text(error: Exception) -> str:
     """What is wrong with a type, on one line: pydantic's words without its link, and without advice on extending it."""
     if isinstance(error, PydanticUserError) and error.code == "typed-dict-version":
         return "Python before 3.12 does not tell all of a typing.TypedDict; make it of typing_extensions.TypedDict"
@@ -209,7 +209,7 @@ def schema_of_type(kind: Any) -> dict[str, Any]:
     from pydantic import TypeAdapter  # noqa: PLC0415 - beside its only use
 
     try:
-        schema: dict[str, Any] = published(internal_schema(TypeAdapter(kind)))
+        schema: dict[str, Any] = public_schema(internal_schema(TypeAdapter(kind)))
     except SCHEMA_ERRORS as error:
-        raise DefinitionError(f"{kind!r} has no JSON Schema: {reason(error)}") from error
+        raise DefinitionError(f"{kind!r} has no JSON Schema: {schema_error_text(error)}") from error
     return schema

@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, reason
+from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, schema_error_text
 
 _EXACT = (bool, int, str)
 """Types whose own instances need no validation as defaults."""
@@ -114,7 +114,7 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
     )
 
 
-def injection_of(annotation: Any) -> str | None:
+def injected_attribute(annotation: Any) -> str | None:
     """Which attribute of the context a parameter receives; None where it is a published parameter.
 
     Returns:
@@ -125,9 +125,9 @@ def injection_of(annotation: Any) -> str | None:
         inner, *marks = get_args(annotation)
         if any(mark is ToolMemoryId or isinstance(mark, ToolMemoryId) for mark in marks):
             return "memory_id"
-        return injection_of(inner)
+        return injected_attribute(inner)
     if get_origin(annotation) in {Union, UnionType}:
-        return next(filter(None, map(injection_of, get_args(annotation))), None)
+        return next(filter(None, map(injected_attribute, get_args(annotation))), None)
     if annotation is InvocationContext:
         return "itself"
     return "parameters" if annotation is InvocationParameters else None
@@ -158,7 +158,9 @@ def _validated(name: str, annotation: Any, default: Any, *, is_own: bool) -> tup
     try:
         adapter: TypeAdapter[list[Any]] = TypeAdapter(_listed(annotation), config=_DEFAULTS)
     except SCHEMA_ERRORS as error:
-        raise DefinitionError(f"the parameter {name!r} has a type with no JSON Schema: {reason(error)}") from error
+        raise DefinitionError(
+            f"the parameter {name!r} has a type with no JSON Schema: {schema_error_text(error)}"
+        ) from error
     try:
         value = adapter.validate_python([default], strict=is_own)[0]
     except ValidationError as error:

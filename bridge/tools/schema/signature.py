@@ -17,16 +17,16 @@ from typing_extensions import TypedDict
 from bridge.errors import DefinitionError
 from bridge.text import nearest
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema.annotations import read_docstring, resolved
+from bridge.tools.schema.annotations import read_docstring, resolve_annotation
 from bridge.tools.schema.generator import (
     MADE_HERE,
     SCHEMA_ERRORS,
     TOP_LEVEL,
     internal_schema,
-    published,
-    reason,
+    public_schema,
+    schema_error_text,
 )
-from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
+from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injected_attribute, parameter_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -104,7 +104,7 @@ def signature_of(
         if parameter.kind in _REFUSED:
             raise DefinitionError(f"the parameter {name!r} of {source} {_REFUSED[parameter.kind]}")
         annotation = resolve(f"the annotation of the parameter {name!r}", parameter.annotation)
-        if attribute := injection_of(annotation):
+        if attribute := injected_attribute(annotation):
             injected[name] = attribute
             continue
         default = MISSING if parameter.default is parameter.empty else parameter.default
@@ -113,7 +113,7 @@ def signature_of(
         except DefinitionError as error:
             raise DefinitionError(f"{source}: {error}") from error.__cause__
     _refuse_clashes(parameters, source)
-    if inspect.getdoc(underlying(function)) is not None:  # a class describes the parameters of its constructor
+    if inspect.getdoc(unwrap_function(function)) is not None:  # a class describes the parameters of its constructor
         _refuse_unknown(docstring, plain.parameters, source)
     adapter, schema = _shape(parameters, source, extra_arguments)
     has_return = plain.return_annotation is not inspect.Signature.empty
@@ -125,11 +125,11 @@ def signature_of(
         description=docstring.description,
         adapter=adapter,
         internal_schema=schema,
-        schema=published(schema),
+        schema=public_schema(schema),
     )
 
 
-def underlying(function: Any) -> Any:
+def unwrap_function(function: Any) -> Any:
     """The function at the bottom of partials, bound methods, wrappers and callable objects."""
     while True:
         if isinstance(function, functools.partial):
@@ -146,7 +146,7 @@ def underlying(function: Any) -> Any:
 
 def source_of(function: Any) -> str:
     """Where a function comes from, for messages: ``function 'add' (tools.py:3)``."""
-    bottom = underlying(function)
+    bottom = unwrap_function(function)
     name = getattr(bottom, "__qualname__", None) or repr(bottom)
     name = name.rpartition("<locals>.")[2]
     kind = "method" if "." in name else "function"
@@ -165,11 +165,11 @@ def docstring_of(function: Any) -> str | None:
 
 def _resolver(function: Any, namespace: Mapping[str, Any], source: str) -> Callable[[str, Any], Any]:
     """What turns the annotations of one function into types."""
-    bottom = underlying(function)
+    bottom = unwrap_function(function)
     known = {**_OURS, **getattr(bottom, "__globals__", {})}
     closure = inspect.getclosurevars(bottom).nonlocals if inspect.isfunction(bottom) else {}
     nearby = {**closure, **namespace}
-    return lambda what, annotation: resolved(annotation, known, nearby, f"{what} of {source}")
+    return lambda what, annotation: resolve_annotation(annotation, known, nearby, f"{what} of {source}")
 
 
 def _refuse_clashes(parameters: Iterable[Parameter], source: str) -> None:
@@ -200,7 +200,7 @@ def _shape(
     except SCHEMA_ERRORS as error:
         for parameter in parameters:
             _refuse_shapeless(parameter, source)
-        raise DefinitionError(f"the parameters of {source} have no JSON Schema: {reason(error)}") from error
+        raise DefinitionError(f"the parameters of {source} have no JSON Schema: {schema_error_text(error)}") from error
     properties = schema.get("properties", {})
     for parameter in parameters:
         if parameter.json_default is not MISSING and not parameter.required:
@@ -220,7 +220,7 @@ def _refuse_shapeless(parameter: Parameter, source: str) -> None:
         internal_schema(_adapter([parameter]))
     except SCHEMA_ERRORS as error:
         raise DefinitionError(
-            f"the parameter {parameter.name!r} of {source} has a type with no JSON Schema: {reason(error)}"
+            f"the parameter {parameter.name!r} of {source} has a type with no JSON Schema: {schema_error_text(error)}"
         ) from error
 
 

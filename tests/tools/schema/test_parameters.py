@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injection_of, parameter_of
+from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injected_attribute, parameter_of
 
 
 class Unit(Enum):
@@ -191,4 +191,4 @@ def test_a_default_factory_is_refused() -> None:
     ],
 )
 def test_the_annotation_tells_what_the_context_gives(annotation: Any, attribute: str | None) -> None:
-    assert injection_of(annotation) == attribute
+    assert injected_attribute(annotation) == attribute
