@@ -21,7 +21,7 @@ from bridge.server.limits.account import caller_key
 from bridge.server.refusal import message_problem, refuse, saying_json
 from bridge.server.sessions import KEPT_METHODS, MAX_KEPT_BYTES, Session, kept_bytes, told_too_much
 from bridge.server.streamable import refuse_session
-from bridge.server.telemetry_sessions import observed_session
+from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
     from mcp.server import Server

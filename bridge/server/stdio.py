@@ -26,7 +26,7 @@ from bridge.server.lifeline import Lifeline
 from bridge.server.lines import LineSplitter
 from bridge.server.pipes import open_input, open_output
 from bridge.server.protocol import INVALID_REQUEST
-from bridge.server.telemetry_sessions import observed_session
+from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -10,19 +9,7 @@ from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from bridge.server.sessions import Session
-
-
-def observed_session(transport: str) -> AbstractContextManager[None]:
-    """A block that is as long as a session.
-
-    Args:
-        transport: How the client came: ``stdio`` or ``sse``.
-    """
-    observer = switch.observer()
-    return nullcontext() if observer is None else observer.session(Peer(transport, ""))
 
 
 def session_opened() -> None:

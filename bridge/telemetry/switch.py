@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from bridge.telemetry.observer import Observer
 
@@ -42,3 +43,17 @@ def enabled(new: Observer) -> Iterator[Observer]:
             disable()
         else:
             enable(before)
+
+
+def observed_session(transport: str) -> AbstractContextManager[None]:
+    """A block that is as long as a session.
+
+    Args:
+        transport: How the client came: ``stdio`` or ``sse``.
+    """
+    active = observer()
+    if active is None:
+        return nullcontext()
+    from bridge.telemetry.instruments import Peer  # noqa: PLC0415 - it imports OpenTelemetry
+
+    return active.session(Peer(transport, ""))
