@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bridge.errors import ToolError, WireError
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer, UrlElicitation
-from bridge.wire import answer_to_wire, question_from_wire
+from bridge.wire.questions import answer_to_wire, question_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ import anyio
 from bridge.client.provider import McpToolProvider
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.gateway.headers import header_supplier
-from bridge.gateway.holding import HELD_SECONDS, MAX_HELD_CALLS, Holding
-from bridge.gateway.passing import PassingExecutor, passing_handlers
+from bridge.gateway.proxy import PassingExecutor, passing_handlers
+from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, Holding
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
 from bridge.models.anthropic_replies import ReplyReader, StreamReader
 from bridge.models.conversation import conversation_of
-from bridge.models.offers import OfferWriter
 from bridge.models.profiles.profile import ANTHROPIC
+from bridge.models.provider_schemas import OfferWriter
 from bridge.models.response_format import ResponseFormatWriter, words_for_format
 from bridge.models.sendable import sendable
 from bridge.service.chat_model import ToolChoiceMode
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
     from bridge.models.conversation import Conversation
-    from bridge.models.offers import Offer, Offers
     from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.provider_schemas import Offer, Offers
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
     from bridge.types import Json
 

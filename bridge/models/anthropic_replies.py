@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from anthropic.types import Message, RawMessageStreamEvent
 
-    from bridge.models.offers import Offers
     from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.provider_schemas import Offers
     from bridge.service.chat_model import ChatEvent
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json

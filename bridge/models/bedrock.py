@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.bedrock_line import Line, watch
 from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, PROVIDER, MessageWriter
 from bridge.models.bedrock_replies import ReplyReader, StreamReader, request_id_of
+from bridge.models.bedrock_request import Line, watch
 from bridge.models.conversation import conversation_of
-from bridge.models.offers import OfferWriter
 from bridge.models.profiles.profile import BEDROCK
+from bridge.models.provider_schemas import OfferWriter
 from bridge.models.response_format import ResponseFormatWriter, format_name, words_for_format
 from bridge.models.sendable import json_text, sendable
 from bridge.service.chat_model import ToolChoiceMode
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
     from bridge.models.conversation import Conversation
-    from bridge.models.offers import Offer, Offers
     from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.provider_schemas import Offer, Offers
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
     from bridge.types import Json
 

@@ -22,8 +22,8 @@ from bridge.service.messages import AiMessage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bridge.models.offers import Offers
     from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.provider_schemas import Offers
     from bridge.service.chat_model import ChatEvent
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json

@@ -11,7 +11,7 @@ from bridge.service.chat_model import CompleteToolCall, PartialToolCall
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.models.offers import Offers
+    from bridge.models.provider_schemas import Offers
     from bridge.tools.tool import ToolExecutionRequest
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.conversation import conversation_of
-from bridge.models.offers import OfferWriter
 from bridge.models.openai_messages import PROVIDER, MessageWriter
 from bridge.models.openai_replies import ReplyReader, StreamReader
 from bridge.models.profiles.profile import OPENAI, Profile
+from bridge.models.provider_schemas import OfferWriter
 from bridge.models.response_format import ResponseFormatWriter, format_name
 from bridge.models.sendable import sendable
 from bridge.service.chat_model import ToolChoiceMode
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from bridge.models.conversation import Conversation
-    from bridge.models.offers import Offer, Offers
     from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.provider_schemas import Offer, Offers
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
     from bridge.types import Json
 

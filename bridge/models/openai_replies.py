@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
 
-    from bridge.models.offers import Offers
     from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.provider_schemas import Offers
     from bridge.service.chat_model import ChatEvent
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json

@@ -28,7 +28,7 @@ from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefus
 from bridge.server.telemetry_questions import observed_question
 from bridge.tools.context import LOG_LEVELS
 from bridge.tools.questions import Elicitation, InputRequired, Resumption, Sampling, UrlElicitation
-from bridge.wire import answer_from_wire, question_to_wire
+from bridge.wire.questions import answer_from_wire, question_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from bridge.models.calls import CallAssembler
 from bridge.models.conversation import conversation_of
-from bridge.models.offers import OfferWriter
 from bridge.models.profiles.profile import OPENAI
+from bridge.models.provider_schemas import OfferWriter
 from bridge.service.chat_model import CompleteToolCall, PartialToolCall
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import ADD, SEARCH, asking

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.models.media import base64_of, file_name_of, image_in, is_pdf, media_type_of, words_for
+from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, media_type_of, words_for
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
 
 

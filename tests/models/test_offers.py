@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.models.conversation import conversation_of
-from bridge.models.offers import OfferWriter
 from bridge.models.profiles.profile import ANTHROPIC, OPENAI
+from bridge.models.provider_schemas import OfferWriter
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import ADD, SEARCH, asking

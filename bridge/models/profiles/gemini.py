@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
 from bridge.models.profiles.lenient import object_root, with_safe_properties
-from bridge.models.profiles.normal import reference_in
+from bridge.models.profiles.normalization import reference_in
 from bridge.models.profiles.rewriting import Rewriting, noted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.models.profiles.normal import NormalSchema
+    from bridge.models.profiles.normalization import NormalSchema
     from bridge.types import Json
 
 _MAX_NODES = 5_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.models.profiles.keywords import BOOLEAN_OR_SCHEMA, SCHEMA, SCHEMA_LIST, SCHEMA_MAP
-from bridge.models.profiles.normal import reference_in
+from bridge.models.profiles.normalization import reference_in
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from bridge.models.profiles.normal import NormalSchema
+    from bridge.models.profiles.normalization import NormalSchema
     from bridge.types import Json
 
 MAX_NODES = 5_000

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.inlining import inlined
-from bridge.models.profiles.normal import rewritten
+from bridge.models.profiles.normalization import rewritten
 from bridge.models.profiles.rewriting import Rewriting
 from bridge.tools.transform import safe_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridge.models.profiles.normal import NormalSchema
+    from bridge.models.profiles.normalization import NormalSchema
     from bridge.types import Json
 
 MAX_NAME_CHARS = 64

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import fits, kinds_of
-from bridge.models.profiles.normal import children, reference_in
+from bridge.models.profiles.normalization import children, reference_in
 from bridge.models.profiles.rewriting import NotProvableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridge.models.profiles.normal import NormalSchema
+    from bridge.models.profiles.normalization import NormalSchema
     from bridge.types import Json
 
 _CONTAINERS = ("object", "array")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles import lenient
 from bridge.models.profiles.gemini import gemini
-from bridge.models.profiles.normal import normalized
+from bridge.models.profiles.normalization import normalized
 from bridge.models.profiles.rewriting import NotProvableError, Rewriting
 from bridge.models.profiles.strict import ANTHROPIC as ANTHROPIC_RULES
 from bridge.models.profiles.strict import OPENAI as OPENAI_RULES
@@ -26,7 +26,7 @@ from bridge.models.sendable import sendable_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridge.models.profiles.normal import NormalSchema
+    from bridge.models.profiles.normalization import NormalSchema
 
 
 _logger = logging.getLogger("bridge.models")

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
-from bridge.models.profiles.normal import reference_in
+from bridge.models.profiles.normalization import reference_in
 from bridge.models.profiles.null_removal import NullRemoval
 from bridge.models.profiles.rewriting import NotProvableError, Rewriting, noted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.models.profiles.normal import NormalSchema
+    from bridge.models.profiles.normalization import NormalSchema
     from bridge.types import Json
 
 _MAX_NODES = 5_000

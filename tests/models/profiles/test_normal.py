@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from jsonschema import Draft202012Validator
 
-from bridge.models.profiles.normal import MAX_DEPTH, NormalSchema, children, normalized, reference_in, rewritten
+from bridge.models.profiles.normalization import (
+    MAX_DEPTH,
+    NormalSchema,
+    children,
+    normalized,
+    reference_in,
+    rewritten,
+)
 from tests.models.profiles.examples import SEARCH, obj
 from tests.models.profiles.schemas import JUNK, SCHEMAS
 

@@ -2,7 +2,7 @@
 
 A server of the modern era ends a call with its questions: they are passed on, its state inside ours. A server of the
 handshake era asks while the call runs: the call is attended by the caller's request, and held between two of them
-(`bridge.gateway.holding`).
+(`bridge.gateway.suspended_calls`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bridge.server.protocol import (
 )
 from bridge.text import with_count
 from bridge.tools.questions import InputRequired
-from bridge.wire import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
+from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.client.connection import Connection
     from bridge.client.remote_tool import RemoteExecutor
-    from bridge.gateway.holding import Asked, HeldCall, Holding
+    from bridge.gateway.suspended_calls import Asked, HeldCall, Holding
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult

@@ -15,7 +15,7 @@ import pytest
 from botocore.config import Config
 
 from bridge.models.bedrock import BedrockChatModel
-from bridge.models.bedrock_line import LeftError, Line
+from bridge.models.bedrock_request import LeftError, Line
 from tests.models.bedrock_wire import reply
 from tests.models.provider import DEADLINE_SECONDS, Answer
 from tests.models.requests import asking

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.errors import ServerRefusedError, ToolError
 from bridge.gateway import Gateway
-from bridge.gateway.holding import HeldCall, Holding
+from bridge.gateway.suspended_calls import HeldCall, Holding
 from bridge.tools.context import Caller, InvocationContext
 from tests.gateway.between import (
     ACCEPTED,

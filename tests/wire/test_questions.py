@@ -15,7 +15,7 @@ from bridge.tools.content import File, Image, Text, block_from_json, block_to_js
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, SamplingMessage
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.tools.tool import ToolExecutionResult
-from bridge.wire import (
+from bridge.wire.questions import (
     STRICT_META_KEY,
     answer_from_wire,
     answer_to_wire,
