@@ -216,7 +216,7 @@ def _raise(error: Exception, *_: object) -> NoReturn:
 def _write(result: ToolExecutionResult, output: str, *, is_told: bool) -> None:
     """Write a result; what it says of a failure has been said where it ``is_told``."""
     if output == "json":
-        from bridge.wire.questions import result_to_wire  # noqa: PLC0415 - text does without it
+        from bridge.wire.tools import result_to_wire  # noqa: PLC0415 - text does without it
 
         write_json(result_to_wire(replace(result, model_content=None)))
     elif result.is_error:

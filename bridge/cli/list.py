@@ -89,7 +89,7 @@ def _specifications(
 
 
 def _as_json(specification: ToolSpecification) -> dict[str, Any]:
-    from bridge.wire.questions import tool_to_wire  # noqa: PLC0415 - text does without it
+    from bridge.wire.tools import tool_to_wire  # noqa: PLC0415 - text does without it
 
     wire = tool_to_wire(specification)
     return {key: wire.get(key) for key in _SHOWN_KEYS}

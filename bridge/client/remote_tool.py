@@ -14,7 +14,7 @@ from bridge.client.output_schema import OutputSchema
 from bridge.errors import ServerError, ToolError, WireError
 from bridge.tools.content import Text
 from bridge.tools.tool import Tool
-from bridge.wire.questions import result_from_wire, tool_from_wire
+from bridge.wire.tools import result_from_wire, tool_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -83,7 +83,7 @@ class ToolListing(NamedTuple):
     """A server's tools, all pages."""
 
     tools: list[dict[str, Any]]
-    """Each as MCP's ``Tool``, exactly as it came; see `bridge.wire.questions.tool_from_wire`."""
+    """Each as MCP's ``Tool``, exactly as it came; see `bridge.wire.tools.tool_from_wire`."""
     ttl_seconds: float | None
     """How long the server says they stay as they are; None where it does not say."""
     malformed: tuple[str, ...] = ()

@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.gateway.gateway import Gateway
-    from bridge.gateway.merging import merged_servers
+    from bridge.gateway.gateway import Gateway, merged_servers
 
 __all__ = ["Gateway", "merged_servers"]
 
-_HOMES = {"Gateway": "gateway", "merged_servers": "merging"}
+_HOMES = {"Gateway": "gateway", "merged_servers": "gateway"}
 
 
 def __getattr__(name: str) -> Any:

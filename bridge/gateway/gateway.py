@@ -1,26 +1,35 @@
-"""Gateway: the tools of many servers, and local ones beside them, in one ToolBox that is fit to be served.
+"""Gateway, merged configurations, forwarded headers.
+
+Gateway: the tools of many servers, and local ones beside them, in one ToolBox that is fit to be served.
 
 Gateway ── .tools ── local tools under their names; remote ones, passed through, under names that are free
    ╰── McpToolProvider ── the servers (`bridge.client.provider`)
+
+Headers: which of a caller's headers a gateway hands on.
+
+Merging: the servers of several configurations, under names that are all different.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
 from bridge.client.provider import McpToolProvider
+from bridge.client.redaction import names_secret
 from bridge.client.remote_tool import RemoteExecutor
-from bridge.gateway.headers import header_supplier
+from bridge.errors import DefinitionError
 from bridge.gateway.proxy import PassingExecutor, passing_handlers
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, Holding
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     import httpx2
@@ -29,12 +38,26 @@ if TYPE_CHECKING:
     from bridge.client.healing import Healing
     from bridge.client.naming import Prefixing
     from bridge.client.server_config import ServerConfig
+    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 
 _logger = logging.getLogger("bridge.gateway")
 
 START_SECONDS = 10.0
 """How long the start waits for servers: a client that is told of changes gets the tools of later ones too."""
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+_VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
+
+_OF_THE_CONNECTION = frozenset(
+    {
+        *("accept", "accept-encoding", "connection", "host", "keep-alive", "last-event-id", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "origin", "referer"),
+    }
+)
+
+_PREFIXES = ("content-", "mcp-", "proxy-", "sec-")
 
 
 class Gateway:
@@ -43,7 +66,7 @@ class Gateway:
     Serve `tools` with a `bridge.server.publisher.Publisher`, over any transport, while the gateway is open.
 
     Args:
-        servers: The servers; their names are all different (see `bridge.gateway.merging.merged_servers`).
+        servers: The servers; their names are all different (see `bridge.gateway.gateway.merged_servers`).
         local: Tools beside them, which keep their names; the gateway follows its changes.
         prefix: When a server's name stands before the names of its tools, as for
             `bridge.client.provider.McpToolProvider`.
@@ -167,3 +190,67 @@ def _check(status: ServerStatus) -> None:
         raise status.problem
     reason = status.problem or "it is still starting"
     _logger.warning("going on without the server %r until it is there: %s", status.name, reason)
+
+
+def header_supplier(names: Iterable[str]) -> Callable[[str, InvocationContext], Mapping[str, str]] | None:
+    """What hands on some of a caller's headers; None where there are none to hand on.
+
+    Args:
+        names: The headers, whatever their case.
+
+    Raises:
+        DefinitionError: One is no header, belongs to the connection, or carries what proves who somebody is: a token
+            that was meant for this server is never shown to another (MCP, "Token Passthrough").
+    """
+    allowed = tuple(dict.fromkeys(_checked(name) for name in names))
+    if not allowed:
+        return None
+
+    def supply(_server: str, context: InvocationContext) -> Mapping[str, str]:
+        headers = context.headers
+        return {name: headers[name] for name in allowed if name in headers and _VALUE.fullmatch(headers[name])}
+
+    return supply
+
+
+def _checked(name: str) -> str:
+    lower = name.strip().lower()
+    if not _NAME.fullmatch(lower):
+        raise DefinitionError(f"{name!r} is no name of a header")
+    if names_secret(lower) and not lower.startswith("mcp-"):
+        raise DefinitionError(
+            f"the header {name!r} carries a secret that was meant for this server, and is never handed on: "
+            "give each server a credential of its own in its 'headers'"
+        )
+    if lower in _OF_THE_CONNECTION or lower.startswith(_PREFIXES):
+        raise DefinitionError(f"the header {name!r} belongs to one connection, and cannot be handed on")
+    return lower
+
+
+def merged_servers(groups: Iterable[tuple[str, Iterable[ServerConfig]]]) -> list[ServerConfig]:
+    """The servers of several sources together.
+
+    A server that two sources describe alike is one server. Of different ones with one name, the first keeps it, and
+    the others have their source's name before it.
+
+    Args:
+        groups: For each source what it is called, such as a file's stem, and its servers.
+    """
+    merged: dict[str, ServerConfig] = {}
+    for label, servers in groups:
+        for server in servers:
+            name = next(each for each in _names(label, server) if _is_free(each, server, merged))
+            merged[name] = server if name == server.name else replace(server, name=name)
+    return list(merged.values())
+
+
+def _names(label: str, server: ServerConfig) -> Iterator[str]:
+    yield server.name
+    yield f"{label}-{server.name}"
+    for number in count(2):
+        yield f"{label}-{server.name}-{number}"
+
+
+def _is_free(name: str, server: ServerConfig, merged: dict[str, ServerConfig]) -> bool:
+    present = merged.get(name)
+    return present is None or present == replace(server, name=name)

@@ -26,7 +26,8 @@ from bridge.server.protocol import (
 )
 from bridge.text import with_count
 from bridge.tools.questions import InputRequired
-from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire, result_from_wire
+from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
+from bridge.wire.tools import result_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

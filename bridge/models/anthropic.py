@@ -15,10 +15,9 @@ from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
 from bridge.models.anthropic_replies import ReplyReader, StreamReader
 from bridge.models.conversation import conversation_of
+from bridge.models.encoding import sendable
 from bridge.models.profiles.profile import ANTHROPIC
-from bridge.models.provider_schemas import OfferWriter
-from bridge.models.response_format import ResponseFormatWriter, words_for_format
-from bridge.models.sendable import sendable
+from bridge.models.provider_schemas import OfferWriter, ResponseFormatWriter, words_for_format
 from bridge.service.chat_model import ToolChoiceMode
 from bridge.types import without_none
 

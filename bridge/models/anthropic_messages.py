@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.conversation import arguments_as_object
-from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, words_for
-from bridge.models.sendable import sendable
+from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, sendable, words_for
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import File
 

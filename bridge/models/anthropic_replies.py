@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
 from bridge.models.anthropic_messages import PROVIDER, kept_layout
-from bridge.models.calls import CallAssembler
-from bridge.models.response_format import restored_text
-from bridge.models.sendable import json_object
+from bridge.models.conversation import CallAssembler
+from bridge.models.encoding import json_object
+from bridge.models.provider_schemas import restored_text
 from bridge.service.chat_model import (
     BROKEN_OFF,
     ChatResponse,

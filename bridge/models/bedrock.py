@@ -17,10 +17,9 @@ from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, PROVIDER, MessageWri
 from bridge.models.bedrock_replies import ReplyReader, StreamReader, request_id_of
 from bridge.models.bedrock_request import Line, watch
 from bridge.models.conversation import conversation_of
+from bridge.models.encoding import json_text, sendable
 from bridge.models.profiles.profile import BEDROCK
-from bridge.models.provider_schemas import OfferWriter
-from bridge.models.response_format import ResponseFormatWriter, format_name, words_for_format
-from bridge.models.sendable import json_text, sendable
+from bridge.models.provider_schemas import OfferWriter, ResponseFormatWriter, format_name, words_for_format
 from bridge.service.chat_model import ToolChoiceMode
 from bridge.types import without_none
 

@@ -7,8 +7,7 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.conversation import arguments_as_object, arguments_as_text
-from bridge.models.encoding import file_name_of, image_in, media_type_of, words_for
-from bridge.models.sendable import json_object, sendable
+from bridge.models.encoding import file_name_of, image_in, json_object, media_type_of, sendable, words_for
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File
 

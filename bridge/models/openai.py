@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.conversation import conversation_of
+from bridge.models.encoding import sendable
 from bridge.models.openai_messages import PROVIDER, MessageWriter
 from bridge.models.openai_replies import ReplyReader, StreamReader
 from bridge.models.profiles.profile import OPENAI, Profile
-from bridge.models.provider_schemas import OfferWriter
-from bridge.models.response_format import ResponseFormatWriter, format_name
-from bridge.models.sendable import sendable
+from bridge.models.provider_schemas import OfferWriter, ResponseFormatWriter, format_name
 from bridge.service.chat_model import ToolChoiceMode
 from bridge.types import without_none
 

@@ -6,8 +6,17 @@ import re
 from typing import TYPE_CHECKING
 
 from bridge.models.conversation import arguments_as_object, arguments_as_text
-from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, media_type_of, words_for
-from bridge.models.sendable import json_object, json_text, sendable
+from bridge.models.encoding import (
+    base64_of,
+    file_name_of,
+    image_in,
+    is_pdf,
+    json_object,
+    json_text,
+    media_type_of,
+    sendable,
+    words_for,
+)
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File, Text
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.calls import CallAssembler
-from bridge.models.conversation import made_id
+from bridge.models.conversation import CallAssembler, made_id
 from bridge.models.openai_messages import KEPT_OF_A_CALL, PROVIDER
-from bridge.models.response_format import restored_text
+from bridge.models.provider_schemas import restored_text
 from bridge.service.chat_model import (
     BROKEN_OFF,
     ChatResponse,

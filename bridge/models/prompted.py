@@ -15,8 +15,8 @@ from pydantic_core import from_json
 
 from bridge.errors import ArgumentsError
 from bridge.models.conversation import arguments_as_object
+from bridge.models.encoding import json_text, sendable
 from bridge.models.profiles.normalization import normalized, reference_in, rewritten
-from bridge.models.sendable import json_text, sendable
 from bridge.service.chat_model import (
     BROKEN_OFF,
     ChatResponse,

@@ -10,7 +10,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.errors import BridgeError
-from bridge.wire.questions import tool_to_wire
+from bridge.wire.tools import tool_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

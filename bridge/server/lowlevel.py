@@ -43,7 +43,7 @@ from bridge.telemetry import switch
 from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.context import LOG_LEVELS, InvocationContext
 from bridge.tools.questions import InputRequired
-from bridge.wire.questions import senders_meta
+from bridge.wire.tools import senders_meta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -31,7 +31,7 @@ from bridge.tools.execution import LOCAL, execute
 from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
-from bridge.wire.questions import result_to_wire
+from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from pydantic_core import to_json
 
 from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute, tool
-from bridge.wire.questions import result_to_wire
+from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
     from tests.benchmarks.meter import Meter

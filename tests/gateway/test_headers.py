@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import DefinitionError
-from bridge.gateway.headers import header_supplier
+from bridge.gateway.gateway import header_supplier
 from bridge.tools.context import InvocationContext
 
 

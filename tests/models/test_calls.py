@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from bridge.models.calls import CallAssembler
-from bridge.models.conversation import conversation_of
+from bridge.models.conversation import CallAssembler, conversation_of
 from bridge.models.profiles.profile import OPENAI
 from bridge.models.provider_schemas import OfferWriter
 from bridge.service.chat_model import CompleteToolCall, PartialToolCall

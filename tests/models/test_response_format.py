@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from bridge.models.profiles.profile import OPENAI
-from bridge.models.response_format import ResponseFormatWriter, format_name, restored_text, words_for_format
+from bridge.models.provider_schemas import ResponseFormatWriter, format_name, restored_text, words_for_format
 from bridge.service.chat_model import ResponseFormat
 
 OPTIONAL = ResponseFormat({"type": "object", "properties": {"a": {"type": "string"}}})

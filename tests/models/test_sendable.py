@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.models.sendable import json_object, json_text, sendable, sendable_json
+from bridge.models.encoding import json_object, json_text, sendable, sendable_json
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=20)
 """Text with halves of characters in it, too."""

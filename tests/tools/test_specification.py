@@ -10,7 +10,7 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.tools.function import tool, tools_from
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
-from bridge.wire.questions import tool_from_wire, tool_to_wire
+from bridge.wire.tools import tool_from_wire, tool_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

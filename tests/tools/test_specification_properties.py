@@ -32,7 +32,7 @@ from bridge import (
     tool,
     tools_from,
 )
-from bridge.wire.questions import tool_from_wire, tool_to_wire
+from bridge.wire.tools import tool_from_wire, tool_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,17 +15,8 @@ from bridge.tools.content import File, Image, Text, block_from_json, block_to_js
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, SamplingMessage
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.tools.tool import ToolExecutionResult
-from bridge.wire.questions import (
-    STRICT_META_KEY,
-    answer_from_wire,
-    answer_to_wire,
-    question_from_wire,
-    question_to_wire,
-    result_from_wire,
-    result_to_wire,
-    tool_from_wire,
-    tool_to_wire,
-)
+from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire, question_to_wire
+from bridge.wire.tools import STRICT_META_KEY, result_from_wire, result_to_wire, tool_from_wire, tool_to_wire
 from tests import wire_values as values
 
 if TYPE_CHECKING:

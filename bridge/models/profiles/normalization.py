@@ -1,8 +1,12 @@
-"""A schema in normal form: a copy, well formed by draft 2020-12, whose references all lead to definitions at its root.
+"""Schemas in normal form; inlined references.
+
+A schema in normal form: a copy, well formed by draft 2020-12, whose references all lead to definitions at its root.
 
 Schemas of remote servers come in every draft and with mistakes; a provider refuses the whole request for one of them.
 The idioms of older drafts are said in the newer one, what is malformed is left out, and what a reference means is
 looked up here, in the schema itself and never on the network. The effort is linear in the schema's size.
+
+Inlining: definitions written out where they are referred to, for readers that follow no references.
 """
 
 from __future__ import annotations
@@ -14,14 +18,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from bridge.models.profiles.keywords import (
-    BOOLEAN_OR_SCHEMA,
-    DROPPED,
-    SCHEMA,
-    SCHEMA_LIST,
-    SCHEMA_MAP,
-    is_well_formed,
-)
+from bridge.models.profiles.keywords import BOOLEAN_OR_SCHEMA, DROPPED, SCHEMA, SCHEMA_LIST, SCHEMA_MAP, is_well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +29,13 @@ MAX_DEPTH = 64
 """How deeply schemas may be nested; what is deeper becomes a schema that takes any value."""
 
 _DEFINITIONS = "#/$defs/"
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
 _ANY: Json = {}
+
+MAX_NODES = 5_000
+"""How many schemas the result may have; definitions that refer to one another twice would grow without bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +241,42 @@ def _modernized(node: Mapping[str, Any]) -> dict[str, Any]:
         if modern.get(exclusive) is True and bound in modern:
             modern[exclusive] = modern.pop(bound)
     return modern
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+def inlined(root: Json, normal: NormalSchema) -> Json | None:
+    """A schema without references; None where that would have no end, or be too large."""
+    if not normal.definitions:
+        return root
+    if normal.is_recursive():
+        return None
+    try:
+        return _Inliner(normal).written(root)
+    except (_TooLargeError, RecursionError):
+        return None
+
+
+class _Inliner:
+    def __init__(self, normal: NormalSchema) -> None:
+        self._normal = normal
+        self._nodes = 0
+
+    def written(self, node: Json) -> Json:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise _TooLargeError
+        if reference_in(node) is not None:
+            node = self._normal.resolved(node)
+        return {key: self._value(key, value) for key, value in node.items()}
+
+    def _value(self, key: str, value: Any) -> Any:
+        if key in SCHEMA or (key in BOOLEAN_OR_SCHEMA and isinstance(value, dict)):
+            return self.written(value)
+        if key in SCHEMA_MAP:
+            return {name: self.written(each) for name, each in value.items()}
+        if key in SCHEMA_LIST:
+            return [self.written(each) for each in value]
+        return value

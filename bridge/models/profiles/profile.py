@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bridge.models.encoding import sendable_json
 from bridge.models.profiles import lenient
-from bridge.models.profiles.gemini import gemini
+from bridge.models.profiles.lenient import gemini
 from bridge.models.profiles.normalization import normalized
 from bridge.models.profiles.rewriting import NotProvableError, Rewriting
 from bridge.models.profiles.strict import ANTHROPIC as ANTHROPIC_RULES
 from bridge.models.profiles.strict import OPENAI as OPENAI_RULES
 from bridge.models.profiles.strict import StrictRules, strict
-from bridge.models.sendable import sendable_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

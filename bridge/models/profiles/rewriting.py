@@ -1,4 +1,9 @@
-"""Rewriting: what became of a schema for a provider, and how what the model says under it is put back."""
+"""A rewritten schema, and mapping replies back.
+
+Rewriting: what became of a schema for a provider, and how what the model says under it is put back.
+
+Null removal: the way back from a strict copy, in which what is optional has to be said, and null says nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,22 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.models.profiles.keywords import fits, kinds_of
+from bridge.models.profiles.normalization import children, reference_in
 from bridge.text import truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from bridge.models.profiles.normalization import NormalSchema
     from bridge.types import Json
 
 _NOTE_CHARS = 200
+
+_CONTAINERS = ("object", "array")
+
+_MAX_HOPS = 100
+"""Through how many alternatives within alternatives a value is followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +57,106 @@ def noted(schema: Json, left_out: Mapping[str, Any]) -> Json:
     notes = ", ".join(f"{keyword}: {value}" for keyword, value in told.items())
     description = schema.get("description")
     return {**schema, "description": f"{description} ({notes})" if description else f"({notes})"}
+
+
+class NullRemoval:
+    """Leaves out the nulls that stand for optional properties, of one schema.
+
+    Args:
+        normal: The original schema.
+    """
+
+    def __init__(self, normal: NormalSchema) -> None:
+        self._normal = normal
+        self._null_takers: dict[str, bool] = {}
+        self._kinds_taken: dict[str, tuple[str, ...]] = {}
+
+    def restored(self, value: Any) -> Any:
+        """What a model said, without the nulls that the original does not know."""
+        return self._restored(value, self._normal.root)
+
+    def is_needed(self, *nodes: Json) -> bool:
+        """Whether anything that some schemas take could hold such a null."""
+        pending, seen = list(nodes), set()
+        while pending:
+            node = pending.pop()
+            name = reference_in(node)
+            if name is not None and name not in seen:
+                seen.add(name)
+                pending.append(self._normal.definitions[name])
+            if any(self.stands_for_absence(key, node) for key in node.get("properties", ())):
+                return True
+            pending.extend(children(node))
+        return False
+
+    def check_union(self, variants: Sequence[Json]) -> None:
+        """Make sure that of a value it can be told under which variant it was said.
+
+        Raises:
+            NotProvableError: Two variants look alike, and one of them needs nulls removed.
+        """
+        for container in _CONTAINERS:
+            alike = [variant for variant in variants if container in self._kinds(variant)]
+            if len(alike) > 1 and self.is_needed(*alike):
+                raise NotProvableError("alternatives with optional properties cannot be told apart")
+
+    def stands_for_absence(self, key: str, node: Mapping[str, Any]) -> bool:
+        """Whether null, for a property of an object, means that it is not given."""
+        return key not in node.get("required", ()) and not self.accepts_null(node["properties"][key])
+
+    def accepts_null(self, node: Json) -> bool:
+        """Whether a schema takes null; where in doubt it does."""
+        name = reference_in(node)
+        if name is not None and not self._definition_accepts_null(name):
+            return False
+        if "enum" in node and None not in node["enum"]:
+            return False
+        if "const" in node and node["const"] is not None:
+            return False
+        kinds = kinds_of(node)
+        if kinds and "null" not in kinds:
+            return False
+        for keyword, combined in (("anyOf", any), ("oneOf", any), ("allOf", all)):
+            if keyword in node and not combined([self.accepts_null(each) for each in node[keyword]]):
+                return False
+        return True
+
+    def _definition_accepts_null(self, name: str) -> bool:
+        if name not in self._null_takers:
+            self._null_takers[name] = True  # as long as it is asked within itself
+            self._null_takers[name] = self.accepts_null(self._normal.definitions[name])
+        return self._null_takers[name]
+
+    def _kinds(self, node: Json) -> tuple[str, ...]:
+        """The JSON types that a schema takes, its alternatives included."""
+        name = reference_in(node)
+        inner = list(self._definition_kinds(name)) if name is not None else []
+        inner += [kind for each in self._variants(node) for kind in self._kinds(each)]
+        return tuple(dict.fromkeys(inner)) or kinds_of(node) or _CONTAINERS
+
+    def _definition_kinds(self, name: str) -> tuple[str, ...]:
+        if name not in self._kinds_taken:
+            self._kinds_taken[name] = ()  # as long as it is asked within itself
+            self._kinds_taken[name] = self._kinds(self._normal.definitions[name])
+        return self._kinds_taken[name]
+
+    @staticmethod
+    def _variants(node: Json) -> list[Json]:
+        return [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
+
+    def _restored(self, value: Any, node: Json, hops: int = 0) -> Any:
+        if not isinstance(value, dict | list) or hops > _MAX_HOPS:
+            return value
+        node = self._normal.resolved(node)
+        if variants := self._variants(node):
+            candidates = [each for each in variants if fits(value, self._kinds(each))]
+            return self._restored(value, candidates[0], hops + 1) if len(candidates) == 1 else value
+        if isinstance(value, list):
+            items = node.get("items")
+            return [self._restored(each, items) for each in value] if isinstance(items, dict) else value
+        properties = node.get("properties", {})
+        return {
+            key: self._restored(each, properties[key]) if key in properties else each
+            for key, each in value.items()
+            if not (each is None and key in properties and self.stands_for_absence(key, node))
+        }

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
 from bridge.models.profiles.normalization import reference_in
-from bridge.models.profiles.null_removal import NullRemoval
-from bridge.models.profiles.rewriting import NotProvableError, Rewriting, noted
+from bridge.models.profiles.rewriting import NotProvableError, NullRemoval, Rewriting, noted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
