@@ -24,8 +24,8 @@ from bridge.client.provider import McpToolProvider
 from bridge.client.redaction import names_secret
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
-from bridge.gateway.proxy import PassingExecutor, passing_handlers
-from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, Holding
+from bridge.gateway.proxy import ProxyExecutor, proxy_handlers
+from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -103,15 +103,15 @@ class Gateway:
             list(servers),
             prefix=prefix,
             local=self._local,  # it follows the changes before this gateway does
-            handlers=passing_handlers(),
-            headers_supplier=header_supplier(forward_headers),
+            handlers=proxy_handlers(),
+            headers_supplier=forwarded_headers(forward_headers),
             auth=auth,
             healing=healing,
             validates_results=False,
         )
         """The servers."""
         self._start_seconds = start_seconds
-        self._holding = Holding(held_seconds=held_seconds, max_held_calls=max_held_calls)
+        self._holding = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
@@ -174,7 +174,7 @@ class Gateway:
             executor = tool.executor
             if isinstance(executor, RemoteExecutor):
                 connection = connections[origins[tool.name].server]
-                remote.append(replace(tool, executor=PassingExecutor(executor, connection, self._holding)))
+                remote.append(replace(tool, executor=ProxyExecutor(executor, connection, self._holding)))
         self.tools.replace([*self._local, *remote])
 
 
@@ -192,7 +192,7 @@ def _check(status: ServerStatus) -> None:
     _logger.warning("going on without the server %r until it is there: %s", status.name, reason)
 
 
-def header_supplier(names: Iterable[str]) -> Callable[[str, InvocationContext], Mapping[str, str]] | None:
+def forwarded_headers(names: Iterable[str]) -> Callable[[str, InvocationContext], Mapping[str, str]] | None:
     """What hands on some of a caller's headers; None where there are none to hand on.
 
     Args:

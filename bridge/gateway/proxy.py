@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from bridge.client.connection import Connection
     from bridge.client.remote_tool import RemoteExecutor
-    from bridge.gateway.suspended_calls import Asked, HeldCall, Holding
+    from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
@@ -49,14 +49,14 @@ _UPSTREAM = "upstream"
 
 
 @dataclass(frozen=True, slots=True)
-class PassingExecutor:
+class ProxyExecutor:
     """Runs a remote tool for somebody else's caller."""
 
     remote: RemoteExecutor
     """The tool where it lives."""
     connection: Connection = field(compare=False)
     """The connection to its server, which knows the server's era."""
-    holding: Holding = field(compare=False)
+    holding: SuspendedCalls = field(compare=False)
     """Where calls wait for answers."""
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
@@ -149,13 +149,13 @@ class PassingExecutor:
 
     # --- a server that asks while the call runs ----------------------------------------------------------------------
 
-    def _resumed(self, state: Mapping[str, Any], context: InvocationContext) -> HeldCall:
+    def _resumed(self, state: Mapping[str, Any], context: InvocationContext) -> SuspendedCall:
         try:
             return self.holding.resume(state, context)
         except ToolError as error:
             raise ToolError(f"{self._shown}: {error}") from None
 
-    async def _attend(self, held: HeldCall, context: InvocationContext) -> Json:
+    async def _attend(self, held: SuspendedCall, context: InvocationContext) -> Json:
         """Bring the questions of a call to its caller until it has ended."""
         try:
             given = context.resumption.answers if context.resumption is not None else {}
@@ -172,7 +172,7 @@ class PassingExecutor:
             held.cancel()
             raise
 
-    async def _put(self, asked: Asked, held: HeldCall, context: InvocationContext) -> None:
+    async def _put(self, asked: PendingQuestions, held: SuspendedCall, context: InvocationContext) -> None:
         """Put one question to the caller.
 
         Raises:
@@ -195,7 +195,7 @@ class PassingExecutor:
                 raise InputRequired(waiting.questions, state) from None
 
 
-def _answered(asked: Asked, given: Mapping[str, Any]) -> bool:
+def _answered(asked: PendingQuestions, given: Mapping[str, Any]) -> bool:
     """Whether the caller's request brought the answers.
 
     Raises:
@@ -229,7 +229,7 @@ class _PassingHandlers(ClientHandlers):
             raise ToolError("the caller cannot be asked while the call runs") from None
 
 
-def passing_handlers() -> ClientHandlers:
+def proxy_handlers() -> ClientHandlers:
     """Handlers that put what a server asks to the caller of the call within which it asks."""
 
     async def unused(*_: object) -> Any:

@@ -38,7 +38,7 @@ MAX_HELD_CALLS = 100
 _RETRY_SECONDS = 10
 
 
-class Asked:
+class PendingQuestions:
     """Questions of a call that wait for an answer.
 
     Args:
@@ -76,7 +76,7 @@ class Asked:
         self.settled.set()
 
 
-class HeldCall:
+class SuspendedCall:
     """One call of a server, which can outlive the request that began it.
 
     Args:
@@ -106,7 +106,7 @@ class HeldCall:
         )
         self.account = caller.account
         self._scope = anyio.CancelScope()
-        self._asked: list[Asked] = []
+        self._asked: list[PendingQuestions] = []
         self._count = 0
         self._result: Json | None = None
         self._error: Exception | None = None
@@ -125,7 +125,7 @@ class HeldCall:
             await self._collected.wait()
         self._end()
 
-    async def next_question(self) -> Asked | None:
+    async def next_question(self) -> PendingQuestions | None:
         """What waits for an answer, the oldest first; None once the call has ended."""
         while True:
             for asked in self._asked:  # which may be of another call of the same caller's, and outlive this one
@@ -169,7 +169,7 @@ class HeldCall:
         for key in questions:
             self._count += 1
             keys[key] = f"question-{self._count}"  # a server may use a key again, and means another question then
-        asked = Asked({keys[key]: question for key, question in questions.items()})
+        asked = PendingQuestions({keys[key]: question for key, question in questions.items()})
         self._asked.append(asked)
         self._tell()
         try:
@@ -198,7 +198,7 @@ class HeldCall:
 class _Relay:
     """The channel of a held call: to whoever attends it; nowhere while nobody does."""
 
-    def __init__(self, held: HeldCall) -> None:
+    def __init__(self, held: SuspendedCall) -> None:
         self._held = held
 
     @property
@@ -217,7 +217,7 @@ class _Relay:
         return await self._held.ask(questions)
 
 
-class Holding:
+class SuspendedCalls:
     """The held calls of one process.
 
     Args:
@@ -229,20 +229,20 @@ class Holding:
         self._process = token_urlsafe(9)
         self._held_seconds = held_seconds
         self._places = Shares(max_held_calls)
-        self._running: set[HeldCall] = set()
-        self._waiting: dict[str, HeldCall] = {}
+        self._running: set[SuspendedCall] = set()
+        self._waiting: dict[str, SuspendedCall] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def begin(self, call: Callable[[InvocationContext], Awaitable[Json]], caller: InvocationContext) -> HeldCall:
+    def begin(self, call: Callable[[InvocationContext], Awaitable[Json]], caller: InvocationContext) -> SuspendedCall:
         """Begin a call, attended by its caller.
 
         Args:
             call: Makes the call.
             caller: The context of the request.
         """
-        held = HeldCall(call, caller)
+        held = SuspendedCall(call, caller)
         self._running.add(held)
 
         async def run() -> None:
@@ -255,7 +255,7 @@ class Holding:
         start_detached(run, "held call")
         return held
 
-    def keep(self, held: HeldCall, *, beyond_limit: bool = False) -> Json:
+    def keep(self, held: SuspendedCall, *, beyond_limit: bool = False) -> Json:
         """Let a call wait for its caller's next request; returns the state that names it.
 
         Args:
@@ -276,7 +276,7 @@ class Holding:
         self._waiting[held.id] = held
         return {"held": held.id, "process": self._process}
 
-    def resume(self, state: Mapping[str, Any], caller: InvocationContext) -> HeldCall:
+    def resume(self, state: Mapping[str, Any], caller: InvocationContext) -> SuspendedCall:
         """The call that a state names, attended by its caller again.
 
         Args:
@@ -297,7 +297,7 @@ class Holding:
         held.attendant = caller
         return held
 
-    def _leave(self, held_id: str) -> HeldCall | None:
+    def _leave(self, held_id: str) -> SuspendedCall | None:
         held = self._waiting.pop(held_id, None)
         if held is not None:
             self._places.give_back(held.account)

@@ -15,9 +15,9 @@ from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
 from bridge.models.anthropic_replies import ReplyReader, StreamReader
 from bridge.models.conversation import conversation_of
-from bridge.models.encoding import sendable
+from bridge.models.encoding import utf8_text
 from bridge.models.profiles.profile import ANTHROPIC
-from bridge.models.provider_schemas import OfferWriter, ResponseFormatWriter, words_for_format
+from bridge.models.provider_schemas import ProviderToolWriter, ResponseFormatWriter, describe_format
 from bridge.service.chat_model import ToolChoiceMode
 from bridge.types import without_none
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
     from bridge.models.conversation import Conversation
-    from bridge.models.profiles.rewriting import Rewriting
-    from bridge.models.provider_schemas import Offer, Offers
+    from bridge.models.profiles.rewriting import RewrittenSchema
+    from bridge.models.provider_schemas import ProviderTool, ProviderTools
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
     from bridge.types import Json
 
@@ -83,7 +83,7 @@ class AnthropicChatModel:
         self._owns_client = client is None
         self._client = client or _client(base_url, api_key, timeout_seconds, max_retries)
         self._max_output_tokens = max_output_tokens
-        self._offers = OfferWriter(ANTHROPIC, strict=strict_tools, metadata_keys=tool_metadata_keys)
+        self._offers = ProviderToolWriter(ANTHROPIC, strict=strict_tools, metadata_keys=tool_metadata_keys)
         self._formats = ResponseFormatWriter(ANTHROPIC)
 
     async def chat(self, request: ChatRequest) -> ChatResponse:
@@ -125,7 +125,7 @@ class AnthropicChatModel:
             system=_system(request, conversation, rewriting),
             tools=_tools(offers) or _earlier_tools(conversation) or None,
             tool_choice=_tool_choice(request, conversation),
-            stop_sequences=[sendable(sequence) for sequence in request.stop_sequences] or None,
+            stop_sequences=[utf8_text(sequence) for sequence in request.stop_sequences] or None,
         )
         # newer models no longer take the sampling parameters, nor does the SDK; the API still does for the others
         extra = without_none(temperature=request.temperature, top_p=request.top_p) | dict(request.extra)
@@ -178,7 +178,7 @@ def _translated_errors() -> Iterator[None]:
         raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
 
 
-def _tools(offers: Offers) -> list[Json]:
+def _tools(offers: ProviderTools) -> list[Json]:
     strict_tools = [offer.name for offer in offers.offers.values() if offer.rewriting.is_strict][:_MAX_STRICT_TOOLS]
     return [_tool(offer, is_strict=offer.name in strict_tools) for offer in offers.offers.values()]
 
@@ -190,7 +190,7 @@ def _earlier_tools(conversation: Conversation) -> list[Json]:
     return [{"name": name, "input_schema": {"type": "object"}} for name in conversation.names.values()]
 
 
-def _tool(offer: Offer, *, is_strict: bool) -> Json:
+def _tool(offer: ProviderTool, *, is_strict: bool) -> Json:
     tool: Json = {**offer.metadata, "name": offer.name, "input_schema": offer.rewriting.schema}
     if offer.description:
         tool["description"] = offer.description
@@ -208,9 +208,9 @@ def _tool_choice(request: ChatRequest, conversation: Conversation) -> Json | Non
     return {"type": "any" if choice.mode is ToolChoiceMode.REQUIRED else "none"}
 
 
-def _system(request: ChatRequest, conversation: Conversation, rewriting: Rewriting | None) -> str | None:
+def _system(request: ChatRequest, conversation: Conversation, rewriting: RewrittenSchema | None) -> str | None:
     """The system prompt; with the schema of the reply where the model cannot be held to it."""
     texts = [system_text(conversation)]
     if request.response_format is not None and rewriting is not None and not rewriting.is_strict:
-        texts.append(words_for_format(request.response_format))
+        texts.append(describe_format(request.response_format))
     return "\n\n".join(text for text in texts if text) or None

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.conversation import arguments_as_object
-from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, sendable, words_for
+from bridge.models.encoding import base64_of, describe_block, file_name_of, image_in, is_pdf, utf8_text
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import File
 
@@ -36,7 +36,7 @@ def written_messages(conversation: Conversation) -> list[Json]:
     return conversation.turns(partial(_blocks, conversation))
 
 
-def kept_layout(blocks: Iterable[Json]) -> list[Json] | None:
+def preserved_layout(blocks: Iterable[Json]) -> list[Json] | None:
     """What of a reply has to come back as it was: thinking with its signature, and in its place among the rest.
 
     Texts and calls are told by what the message says of them, so that nothing is kept twice.
@@ -76,7 +76,7 @@ def _said(message: AiMessage, conversation: Conversation) -> Iterator[Json]:
         elif block["type"] != "text":
             yield dict(block)
         elif block["text"].strip():
-            yield {**block, "text": sendable(block["text"])}
+            yield {**block, "text": utf8_text(block["text"])}
 
 
 def _describes(layout: list[Json], message: AiMessage, uses: Json) -> bool:
@@ -110,13 +110,13 @@ def _block(block: Content) -> Json:
     if image is not None and image.mime_type in _IMAGES:
         return {"type": "image", "source": _base64(image.mime_type, base64_of(image))}
     if isinstance(block, File):
-        title = sendable(file_name_of(block))
+        title = utf8_text(file_name_of(block))
         if is_pdf(block):
             return {"type": "document", "source": _base64("application/pdf", base64_of(block)), "title": title}
         if isinstance(block.content, str) and block.content.strip():
-            source = {"type": "text", "media_type": "text/plain", "data": sendable(block.content)}
+            source = {"type": "text", "media_type": "text/plain", "data": utf8_text(block.content)}
             return {"type": "document", "source": source, "title": title}
-    return {"type": "text", "text": words_for(block)}
+    return {"type": "text", "text": describe_block(block)}
 
 
 def _base64(media_type: str, data: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.anthropic_messages import PROVIDER, kept_layout
+from bridge.models.anthropic_messages import PROVIDER, preserved_layout
 from bridge.models.conversation import CallAssembler
 from bridge.models.encoding import json_object
 from bridge.models.provider_schemas import restored_text
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from anthropic.types import Message, RawMessageStreamEvent
 
-    from bridge.models.profiles.rewriting import Rewriting
-    from bridge.models.provider_schemas import Offers
+    from bridge.models.profiles.rewriting import RewrittenSchema
+    from bridge.models.provider_schemas import ProviderTools
     from bridge.service.chat_model import ChatEvent
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
@@ -49,7 +49,7 @@ class ReplyReader:
         response_format: What the reply was to conform to.
     """
 
-    def __init__(self, offers: Offers, response_format: Rewriting | None) -> None:
+    def __init__(self, offers: ProviderTools, response_format: RewrittenSchema | None) -> None:
         self.offers = offers
         self._response_format = response_format
 
@@ -77,7 +77,7 @@ class ReplyReader:
         """A response of its parts."""
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
         thinking = "".join(block["thinking"] for block in blocks if block["type"] == "thinking")
-        layout = kept_layout(blocks)
+        layout = preserved_layout(blocks)
         return ChatResponse(
             message=AiMessage(
                 restored_text(text, self._response_format) or None,

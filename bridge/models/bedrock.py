@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, PROVIDER, MessageWriter
 from bridge.models.bedrock_replies import ReplyReader, StreamReader, request_id_of
-from bridge.models.bedrock_request import Line, watch
+from bridge.models.bedrock_request import BlockingRequest, watch
 from bridge.models.conversation import conversation_of
-from bridge.models.encoding import json_text, sendable
+from bridge.models.encoding import json_text, utf8_text
 from bridge.models.profiles.profile import BEDROCK
-from bridge.models.provider_schemas import OfferWriter, ResponseFormatWriter, format_name, words_for_format
+from bridge.models.provider_schemas import ProviderToolWriter, ResponseFormatWriter, describe_format, format_name
 from bridge.service.chat_model import ToolChoiceMode
 from bridge.types import without_none
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
     from bridge.models.conversation import Conversation
-    from bridge.models.profiles.rewriting import Rewriting
-    from bridge.models.provider_schemas import Offer, Offers
+    from bridge.models.profiles.rewriting import RewrittenSchema
+    from bridge.models.provider_schemas import ProviderTool, ProviderTools
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
     from bridge.types import Json
 
@@ -90,7 +90,7 @@ class BedrockChatModel:
         self._client = client or _client(region_name, endpoint_url, timeout_seconds, max_retries)
         watch(self._client)
         keys = (_CACHE_POINT,) if cache_tools else ()
-        self._offers = OfferWriter(BEDROCK, strict=strict_tools, metadata_keys=keys)
+        self._offers = ProviderToolWriter(BEDROCK, strict=strict_tools, metadata_keys=keys)
         self._formats = ResponseFormatWriter(BEDROCK)
 
     async def chat(self, request: ChatRequest) -> ChatResponse:
@@ -100,14 +100,14 @@ class BedrockChatModel:
         ends with the answer, or after ``timeout_seconds``: nothing public of botocore ends it earlier.
         """
         body, reader = self._prepared(request)
-        with _translated_errors(), Line() as line:
+        with _translated_errors(), BlockingRequest() as line:
             return reader.read(await line.run(partial(self._client.converse, **body)))
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """See `bridge.service.chat_model.StreamingChatModel.stream`."""
         body, reader = self._prepared(request)
         with _translated_errors():
-            with Line() as line:
+            with BlockingRequest() as line:
                 reply = await line.run(partial(self._client.converse_stream, **body))
                 pieces = StreamReader(reader, request_id_of(reply))
                 following = partial(next, iter(reply["stream"]), None)
@@ -200,7 +200,7 @@ def _translated_errors() -> Iterator[None]:
         raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
 
 
-def _tool_config(request: ChatRequest, conversation: Conversation, offers: Offers) -> Json:
+def _tool_config(request: ChatRequest, conversation: Conversation, offers: ProviderTools) -> Json:
     tools = [written for offer in offers.offers.values() for written in _tools(offer)]
     choice = request.tool_choice
     match choice.mode:
@@ -212,7 +212,7 @@ def _tool_config(request: ChatRequest, conversation: Conversation, offers: Offer
             return {"tools": tools}
 
 
-def _tools(offer: Offer) -> Iterator[Json]:
+def _tools(offer: ProviderTool) -> Iterator[Json]:
     tool: Json = {"name": offer.name}
     if offer.description.strip():
         tool["description"] = offer.description
@@ -227,18 +227,18 @@ def _inference(request: ChatRequest) -> Json:
         maxTokens=request.max_output_tokens,
         temperature=request.temperature,
         topP=request.top_p,
-        stopSequences=[sendable(sequence) for sequence in request.stop_sequences] or None,
+        stopSequences=[utf8_text(sequence) for sequence in request.stop_sequences] or None,
     )
 
 
-def _output(request: ChatRequest, rewriting: Rewriting | None) -> Json | None:
+def _output(request: ChatRequest, rewriting: RewrittenSchema | None) -> Json | None:
     if request.response_format is None or rewriting is None or not rewriting.is_strict:
         return None
     schema = {"schema": json_text(rewriting.schema), "name": format_name(request.response_format)}
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
 
 
-def _format_in_words(request: ChatRequest, rewriting: Rewriting | None) -> Iterator[Json]:
+def _format_in_words(request: ChatRequest, rewriting: RewrittenSchema | None) -> Iterator[Json]:
     """The schema of the reply where the model cannot be held to it."""
     if request.response_format is not None and rewriting is not None and not rewriting.is_strict:
-        yield {"text": words_for_format(request.response_format)}
+        yield {"text": describe_format(request.response_format)}

@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.conversation import arguments_as_object, arguments_as_text
-from bridge.models.encoding import file_name_of, image_in, json_object, media_type_of, sendable, words_for
+from bridge.models.encoding import describe_block, file_name_of, image_in, json_object, media_type_of, utf8_text
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File
 
@@ -104,9 +104,9 @@ class MessageWriter:
                 call_id = self._conversation.ids[block["toolUse"]]
                 yield {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments_as_object(request)}}
             elif "text" not in block:
-                yield revived(block)
+                yield from_json_data(block)
             elif block["text"].strip():
-                yield {"text": sendable(block["text"])}
+                yield {"text": utf8_text(block["text"])}
 
     def _result(self, message: ToolExecutionResultMessage) -> Iterator[Json]:
         if not self._with_tools:
@@ -146,7 +146,7 @@ class MessageWriter:
             if kind is not None:
                 name = self._document_name(block)
                 return {"document": {"format": kind, "name": name, "source": {"bytes": block.content}}}
-        return {"text": words_for(block)}
+        return {"text": describe_block(block)}
 
     def _document_name(self, block: File) -> str:
         """A name in the letters that the API takes, and no other document's."""
@@ -159,31 +159,33 @@ class MessageWriter:
         return name
 
 
-def kept_layout(blocks: Iterable[Json]) -> list[Json] | None:
+def preserved_layout(blocks: Iterable[Json]) -> list[Json] | None:
     """What of a reply has to come back as it was, as JSON data: reasoning with its signature, in its place.
 
     Calls are told by what the message says of them, so that nothing is kept twice.
     """
-    layout = [{"toolUse": block["toolUse"]["toolUseId"]} if "toolUse" in block else kept(block) for block in blocks]
+    layout = [
+        {"toolUse": block["toolUse"]["toolUseId"]} if "toolUse" in block else to_json_data(block) for block in blocks
+    ]
     return layout if any(not block.keys() & {"text", "toolUse"} for block in layout) else None
 
 
-def kept(value: Any) -> Any:
+def to_json_data(value: Any) -> Any:
     """Data of the API as JSON data: bytes become ``{"base64": …}``."""
     if isinstance(value, bytes):
         return {"base64": b64encode(value).decode()}
     if isinstance(value, dict):
-        return {key: kept(each) for key, each in value.items()}
-    return [kept(each) for each in value] if isinstance(value, list) else value
+        return {key: to_json_data(each) for key, each in value.items()}
+    return [to_json_data(each) for each in value] if isinstance(value, list) else value
 
 
-def revived(value: Any) -> Any:
-    """The data of the API that `kept` made JSON of."""
+def from_json_data(value: Any) -> Any:
+    """The data of the API that `to_json_data` made JSON of."""
     if isinstance(value, dict):
         if value.keys() == {"base64"}:
             return b64decode(value["base64"])
-        return {key: revived(each) for key, each in value.items()}
-    return [revived(each) for each in value] if isinstance(value, list) else value
+        return {key: from_json_data(each) for key, each in value.items()}
+    return [from_json_data(each) for each in value] if isinstance(value, list) else value
 
 
 def _describes(layout: list[Json], message: AiMessage, ids: list[str]) -> bool:

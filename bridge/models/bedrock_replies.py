@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.bedrock_messages import PROVIDER, kept_layout
+from bridge.models.bedrock_messages import PROVIDER, preserved_layout
 from bridge.models.conversation import CallAssembler
 from bridge.models.provider_schemas import restored_text
 from bridge.service.chat_model import (
@@ -22,8 +22,8 @@ from bridge.service.messages import AiMessage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bridge.models.profiles.rewriting import Rewriting
-    from bridge.models.provider_schemas import Offers
+    from bridge.models.profiles.rewriting import RewrittenSchema
+    from bridge.models.provider_schemas import ProviderTools
     from bridge.service.chat_model import ChatEvent
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
@@ -48,7 +48,7 @@ class ReplyReader:
         model_name: The model that was asked; the API does not say who answers.
     """
 
-    def __init__(self, offers: Offers, response_format: Rewriting | None, model_name: str) -> None:
+    def __init__(self, offers: ProviderTools, response_format: RewrittenSchema | None, model_name: str) -> None:
         self.offers = offers
         self._response_format = response_format
         self._model_name = model_name
@@ -75,7 +75,7 @@ class ReplyReader:
         text = "".join(block["text"] for block in blocks if "text" in block)
         reasoning = [block["reasoningContent"] for block in blocks if "reasoningContent" in block]
         thinking = "".join(each["reasoningText"]["text"] for each in reasoning if "reasoningText" in each)
-        layout = kept_layout(blocks)
+        layout = preserved_layout(blocks)
         return ChatResponse(
             message=AiMessage(
                 restored_text(text, self._response_format) or None,

@@ -28,7 +28,7 @@ _BEFORE_SEND = "before-send.bedrock-runtime"
 _BEFORE_PARSE = "before-parse.bedrock-runtime.ConverseStream"
 
 
-class LeftError(Exception):
+class RequestAbandonedError(Exception):
     """Nobody waits for the answer any more; heard by nobody."""
 
 
@@ -42,7 +42,7 @@ class _Job:
     error: BaseException | None = None
 
 
-class Line:
+class BlockingRequest:
     """One request: what is done for it in a thread of its own, until the block is left, by whatever way."""
 
     def __init__(self) -> None:
@@ -83,10 +83,10 @@ class Line:
         """Send nothing for nobody: botocore tries again what failed.
 
         Raises:
-            LeftError: Nobody waits any more.
+            RequestAbandonedError: Nobody waits any more.
         """
         if self._is_over:
-            raise LeftError
+            raise RequestAbandonedError
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -110,7 +110,7 @@ class Line:
             body.close()
 
 
-_line: ContextVar[Line | None] = ContextVar("bridge.models.bedrock.line", default=None)
+_line: ContextVar[BlockingRequest | None] = ContextVar("bridge.models.bedrock.line", default=None)
 """Whose request the call in this context is."""
 
 

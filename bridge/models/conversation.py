@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from bridge.models.encoding import json_object, json_text, sendable, sendable_json
+from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
 from bridge.service.chat_model import CompleteToolCall, PartialToolCall
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage
 from bridge.tools.transform import safe_names
@@ -19,7 +19,7 @@ from bridge.tools.transform import safe_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from bridge.models.provider_schemas import Offers
+    from bridge.models.provider_schemas import ProviderTools
     from bridge.service.chat_model import ChatRequest
     from bridge.service.messages import ChatMessage, UserMessage
     from bridge.tools.tool import ToolExecutionRequest
@@ -50,7 +50,7 @@ class Conversation:
     @property
     def system_texts(self) -> list[str]:
         """All that the program says; what is blank is left out."""
-        texts = [sendable(each.text) for each in self.messages if isinstance(each, SystemMessage)]
+        texts = [utf8_text(each.text) for each in self.messages if isinstance(each, SystemMessage)]
         return [text for text in texts if text.strip()]
 
     def turns(self, blocks_of: Callable[[Said], Iterable[Json]]) -> list[Json]:
@@ -94,7 +94,7 @@ def conversation_of(request: ChatRequest, *, max_id_chars: int = 64, forbidden_i
     )
 
 
-def made_id(*parts: object) -> str:
+def generated_id(*parts: object) -> str:
     """An id for a call to which the provider gave none: the same wherever it is made of the same parts."""
     return f"call_{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()[:_MADE_ID_CHARS]}"
 
@@ -102,16 +102,16 @@ def made_id(*parts: object) -> str:
 def arguments_as_text(request: ToolExecutionRequest) -> str:
     """The arguments of a call as JSON text."""
     if isinstance(request.arguments, str):
-        return sendable(request.arguments) if request.arguments.strip() else "{}"
+        return utf8_text(request.arguments) if request.arguments.strip() else "{}"
     return json_text(request.arguments)
 
 
 def arguments_as_object(request: ToolExecutionRequest) -> Json:
     """The arguments of a call as an object; text that is none is kept in one."""
     if not isinstance(request.arguments, str):
-        found: Json = sendable_json(dict(request.arguments))
+        found: Json = utf8_json(dict(request.arguments))
         return found
-    text = sendable(request.arguments)
+    text = utf8_text(request.arguments)
     if not text.strip():
         return {}
     parsed = json_object(text)
@@ -172,7 +172,7 @@ class CallAssembler:
         parsed: Arguments become objects where they can, for a provider that gives objects when it does not stream.
     """
 
-    def __init__(self, offers: Offers, *, parsed: bool) -> None:
+    def __init__(self, offers: ProviderTools, *, parsed: bool) -> None:
         self._offers = offers
         self._parsed = parsed
         self._calls: list[_Call] = []

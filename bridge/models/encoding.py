@@ -56,16 +56,16 @@ def file_name_of(block: File) -> str:
     return block.uri.rstrip("/").rpartition("/")[2] or block.uri
 
 
-def words_for(block: Content) -> str:
+def describe_block(block: Content) -> str:
     """A block in words: text as it is, a file of text with its name, and what else there is by its description."""
     match block:
         case Text():
-            return sendable(block.text)
+            return utf8_text(block.text)
         case File(content=str() as content):
-            return sendable(f"{block.uri}:\n{content}")
+            return utf8_text(f"{block.uri}:\n{content}")
         case ResourceLink():
             details = [block.title or block.name, f"<{block.uri}>", block.mime_type or "", block.description or ""]
-            return sendable("Resource: " + " ".join(detail for detail in details if detail))
+            return utf8_text("Resource: " + " ".join(detail for detail in details if detail))
         case File(content=bytes() as content):
             return f"[{block.uri}: {len(content)} bytes of {media_type_of(block) or 'unknown type'}, not shown]"
         case Image() | Audio():
@@ -74,7 +74,7 @@ def words_for(block: Content) -> str:
             raise TypeError(f"{block!r} is no content")
 
 
-def sendable(text: str) -> str:
+def utf8_text(text: str) -> str:
     """A text that UTF-8 can hold: halves of characters that found no other half become U+FFFD."""
     if text.isascii():
         return text
@@ -85,17 +85,17 @@ def sendable(text: str) -> str:
     return text
 
 
-def sendable_json(value: Any) -> Any:
+def utf8_json(value: Any) -> Any:
     """JSON data whose texts UTF-8 can hold; the same object where all of them are."""
     text = json.dumps(value, default=dict)
     if not _SURROGATE.search(text):
         return value
-    return json.loads(sendable(json.dumps(value, default=dict, ensure_ascii=False)))
+    return json.loads(utf8_text(json.dumps(value, default=dict, ensure_ascii=False)))
 
 
 def json_text(value: Any) -> str:
     """JSON data as compact text."""
-    return sendable(json.dumps(value, default=dict, ensure_ascii=False, separators=(",", ":")))
+    return utf8_text(json.dumps(value, default=dict, ensure_ascii=False, separators=(",", ":")))
 
 
 def json_object(text: str) -> Json | None:

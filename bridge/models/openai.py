@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.conversation import conversation_of
-from bridge.models.encoding import sendable
+from bridge.models.encoding import utf8_text
 from bridge.models.openai_messages import PROVIDER, MessageWriter
 from bridge.models.openai_replies import ReplyReader, StreamReader
 from bridge.models.profiles.profile import OPENAI, Profile
-from bridge.models.provider_schemas import OfferWriter, ResponseFormatWriter, format_name
+from bridge.models.provider_schemas import ProviderToolWriter, ResponseFormatWriter, format_name
 from bridge.service.chat_model import ToolChoiceMode
 from bridge.types import without_none
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from bridge.models.conversation import Conversation
-    from bridge.models.profiles.rewriting import Rewriting
-    from bridge.models.provider_schemas import Offer, Offers
+    from bridge.models.profiles.rewriting import RewrittenSchema
+    from bridge.models.provider_schemas import ProviderTool, ProviderTools
     from bridge.service.chat_model import ChatEvent, ChatRequest, ChatResponse
     from bridge.types import Json
 
@@ -97,7 +97,7 @@ class OpenAiChatModel:
         self._dialect = dialect or OpenAiDialect()
         host = self._client.base_url.host
         self._is_openai = any(host == known or host.endswith(f".{known}") for known in _OPENAI_HOSTS)
-        self._offers = OfferWriter(
+        self._offers = ProviderToolWriter(
             self._dialect.profile,
             strict=self._dialect.strict_tools,
             metadata_keys=self._dialect.tool_metadata_keys,
@@ -130,7 +130,7 @@ class OpenAiChatModel:
         if self._owns_client:
             await self._client.close()
 
-    def _prepared(self, request: ChatRequest) -> tuple[Json, ReplyReader, Offers]:
+    def _prepared(self, request: ChatRequest) -> tuple[Json, ReplyReader, ProviderTools]:
         """The body of the request, and what reads the reply."""
         conversation = conversation_of(request, max_id_chars=_MAX_OPENAI_ID_CHARS if self._is_openai else 1_000)
         offers = self._offers.offers(request, conversation.names)
@@ -148,7 +148,7 @@ class OpenAiChatModel:
             response_format=_response_format(request, rewriting),
             temperature=request.temperature,
             top_p=request.top_p,
-            stop=[sendable(sequence) for sequence in request.stop_sequences] or None,
+            stop=[utf8_text(sequence) for sequence in request.stop_sequences] or None,
             **{limit: request.max_output_tokens},
         )
         return body, ReplyReader(offers, len(request.messages), rewriting), offers
@@ -194,7 +194,7 @@ def _translated_errors() -> Iterator[None]:
         raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
 
 
-def _tool(offer: Offer) -> Json:
+def _tool(offer: ProviderTool) -> Json:
     function: Json = {"name": offer.name, "parameters": offer.rewriting.schema}
     if offer.description:
         function["description"] = offer.description
@@ -212,7 +212,7 @@ def _tool_choice(request: ChatRequest, conversation: Conversation) -> str | Json
     return str(choice.mode.value)
 
 
-def _response_format(request: ChatRequest, rewriting: Rewriting | None) -> Json | None:
+def _response_format(request: ChatRequest, rewriting: RewrittenSchema | None) -> Json | None:
     if request.response_format is None or rewriting is None:
         return None
     schema = {

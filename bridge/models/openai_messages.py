@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from bridge.models.conversation import arguments_as_object, arguments_as_text
 from bridge.models.encoding import (
     base64_of,
+    describe_block,
     file_name_of,
     image_in,
     is_pdf,
     json_object,
     json_text,
     media_type_of,
-    sendable,
-    words_for,
+    utf8_text,
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File, Text
@@ -65,7 +65,7 @@ class MessageWriter:
                 later = []
             match message:
                 case SystemMessage():
-                    yield {"role": "system", "content": sendable(message.text)}
+                    yield {"role": "system", "content": utf8_text(message.text)}
                 case UserMessage():
                     yield _user(message)
                 case AiMessage():
@@ -77,11 +77,11 @@ class MessageWriter:
         kept = message.attributes.get(PROVIDER, {})
         written: Json = {"role": "assistant"}
         if message.text is not None and message.text == kept.get("refusal"):
-            written |= {"content": None, "refusal": sendable(message.text)}
+            written |= {"content": None, "refusal": utf8_text(message.text)}
         else:
-            written["content"] = None if message.text is None else sendable(message.text)
+            written["content"] = None if message.text is None else utf8_text(message.text)
         if self._send_thinking and message.thinking is not None:
-            written[kept.get("thinking_field", "reasoning_content")] = sendable(message.thinking)
+            written[kept.get("thinking_field", "reasoning_content")] = utf8_text(message.thinking)
         if message.has_tool_execution_requests:
             written["tool_calls"] = [
                 {
@@ -125,10 +125,10 @@ def _arguments(request: ToolExecutionRequest) -> str:
 def _user(message: UserMessage) -> Json:
     content: str | list[Json]
     if len(message.content) == 1 and isinstance(message.content[0], Text):
-        content = sendable(message.content[0].text)
+        content = utf8_text(message.content[0].text)
     else:
         content = [_part(block) for block in message.content]
-    name = _NOT_IN_A_NAME.sub("_", sendable(message.name or ""))[:_MAX_NAME_CHARS]
+    name = _NOT_IN_A_NAME.sub("_", utf8_text(message.name or ""))[:_MAX_NAME_CHARS]
     return {"role": "user", "content": content} | ({"name": name} if name else {})
 
 
@@ -142,4 +142,4 @@ def _part(block: Content) -> Json:
     if is_pdf(block) and isinstance(block, File):
         data = f"data:application/pdf;base64,{base64_of(block)}"
         return {"type": "file", "file": {"filename": file_name_of(block), "file_data": data}}
-    return {"type": "text", "text": words_for(block)}
+    return {"type": "text", "text": describe_block(block)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.conversation import CallAssembler, made_id
+from bridge.models.conversation import CallAssembler, generated_id
 from bridge.models.openai_messages import KEPT_OF_A_CALL, PROVIDER
 from bridge.models.provider_schemas import restored_text
 from bridge.service.chat_model import (
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     )
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
 
-    from bridge.models.profiles.rewriting import Rewriting
-    from bridge.models.provider_schemas import Offers
+    from bridge.models.profiles.rewriting import RewrittenSchema
+    from bridge.models.provider_schemas import ProviderTools
     from bridge.service.chat_model import ChatEvent
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
@@ -57,7 +57,7 @@ class ReplyReader:
         response_format: What the reply was to conform to.
     """
 
-    def __init__(self, offers: Offers, turn: int, response_format: Rewriting | None) -> None:
+    def __init__(self, offers: ProviderTools, turn: int, response_format: RewrittenSchema | None) -> None:
         self._offers = offers
         self._turn = turn
         self._response_format = response_format
@@ -87,7 +87,7 @@ class ReplyReader:
 
     def call_id(self, given: str | None, response_id: str | None, index: int) -> str:
         """The id of a call; the same whenever it is asked for."""
-        return given or made_id(response_id, self._turn, index)
+        return given or generated_id(response_id, self._turn, index)
 
     def response(
         self,
@@ -147,7 +147,7 @@ class StreamReader:
         offers: The tools of the request.
     """
 
-    def __init__(self, reader: ReplyReader, offers: Offers) -> None:
+    def __init__(self, reader: ReplyReader, offers: ProviderTools) -> None:
         self._reader = reader
         self._calls = CallAssembler(offers, parsed=False)
         self._indexes: dict[int | None, tuple[int, str | None]] = {}

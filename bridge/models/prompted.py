@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from bridge.errors import ArgumentsError
 from bridge.models.conversation import arguments_as_object
-from bridge.models.encoding import json_text, sendable
+from bridge.models.encoding import json_text, utf8_text
 from bridge.models.profiles.normalization import normalized, reference_in, rewritten
 from bridge.service.chat_model import (
     BROKEN_OFF,
@@ -219,6 +219,6 @@ def _understood(response: ChatResponse, request: ChatRequest) -> ChatResponse:
 def _beginning_of(text: str) -> Any:
     """What the beginning of a JSON text says; None where it is none."""
     try:
-        return from_json(sendable(text).encode(), allow_partial="trailing-strings")
+        return from_json(utf8_text(text).encode(), allow_partial="trailing-strings")
     except ValueError:
         return None

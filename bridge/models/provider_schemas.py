@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.encoding import json_object, json_text, sendable, sendable_json
+from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.models.profiles.profile import Profile
-    from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.profiles.rewriting import RewrittenSchema
     from bridge.service.chat_model import ChatRequest, ResponseFormat
     from bridge.tools.specification import ToolSpecification
 
@@ -34,21 +34,21 @@ _MAX_REMEMBERED_FORMATS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ProviderTool:
     """One tool as the provider is told of it."""
 
     name: str
     description: str
-    rewriting: Rewriting
+    rewriting: RewrittenSchema
     metadata: Mapping[str, Any]
     """What of the specification's metadata the provider is to have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class ProviderTools:
     """The tools of one request, by the names that the provider knows."""
 
-    offers: Mapping[str, Offer]
+    offers: Mapping[str, ProviderTool]
     originals: Mapping[str, str]
     """Each name that the provider knows with the tool's own."""
 
@@ -61,7 +61,7 @@ class Offers:
         return ToolExecutionRequest(self.originals.get(name, name), arguments, call_id)
 
 
-class OfferWriter:
+class ProviderToolWriter:
     """Writes offers for one provider; what it wrote for a specification once it does not write again.
 
     Args:
@@ -76,18 +76,18 @@ class OfferWriter:
         self._metadata_keys = metadata_keys
         self._remembered = lru_cache(_MAX_REMEMBERED)(self._rewrite)
 
-    def offers(self, request: ChatRequest, names: Mapping[str, str]) -> Offers:
+    def offers(self, request: ChatRequest, names: Mapping[str, str]) -> ProviderTools:
         """The tools of a request under the names that the provider is to know."""
-        return Offers(
+        return ProviderTools(
             {names[each.name]: self._offer(names[each.name], each) for each in request.tool_specifications},
             {safe: name for name, safe in names.items()},
         )
 
-    def _offer(self, name: str, specification: ToolSpecification) -> Offer:
+    def _offer(self, name: str, specification: ToolSpecification) -> ProviderTool:
         metadata = {key: specification.metadata[key] for key in self._metadata_keys if key in specification.metadata}
-        return Offer(name, sendable(specification.description or ""), self._remembered(specification), metadata)
+        return ProviderTool(name, utf8_text(specification.description or ""), self._remembered(specification), metadata)
 
-    def _rewrite(self, specification: ToolSpecification) -> Rewriting:
+    def _rewrite(self, specification: ToolSpecification) -> RewrittenSchema:
         strict = self._strict if specification.strict is None else specification.strict
         return self._profile.told(specification.parameters, strict=strict, owner=f"the tool {specification.name!r}")
 
@@ -103,13 +103,13 @@ class ResponseFormatWriter:
         self._profile = profile
         self._remembered = lru_cache(_MAX_REMEMBERED_FORMATS)(self._rewrite)
 
-    def rewriting(self, response_format: ResponseFormat | None) -> Rewriting | None:
+    def rewriting(self, response_format: ResponseFormat | None) -> RewrittenSchema | None:
         """The schema as the provider takes it; None where the reply is to be text."""
         if response_format is None:
             return None
         return self._remembered(response_format.name, json.dumps(response_format.schema), response_format.strict)
 
-    def _rewrite(self, name: str, schema: str, strict: bool) -> Rewriting:
+    def _rewrite(self, name: str, schema: str, strict: bool) -> RewrittenSchema:
         return self._profile.told(json.loads(schema), strict=strict, owner=f"the reply {name!r}")
 
 
@@ -118,7 +118,7 @@ def format_name(response_format: ResponseFormat) -> str:
     return _NOT_IN_A_NAME.sub("_", response_format.name)[:_MAX_NAME_CHARS] or "response"
 
 
-def restored_text(text: str, rewriting: Rewriting | None) -> str:
+def restored_text(text: str, rewriting: RewrittenSchema | None) -> str:
     """A reply as it would have been under the original schema."""
     if rewriting is None or rewriting.restore is None:
         return text
@@ -126,7 +126,7 @@ def restored_text(text: str, rewriting: Rewriting | None) -> str:
     return text if said is None else json_text(rewriting.restore(said))
 
 
-def words_for_format(response_format: ResponseFormat) -> str:
+def describe_format(response_format: ResponseFormat) -> str:
     """What a model is told that cannot be held to a schema."""
-    schema = json_text(sendable_json(dict(response_format.schema)))
+    schema = json_text(utf8_json(dict(response_format.schema)))
     return f"Answer with JSON alone, without a code fence, that conforms to this JSON Schema:\n{schema}"

@@ -43,7 +43,7 @@ from bridge.telemetry import switch
 from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.context import LOG_LEVELS, InvocationContext
 from bridge.tools.questions import InputRequired
-from bridge.wire.tools import senders_meta
+from bridge.wire.tools import forwarded_meta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -190,7 +190,7 @@ class _Handlers:
             caller=caller,
             headers=_NOTHING if request.request is None else request.request.headers,
             client_capabilities=channel.capabilities,
-            meta=senders_meta((request.params or _NOTHING).get("_meta")),
+            meta=forwarded_meta((request.params or _NOTHING).get("_meta")),
             channel=channel,
             round=channel.round,
             resumption=channel.resumption,

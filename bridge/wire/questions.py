@@ -25,7 +25,7 @@ from bridge.tools.questions import (
     UrlElicitation,
 )
 from bridge.types import Json, optional_field, require_object, require_text, without_none
-from bridge.wire.tools import senders_meta, tool_from_wire, tool_to_wire
+from bridge.wire.tools import forwarded_meta, tool_from_wire, tool_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def question_from_wire(wire: Mapping[str, Any]) -> Question:
         WireError: The method is unknown, or something that it needs is missing or malformed.
     """
     params = optional_field(require_object(wire, "a question"), "params", dict) or {}
-    meta = senders_meta(optional_field(params, "_meta", dict))
+    meta = forwarded_meta(optional_field(params, "_meta", dict))
     try:
         match wire.get("method"):
             case "elicitation/create" if params.get("mode", "form") == "url":
@@ -104,11 +104,11 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
             case Elicitation() | UrlElicitation():
                 if wire["action"] not in {"accept", "decline", "cancel"}:
                     raise WireError(f"an elicitation's action is accept, decline or cancel: {short_repr(wire)}")
-                meta = senders_meta(optional_field(wire, "_meta", dict))
+                meta = forwarded_meta(optional_field(wire, "_meta", dict))
                 return ElicitationAnswer(wire["action"], optional_field(wire, "content", dict), meta)
             case Sampling():
                 content, model = _parts_from_wire(wire["content"]), require_text(wire["model"])
-                meta = senders_meta(optional_field(wire, "_meta", dict))
+                meta = forwarded_meta(optional_field(wire, "_meta", dict))
                 return SamplingAnswer(content, model, _role(wire), optional_field(wire, "stopReason", str), meta)
             case Roots():
                 return tuple(

@@ -21,7 +21,7 @@ STRICT_META_KEY = "io.github.mcp-toolbridge/strict"
 # --- what goes with a message ----------------------------------------------------------------------------------------
 
 
-def senders_meta(meta: Mapping[str, Any] | None) -> Json:
+def forwarded_meta(meta: Mapping[str, Any] | None) -> Json:
     """What of a ``_meta`` its sender says, and is passed on: a trace's context, say, and any key that is not MCP's own.
 
     What belongs to the protocol (``progressToken``, ``io.modelcontextprotocol/…``) concerns only the two who exchange

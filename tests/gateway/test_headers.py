@@ -3,23 +3,23 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import DefinitionError
-from bridge.gateway.gateway import header_supplier
+from bridge.gateway.gateway import forwarded_headers
 from bridge.tools.context import InvocationContext
 
 
 def test_only_what_is_allowed_is_handed_on() -> None:
-    supply = header_supplier(["X-Tenant", "traceparent", "X-Absent"])
+    supply = forwarded_headers(["X-Tenant", "traceparent", "X-Absent"])
     assert supply is not None
     headers = {"x-tenant": "acme", "traceparent": "00-1-2-03", "authorization": "Bearer secret", "x-other": "1"}
     assert supply("any", InvocationContext(headers=headers)) == {"x-tenant": "acme", "traceparent": "00-1-2-03"}
 
 
 def test_nothing_is_handed_on_unless_it_is_allowed() -> None:
-    assert header_supplier([]) is None
+    assert forwarded_headers([]) is None
 
 
 def test_what_no_header_can_hold_is_not_handed_on() -> None:
-    supply = header_supplier(["x-tenant"])
+    supply = forwarded_headers(["x-tenant"])
     assert supply is not None
     for value in ("", "a\r\nAuthorization: b", " blank", "é"):
         assert supply("any", InvocationContext(headers={"x-tenant": value})) == {}
@@ -47,16 +47,16 @@ def test_what_no_header_can_hold_is_not_handed_on() -> None:
 )
 def test_a_credential_is_never_handed_on(name: str) -> None:
     with pytest.raises(DefinitionError, match="carries a secret that was meant for this server, and is never handed"):
-        header_supplier(["x-tenant", name])
+        forwarded_headers(["x-tenant", name])
 
 
 @pytest.mark.parametrize("name", ["Host", "Content-Length", "Mcp-Session-Id", "Connection", "Origin", "Accept"])
 def test_what_belongs_to_one_connection_is_not_handed_on(name: str) -> None:
     with pytest.raises(DefinitionError, match="belongs to one connection"):
-        header_supplier([name])
+        forwarded_headers([name])
 
 
 @pytest.mark.parametrize("name", ["", "x tenant", "x:y", "é"])
 def test_what_is_no_header_is_refused(name: str) -> None:
     with pytest.raises(DefinitionError, match="is no name of a header"):
-        header_supplier([name])
+        forwarded_headers([name])

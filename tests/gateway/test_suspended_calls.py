@@ -10,7 +10,7 @@ import pytest
 
 from bridge.errors import ServerRefusedError, ToolError
 from bridge.gateway import Gateway
-from bridge.gateway.suspended_calls import HeldCall, Holding
+from bridge.gateway.suspended_calls import SuspendedCall, SuspendedCalls
 from bridge.tools.context import Caller, InvocationContext
 from tests.gateway.between import (
     ACCEPTED,
@@ -219,13 +219,13 @@ async def test_a_caller_that_cannot_be_asked_is_not_and_the_server_is_told() -> 
 
 
 async def test_calls_of_one_caller_that_wait_leave_room_for_another_callers() -> None:
-    holding = Holding(max_held_calls=4)
+    holding = SuspendedCalls(max_held_calls=4)
 
     async def call(context: InvocationContext) -> Json:
         await anyio.sleep_forever()
         return {}
 
-    def held_by(name: str) -> HeldCall:
+    def held_by(name: str) -> SuspendedCall:
         return holding.begin(call, InvocationContext(caller=Caller(name)))
 
     kept = [held_by("ada"), held_by("ada")]

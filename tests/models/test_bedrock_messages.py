@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, MessageWriter, kept, kept_layout, revived
+from bridge.models.bedrock_messages import (
+    FORBIDDEN_IN_ID,
+    MessageWriter,
+    from_json_data,
+    preserved_layout,
+    to_json_data,
+)
 from bridge.models.conversation import conversation_of
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
@@ -139,7 +145,7 @@ THOUGHT: dict[str, Any] = {"reasoningContent": {"reasoningText": {"text": "Hm.",
 SECRET: dict[str, Any] = {"reasoningContent": {"redactedContent": b"\x00\xff"}}
 BLOCKS = [THOUGHT, {"text": "I add."}, SECRET, used("x", "add", {"a": 1})]
 KEPT = AiMessage(
-    "I add.", (ToolExecutionRequest("add", {"a": 1}, "x"),), "Hm.", {"bedrock": {"content": kept_layout(BLOCKS)}}
+    "I add.", (ToolExecutionRequest("add", {"a": 1}, "x"),), "Hm.", {"bedrock": {"content": preserved_layout(BLOCKS)}}
 )
 
 
@@ -150,8 +156,8 @@ def test_a_message_that_was_changed_since_keeps_its_reasoning_and_loses_its_layo
 
 
 def test_what_is_kept_of_a_reply_is_json_and_comes_back_as_it_was() -> None:
-    assert kept(SECRET) == {"reasoningContent": {"redactedContent": {"base64": "AP8="}}}
-    assert revived(kept([SECRET, THOUGHT, 1])) == [SECRET, THOUGHT, 1]
+    assert to_json_data(SECRET) == {"reasoningContent": {"redactedContent": {"base64": "AP8="}}}
+    assert from_json_data(to_json_data([SECRET, THOUGHT, 1])) == [SECRET, THOUGHT, 1]
 
 
 def test_half_a_character_does_not_stop_a_request() -> None:

@@ -15,7 +15,7 @@ import pytest
 from botocore.config import Config
 
 from bridge.models.bedrock import BedrockChatModel
-from bridge.models.bedrock_request import LeftError, Line
+from bridge.models.bedrock_request import BlockingRequest, RequestAbandonedError
 from tests.models.bedrock_wire import reply
 from tests.models.provider import DEADLINE_SECONDS, Answer
 from tests.models.requests import asking
@@ -70,7 +70,7 @@ async def test_what_nobody_waits_for_is_not_sent_again(provider: Provider) -> No
     await leave(BedrockChatModel("test", client=client), provider)
     provider.released.set()
     assert await anyio.to_thread.run_sync(over.wait, DEADLINE_SECONDS)
-    assert errors == [LeftError]
+    assert errors == [RequestAbandonedError]
     assert len(provider.requests) == 1
 
 
@@ -93,7 +93,7 @@ async def test_all_that_is_done_for_one_request_is_done_in_one_thread_that_holds
     def fail() -> None:
         raise ValueError("no")
 
-    with Line() as line:
+    with BlockingRequest() as line:
         first, second = await line.run(current_thread), await line.run(current_thread)
         assert first is second
         assert first.daemon

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from bridge.models.conversation import CallAssembler, conversation_of
 from bridge.models.profiles.profile import OPENAI
-from bridge.models.provider_schemas import OfferWriter
+from bridge.models.provider_schemas import ProviderToolWriter
 from bridge.service.chat_model import CompleteToolCall, PartialToolCall
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import ADD, SEARCH, asking
 
 REQUEST = asking("Hello", tool_specifications=(ADD, SEARCH))
-OFFERS = OfferWriter(OPENAI).offers(REQUEST, conversation_of(REQUEST).names)
+OFFERS = ProviderToolWriter(OPENAI).offers(REQUEST, conversation_of(REQUEST).names)
 
 
 def test_pieces_are_told_under_the_tool_s_own_name_and_put_together() -> None:

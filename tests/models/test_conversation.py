@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.models.conversation import arguments_as_object, arguments_as_text, conversation_of, made_id
+from bridge.models.conversation import arguments_as_object, arguments_as_text, conversation_of, generated_id
 from bridge.service.chat_model import ToolChoice
 from bridge.service.messages import AiMessage, ChatMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Text
@@ -82,9 +82,9 @@ def test_a_conversation_mentions_tools_only_where_there_are_calls_or_results() -
 
 @given(st.lists(st.one_of(st.none(), st.integers(), st.text()), max_size=3))
 def test_a_made_id_is_the_same_for_the_same_parts_and_safe(parts: list[object]) -> None:
-    assert made_id(*parts) == made_id(*parts)
-    assert re.fullmatch(r"call_[0-9a-f]{24}", made_id(*parts))
-    assert made_id(*parts) != made_id(*parts, 1)
+    assert generated_id(*parts) == generated_id(*parts)
+    assert re.fullmatch(r"call_[0-9a-f]{24}", generated_id(*parts))
+    assert generated_id(*parts) != generated_id(*parts, 1)
 
 
 def test_arguments_are_written_as_text_and_as_an_object() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, media_type_of, words_for
+from bridge.models.encoding import base64_of, describe_block, file_name_of, image_in, is_pdf, media_type_of
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
 
 
@@ -47,4 +47,4 @@ def test_a_file_is_named_by_the_end_of_its_uri(uri: str, name: str) -> None:
     ],
 )
 def test_every_block_has_words(block: Content, words: str) -> None:
-    assert words_for(block) == words
+    assert describe_block(block) == words

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from bridge.models.profiles.profile import OPENAI
-from bridge.models.provider_schemas import ResponseFormatWriter, format_name, restored_text, words_for_format
+from bridge.models.provider_schemas import ResponseFormatWriter, describe_format, format_name, restored_text
 from bridge.service.chat_model import ResponseFormat
 
 OPTIONAL = ResponseFormat({"type": "object", "properties": {"a": {"type": "string"}}})
@@ -45,4 +45,4 @@ def test_a_format_has_a_name_that_providers_take(name: str, sent: str) -> None:
 
 
 def test_a_format_in_words_has_the_schema_as_it_was_given() -> None:
-    assert words_for_format(OPTIONAL).endswith('\n{"type":"object","properties":{"a":{"type":"string"}}}')
+    assert describe_format(OPTIONAL).endswith('\n{"type":"object","properties":{"a":{"type":"string"}}}')

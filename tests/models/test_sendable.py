@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.models.encoding import json_object, json_text, sendable, sendable_json
+from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=20)
 """Text with halves of characters in it, too."""
@@ -19,7 +19,7 @@ ANY_JSON = st.recursive(
 
 @given(ANY_TEXT)
 def test_any_text_can_be_sent_and_whole_characters_stay(text: str) -> None:
-    sent = sendable(text)
+    sent = utf8_text(text)
     sent.encode()
     assert len(sent) <= len(text)
     if not any("\ud800" <= character <= "\udfff" for character in text):
@@ -27,18 +27,18 @@ def test_any_text_can_be_sent_and_whole_characters_stay(text: str) -> None:
 
 
 def test_two_halves_that_belong_together_become_a_character() -> None:
-    assert sendable("\ud83e\udd8a \ud83e") == "🦊 �"
+    assert utf8_text("\ud83e\udd8a \ud83e") == "🦊 �"
 
 
 @given(ANY_JSON)
 def test_any_json_can_be_sent(value: Any) -> None:
-    json.dumps(sendable_json(value), ensure_ascii=False).encode()
+    json.dumps(utf8_json(value), ensure_ascii=False).encode()
     json_text(value).encode()
 
 
 def test_json_that_can_be_sent_is_not_copied() -> None:
     value = {"a": ["größe"]}
-    assert sendable_json(value) is value
+    assert utf8_json(value) is value
 
 
 @given(ANY_TEXT)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
 from bridge.models.profiles.normalization import inlined, reference_in, rewritten
-from bridge.models.profiles.rewriting import Rewriting, noted
+from bridge.models.profiles.rewriting import RewrittenSchema, with_notes
 from bridge.tools.transform import safe_names
 
 if TYPE_CHECKING:
@@ -59,23 +59,25 @@ _TOLD = ("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "d
 """What is told in the description where it cannot be kept."""
 
 
-def openai(normal: NormalSchema) -> Rewriting:
+def openai(normal: NormalSchema) -> RewrittenSchema:
     """For OpenAI: an object without alternatives at the root; arrays that say what is in them."""
     root, losses = object_root(normal)
     definitions = {name: rewritten(node, _with_items) for name, node in normal.definitions.items()}
     schema = rewritten(root, _with_items)
-    return Rewriting(schema={**schema, "$defs": definitions} if definitions else schema, losses=losses)
+    return RewrittenSchema(schema={**schema, "$defs": definitions} if definitions else schema, losses=losses)
 
 
-def anthropic(normal: NormalSchema) -> Rewriting:
+def anthropic(normal: NormalSchema) -> RewrittenSchema:
     """For Anthropic: an object without alternatives at the root, whose properties have plain names."""
     root, losses = object_root(normal)
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_.-]")
     definitions = dict(normal.definitions)
-    return Rewriting(schema={**root, "$defs": definitions} if definitions else root, restore=restore, losses=losses)
+    return RewrittenSchema(
+        schema={**root, "$defs": definitions} if definitions else root, restore=restore, losses=losses
+    )
 
 
-def bedrock(normal: NormalSchema) -> Rewriting:
+def bedrock(normal: NormalSchema) -> RewrittenSchema:
     """For Bedrock: as for Anthropic, with no more than Nova takes at the root, and without references where it can be.
 
     Definitions stay where they refer to themselves, or would grow too large written out.
@@ -84,7 +86,7 @@ def bedrock(normal: NormalSchema) -> Rewriting:
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_.-]")
     schema = inlined(root, normal) or {**root, "$defs": dict(normal.definitions)}
     kept = {key: value for key, value in schema.items() if key in _BEDROCK_ROOT}
-    return Rewriting(schema=kept, restore=restore, losses=losses)
+    return RewrittenSchema(schema=kept, restore=restore, losses=losses)
 
 
 def object_root(normal: NormalSchema) -> tuple[Json, tuple[str, ...]]:
@@ -166,13 +168,13 @@ def _together(first: Json, second: Mapping[str, Any]) -> Json:
     return merged | ({"required": list(dict.fromkeys(required))} if required else {})
 
 
-def gemini(normal: NormalSchema) -> Rewriting:
+def gemini(normal: NormalSchema) -> RewrittenSchema:
     """The copy of a schema for Gemini."""
     root, losses = object_root(normal)
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_]")
     writer = _Writer(normal)
     schema = writer.written(root, frozenset(), 0)
-    return Rewriting(schema=schema, restore=restore, losses=losses + tuple(dict.fromkeys(writer.losses)))
+    return RewrittenSchema(schema=schema, restore=restore, losses=losses + tuple(dict.fromkeys(writer.losses)))
 
 
 class _Writer:
@@ -221,7 +223,7 @@ class _Writer:
         written: Json = {"anyOf": flat} if len(flat) > 1 else dict(*flat)
         written = (written or _anything()) | annotations_of(node)
         written |= {"nullable": True} if is_nullable else {}
-        return noted(written, {"default": node["default"]} if node.get("default") is not None else {})
+        return with_notes(written, {"default": node["default"]} if node.get("default") is not None else {})
 
     def _plain(self, node: Json, trail: frozenset[str], level: int) -> Json:
         kinds = kinds_of(node)
@@ -250,7 +252,7 @@ class _Writer:
         told = {key: node[key] for key in _TOLD if key in node and key not in written and node[key] is not None}
         if "enum" in written:
             told.pop("const", None)
-        return noted(written, told)
+        return with_notes(written, told)
 
     def _object(self, node: Json, trail: frozenset[str], level: int) -> Json:
         properties = node.get("properties", {})

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.encoding import sendable_json
+from bridge.models.encoding import utf8_json
 from bridge.models.profiles import lenient
 from bridge.models.profiles.lenient import gemini
 from bridge.models.profiles.normalization import normalized
-from bridge.models.profiles.rewriting import NotProvableError, Rewriting
+from bridge.models.profiles.rewriting import NotStrictableError, RewrittenSchema
 from bridge.models.profiles.strict import ANTHROPIC as ANTHROPIC_RULES
 from bridge.models.profiles.strict import OPENAI as OPENAI_RULES
 from bridge.models.profiles.strict import StrictRules, strict
@@ -38,12 +38,12 @@ class Profile:
 
     name: str
     """The provider, for messages."""
-    lenient: Callable[[NormalSchema], Rewriting]
+    lenient: Callable[[NormalSchema], RewrittenSchema]
     """Makes the copy that the model is shown."""
-    strict: Callable[[NormalSchema], Rewriting] | None = None
-    """Makes the copy that the model is held to; None where the provider cannot. Raises `NotProvableError`."""
+    strict: Callable[[NormalSchema], RewrittenSchema] | None = None
+    """Makes the copy that the model is held to; None where the provider cannot. Raises `NotStrictableError`."""
 
-    def rewrite(self, schema: Mapping[str, Any], *, strict: bool = False) -> Rewriting:
+    def rewrite(self, schema: Mapping[str, Any], *, strict: bool = False) -> RewrittenSchema:
         """A copy of a schema as the provider takes it.
 
         Args:
@@ -58,11 +58,11 @@ class Profile:
             return replace(rewriting, losses=(*rewriting.losses, "strictness: the provider knows none"))
         try:
             return self.strict(normal)
-        except NotProvableError as error:
+        except NotStrictableError as error:
             rewriting = self.lenient(normal)
             return replace(rewriting, losses=(*rewriting.losses, f"strictness: {error}"))
 
-    def told(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> Rewriting:
+    def told(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> RewrittenSchema:
         """A copy of a schema as it can be sent to the provider; what it lost is logged.
 
         Args:
@@ -70,14 +70,14 @@ class Profile:
             strict: As for `rewrite`.
             owner: Whose schema it is, for the log.
         """
-        rewriting = self.rewrite(sendable_json(schema), strict=strict)
+        rewriting = self.rewrite(utf8_json(schema), strict=strict)
         if rewriting.losses:
             words = "the schema of %s cannot be said in full to %s; lost: %s"
             _logger.warning(words, owner, self.name, "; ".join(rewriting.losses))
         return rewriting
 
 
-def _strict_by(rules: StrictRules) -> Callable[[NormalSchema], Rewriting]:
+def _strict_by(rules: StrictRules) -> Callable[[NormalSchema], RewrittenSchema]:
     return partial(strict, rules=rules)
 
 

@@ -30,7 +30,7 @@ _MAX_HOPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewriting:
+class RewrittenSchema:
     """A schema as a provider takes it."""
 
     schema: Json
@@ -43,11 +43,11 @@ class Rewriting:
     """What the copy could not say, in words."""
 
 
-class NotProvableError(Exception):
+class NotStrictableError(Exception):
     """A schema that no strict copy can stand for; the message says why."""
 
 
-def noted(schema: Json, left_out: Mapping[str, Any]) -> Json:
+def with_notes(schema: Json, left_out: Mapping[str, Any]) -> Json:
     """A schema with the keywords that it could not keep told in its description, so that the model may follow them."""
     if not left_out:
         return schema
@@ -93,12 +93,12 @@ class NullRemoval:
         """Make sure that of a value it can be told under which variant it was said.
 
         Raises:
-            NotProvableError: Two variants look alike, and one of them needs nulls removed.
+            NotStrictableError: Two variants look alike, and one of them needs nulls removed.
         """
         for container in _CONTAINERS:
             alike = [variant for variant in variants if container in self._kinds(variant)]
             if len(alike) > 1 and self.is_needed(*alike):
-                raise NotProvableError("alternatives with optional properties cannot be told apart")
+                raise NotStrictableError("alternatives with optional properties cannot be told apart")
 
     def stands_for_absence(self, key: str, node: Mapping[str, Any]) -> bool:
         """Whether null, for a property of an object, means that it is not given."""

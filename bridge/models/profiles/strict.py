@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
 from bridge.models.profiles.normalization import reference_in
-from bridge.models.profiles.rewriting import NotProvableError, NullRemoval, Rewriting, noted
+from bridge.models.profiles.rewriting import NotStrictableError, NullRemoval, RewrittenSchema, with_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,22 +107,22 @@ ANTHROPIC = StrictRules(
 """Anthropic, "Structured outputs", JSON Schema limitations; Bedrock's models are held by the same grammar."""
 
 
-def strict(normal: NormalSchema, rules: StrictRules) -> Rewriting:
+def strict(normal: NormalSchema, rules: StrictRules) -> RewrittenSchema:
     """The strict copy of a schema.
 
     Raises:
-        NotProvableError: There is none that means the same.
+        NotStrictableError: There is none that means the same.
     """
     if normal.losses:
-        raise NotProvableError(normal.losses[0])
+        raise NotStrictableError(normal.losses[0])
     if normal.is_circular():
-        raise NotProvableError("a definition in it is nothing but itself")
+        raise NotStrictableError("a definition in it is nothing but itself")
     if not rules.recursive and normal.is_recursive():
-        raise NotProvableError("it is recursive")
+        raise NotStrictableError("it is recursive")
     try:
         return _Writer(normal, rules).rewriting()
     except RecursionError:  # a long chain of definitions, each within the one before
-        raise NotProvableError("it is nested too deeply") from None
+        raise NotStrictableError("it is nested too deeply") from None
 
 
 class _Writer:
@@ -132,28 +132,28 @@ class _Writer:
         self._nulls = NullRemoval(normal)
         self._nodes = self._choices = self._optional = self._unions = 0
 
-    def rewriting(self) -> Rewriting:
+    def rewriting(self) -> RewrittenSchema:
         normal = self._normal
         root = normal.resolved(normal.root)
         if kinds_of(root) not in ((), ("object",)) or {"allOf", "anyOf", "oneOf", "enum", "const"} & root.keys():
-            raise NotProvableError("its root is not simply an object")
+            raise NotStrictableError("its root is not simply an object")
         schema = self._written({"properties": {}, "additionalProperties": False, **root, "type": "object"}, 0)
         if self._rules.recursive:
             definitions = {name: self._written(node, 0) for name, node in normal.definitions.items()}
             schema |= {"$defs": definitions} if definitions else {}
         removes = self._rules.all_required and self._nulls.is_needed(normal.root)
-        return Rewriting(schema=schema, is_strict=True, restore=self._nulls.restored if removes else None)
+        return RewrittenSchema(schema=schema, is_strict=True, restore=self._nulls.restored if removes else None)
 
     def _written(self, node: Json, level: int) -> Json:
         self._nodes += 1
         if self._nodes > _MAX_NODES or level > _MAX_OBJECT_LEVELS:
-            raise NotProvableError("it is too large")
+            raise NotStrictableError("it is too large")
         if reference_in(node) is not None:
             return self._reference(node, level)
         if "allOf" in node:
             return self._written(_single(node), level)
         if unfit := _UNFIT & node.keys():
-            raise NotProvableError(f"it has {min(unfit)!r}")
+            raise NotStrictableError(f"it has {min(unfit)!r}")
         for keyword in ("anyOf", "oneOf"):
             if keyword in node:
                 return self._union(node, keyword, level)
@@ -164,24 +164,24 @@ class _Writer:
         if not self._rules.recursive:
             return self._written(self._normal.resolved(node), level)
         if siblings.keys() - {*ANNOTATIONS, "default", "examples", "deprecated", "readOnly", "writeOnly"}:
-            raise NotProvableError("it has a reference with more beside it")
+            raise NotStrictableError("it has a reference with more beside it")
         reference: Json = {"$ref": node["$ref"]}
-        described = noted(annotations_of(siblings), _said(siblings, "default"))
+        described = with_notes(annotations_of(siblings), _said(siblings, "default"))
         return {"anyOf": [reference], **described} if described else reference
 
     def _union(self, node: Json, keyword: str, level: int) -> Json:
         if node.keys() - {*ANNOTATIONS, keyword, "default", "examples", "deprecated", "discriminator"}:
-            raise NotProvableError(f"it has {keyword!r} with more beside it")
+            raise NotStrictableError(f"it has {keyword!r} with more beside it")
         self._count_union()
         if self._rules.all_required:
             self._nulls.check_union(node[keyword])
         variants = [self._written(variant, level) for variant in node[keyword]]
-        return noted({"anyOf": variants, **annotations_of(node)}, _said(node, "default"))
+        return with_notes({"anyOf": variants, **annotations_of(node)}, _said(node, "default"))
 
     def _plain(self, node: Json, level: int) -> Json:
         kinds = kinds_of(node)
         if not kinds:
-            raise NotProvableError("it has a place for any value")
+            raise NotStrictableError("it has a place for any value")
         if not self._rules.recursive and len(kinds) > 1 and "enum" not in node:
             alternatives = [{**node, "type": kind} for kind in kinds]
             bare = [{key: value for key, value in each.items() if key not in ANNOTATIONS} for each in alternatives]
@@ -194,7 +194,7 @@ class _Writer:
             written |= self._object(node, level)
         if "array" in kinds:
             written |= self._array(node, level)
-        return noted(written, {**left_out, **_said(node, "default")})
+        return with_notes(written, {**left_out, **_said(node, "default")})
 
     def _choices_of(self, node: Json, kinds: tuple[str, ...]) -> Json:
         if "enum" not in node and "const" not in node:
@@ -203,7 +203,7 @@ class _Writer:
         possible = [each for each in choices if fits(each, kinds) and each == node.get("const", each)]
         self._choices += len(possible)
         if not possible or self._choices > _MAX_CHOICES or any(isinstance(each, dict | list) for each in possible):
-            raise NotProvableError("it has choices that cannot be listed")
+            raise NotStrictableError("it has choices that cannot be listed")
         return {"enum": possible}
 
     def _bounds(self, node: Json, kinds: tuple[str, ...]) -> tuple[Json, Json]:
@@ -226,23 +226,23 @@ class _Writer:
         properties: Json = node.get("properties", {})
         is_closed = node.get("additionalProperties") is False
         if node.get("additionalProperties", False) is not False or not (properties or is_closed):
-            raise NotProvableError("it has an object with free keys")
+            raise NotStrictableError("it has an object with free keys")
         required = node.get("required", [])
         if missing := set(required) - properties.keys():
-            raise NotProvableError(f"it requires {min(missing)!r}, which it does not describe")
+            raise NotStrictableError(f"it requires {min(missing)!r}, which it does not describe")
         written = {key: self._property(key, node, level + 1) for key in properties}
         if self._rules.all_required:
             required = list(properties)
         else:
             self._optional += len(properties) - len(required)
             if self._rules.max_optional is not None and self._optional > self._rules.max_optional:
-                raise NotProvableError("it has too many optional properties")
+                raise NotStrictableError("it has too many optional properties")
         return {"properties": written, "required": required, "additionalProperties": False}
 
     def _property(self, key: str, node: Json, level: int) -> Json:
         schema = node["properties"][key]
         if self._rules.property_name is not None and not self._rules.property_name.fullmatch(key):
-            raise NotProvableError(f"the provider does not take the name {key!r}")
+            raise NotStrictableError(f"the provider does not take the name {key!r}")
         written = self._written(schema, level)
         if not self._rules.all_required or key in node.get("required", ()):
             return written
@@ -250,25 +250,25 @@ class _Writer:
             return _nullable(written)
         if self._normal.resolved(schema).get("default", key) is None:
             return written
-        raise NotProvableError(f"null for {key!r} means something else than leaving it out")
+        raise NotStrictableError(f"null for {key!r} means something else than leaving it out")
 
     def _array(self, node: Json, level: int) -> Json:
         items = node.get("items")
         if not isinstance(items, dict):
-            raise NotProvableError("it has an array of any values")
+            raise NotStrictableError("it has an array of any values")
         return {"items": self._written(items, level)}
 
     def _count_union(self) -> None:
         self._unions += 1
         if self._rules.max_unions is not None and self._unions > self._rules.max_unions:
-            raise NotProvableError("it has too many alternatives")
+            raise NotStrictableError("it has too many alternatives")
 
 
 def _single(node: Json) -> Json:
     """A schema whose ``allOf`` has one part, without it."""
     (part, *others), rest = node["allOf"], {key: value for key, value in node.items() if key != "allOf"}
     if others or (part.keys() & rest.keys()) - {*ANNOTATIONS, "default"}:
-        raise NotProvableError("it has 'allOf'")
+        raise NotStrictableError("it has 'allOf'")
     return {**part, **rest}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.models.profiles.rewriting import Rewriting
+    from bridge.models.profiles.rewriting import RewrittenSchema
 
 SEARCH: dict[str, Any] = {
     "type": "object",
@@ -31,7 +31,7 @@ def obj(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, An
     return {"type": "object", "properties": properties, "required": list(required), **more}
 
 
-def reason(rewriting: Rewriting) -> str:
+def reason(rewriting: RewrittenSchema) -> str:
     """Why a copy is not strict."""
     assert not rewriting.is_strict
     return rewriting.losses[-1].removeprefix("strictness: ")
