@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import ChatModel, ChatRequest, ChatResponse, StreamingChatModel, ToolChoice
     from bridge.service.compensation import compensated
-    from bridge.service.guards import cached, circuit_broken, rate_limited, retried
     from bridge.service.interface import MemoryId
     from bridge.service.listener import InvocationListener
     from bridge.service.memory import ChatMemory
     from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
     from bridge.service.parameters import ChatRequestParameters
+    from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
     from bridge.service.result import Result
     from bridge.service.suspension import InvocationSuspended, SuspendedInvocation
     from bridge.service.templates import system_message, user_message
@@ -294,12 +294,12 @@ _NAMES = {
     "bridge.service.approval": ("ApprovalPolicy", "Decision"),
     "bridge.service.chat_model": ("ChatModel", "ChatRequest", "ChatResponse", "StreamingChatModel", "ToolChoice"),
     "bridge.service.compensation": ("compensated",),
-    "bridge.service.guards": ("cached", "circuit_broken", "rate_limited", "retried"),
     "bridge.service.interface": ("MemoryId",),
     "bridge.service.listener": ("InvocationListener",),
     "bridge.service.memory": ("ChatMemory",),
     "bridge.service.messages": ("AiMessage", "SystemMessage", "ToolExecutionResultMessage", "UserMessage"),
     "bridge.service.parameters": ("ChatRequestParameters",),
+    "bridge.service.resilience": ("cached", "circuit_broken", "rate_limited", "retried"),
     "bridge.service.result": ("Result",),
     "bridge.service.suspension": ("InvocationSuspended", "SuspendedInvocation"),
     "bridge.service.templates": ("system_message", "user_message"),

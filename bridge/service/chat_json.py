@@ -17,8 +17,8 @@ from bridge.service.chat_model import (
     ToolChoice,
     ToolChoiceMode,
 )
-from bridge.service.invocation_json import response_from_json, response_to_json
 from bridge.service.messages import message_from_json, message_to_json, request_from_json, request_to_json
+from bridge.service.serialization import response_from_json, response_to_json
 from bridge.text import short_repr
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.types import Json, optional_field, without_none

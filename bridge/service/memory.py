@@ -214,7 +214,7 @@ def _opened(store: str | Path) -> ChatMemoryStore:
         from bridge.service.memory_redis import RedisStore  # noqa: PLC0415 - for those who keep conversations there
 
         return RedisStore(store)
-    from bridge.service.memory_sqlite import SqliteStore  # noqa: PLC0415 - for those who keep conversations
+    from bridge.service.persistent_stores import SqliteStore  # noqa: PLC0415 - for those who keep conversations
 
     return SqliteStore(store)
 

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.errors import DefinitionError, WireError
 from bridge.service.approval import Decision, Verdict
-from bridge.service.invocation_json import (
+from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
+from bridge.service.parameters import ChatRequestParameters
+from bridge.service.serialization import (
     execution_from_json,
     execution_to_json,
     parameters_from_json,
@@ -30,8 +32,6 @@ from bridge.service.invocation_json import (
     response_from_json,
     response_to_json,
 )
-from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
-from bridge.service.parameters import ChatRequestParameters
 from bridge.text import short_repr
 from bridge.types import Json, optional_field, require_text, without_none
 

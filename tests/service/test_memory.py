@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from bridge.errors import DefinitionError, MemoryStoreError, MissingExtraError, WireError
-from bridge.service import memory_sqlite
+from bridge.service import persistent_stores
 from bridge.service.memory import ChatMemory, ChatMemoryStore, InMemoryStore, ProvidedMemories, StoredMessages, key_of
 from bridge.service.memory_redis import RedisStore
-from bridge.service.memory_sqlite import SqliteStore
 from bridge.service.messages import (
     AiMessage,
     ChatMessage,
@@ -24,6 +23,7 @@ from bridge.service.messages import (
     ToolExecutionResultMessage,
     UserMessage,
 )
+from bridge.service.persistent_stores import SqliteStore
 from bridge.service.window import message_window, token_window
 from bridge.tools.content import Image, Text
 from bridge.tools.tool import ToolExecutionRequest
@@ -245,7 +245,7 @@ async def test_what_redis_refuses_is_an_error_of_ours(redis_url: str) -> None:
 async def test_a_file_that_another_program_keeps_locked_is_said(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_sqlite, "_BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(persistent_stores, "_BUSY_SECONDS", 0.01)
     memory, late = ChatMemory(database), ChatMemory(database)
     await memory.messages()
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
@@ -285,7 +285,7 @@ async def test_a_full_disk_is_said_and_nothing_is_half_written(database: Path) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such file")
 async def test_a_failure_that_does_not_pass_is_said_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_sqlite, "sleep", lambda _: pytest.fail("it waited"))
+    monkeypatch.setattr(persistent_stores, "sleep", lambda _: pytest.fail("it waited"))
     with pytest.raises(MemoryStoreError, match="'/dev/null' cannot be used: disk I/O error"):
         await ChatMemory("/dev/null").messages()
 

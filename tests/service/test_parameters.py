@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from bridge.service.chat_model import ChatRequest, ToolChoice, ToolChoiceMode
-from bridge.service.invocation_json import parameters_from_json, parameters_to_json
 from bridge.service.parameters import ChatRequestParameters
+from bridge.service.serialization import parameters_from_json, parameters_to_json
 
 ALL = ChatRequestParameters(
     tool_choice=ToolChoice.of("add"),

@@ -8,7 +8,7 @@ import pytest
 
 from bridge import Caller, InvocationContext, InvocationParameters, ToolBox, ToolError, execute, tool
 from bridge.errors import DefinitionError, MissingExtraError
-from bridge.service.guards import cached, circuit_broken, rate_limited, retried
+from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 from bridge.tools.tool import ToolExecutionRequest
 from tests.service.fakes import DEADLINE_SECONDS
