@@ -58,21 +58,24 @@ if TYPE_CHECKING:
         WireError,
     )
     from bridge.service.ai_service import ai_service, resume
-    from bridge.service.approval import ApprovalPolicy, Decision
-    from bridge.service.chat_model import ChatModel, ChatRequest, ChatResponse, StreamingChatModel, ToolChoice
-    from bridge.service.compensation import compensated
+    from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation
+    from bridge.service.chat_model import (
+        ChatModel,
+        ChatRequest,
+        ChatRequestParameters,
+        ChatResponse,
+        StreamingChatModel,
+        ToolChoice,
+    )
+    from bridge.service.events import InvocationListener, Result
     from bridge.service.interface import MemoryId
-    from bridge.service.listener import InvocationListener
-    from bridge.service.memory import ChatMemory
+    from bridge.service.memory import ChatMemory, message_window, token_window
     from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
-    from bridge.service.parameters import ChatRequestParameters
     from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
-    from bridge.service.result import Result
-    from bridge.service.suspension import InvocationSuspended, SuspendedInvocation
     from bridge.service.templates import system_message, user_message
     from bridge.service.token_stream import TokenStream
-    from bridge.service.tool_search import ToolSearch
-    from bridge.service.window import message_window, token_window
+    from bridge.service.tool_calls import compensated
+    from bridge.service.toolset import ToolSearch
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
     from bridge.tools.context import (
         BlockingContext,
@@ -291,21 +294,24 @@ _NAMES = {
         "WireError",
     ),
     "bridge.service.ai_service": ("ai_service", "resume"),
-    "bridge.service.approval": ("ApprovalPolicy", "Decision"),
-    "bridge.service.chat_model": ("ChatModel", "ChatRequest", "ChatResponse", "StreamingChatModel", "ToolChoice"),
-    "bridge.service.compensation": ("compensated",),
+    "bridge.service.approval": ("ApprovalPolicy", "Decision", "InvocationSuspended", "SuspendedInvocation"),
+    "bridge.service.chat_model": (
+        "ChatModel",
+        "ChatRequest",
+        "ChatRequestParameters",
+        "ChatResponse",
+        "StreamingChatModel",
+        "ToolChoice",
+    ),
+    "bridge.service.events": ("InvocationListener", "Result"),
     "bridge.service.interface": ("MemoryId",),
-    "bridge.service.listener": ("InvocationListener",),
-    "bridge.service.memory": ("ChatMemory",),
+    "bridge.service.memory": ("ChatMemory", "message_window", "token_window"),
     "bridge.service.messages": ("AiMessage", "SystemMessage", "ToolExecutionResultMessage", "UserMessage"),
-    "bridge.service.parameters": ("ChatRequestParameters",),
     "bridge.service.resilience": ("cached", "circuit_broken", "rate_limited", "retried"),
-    "bridge.service.result": ("Result",),
-    "bridge.service.suspension": ("InvocationSuspended", "SuspendedInvocation"),
     "bridge.service.templates": ("system_message", "user_message"),
     "bridge.service.token_stream": ("TokenStream",),
-    "bridge.service.tool_search": ("ToolSearch",),
-    "bridge.service.window": ("message_window", "token_window"),
+    "bridge.service.tool_calls": ("compensated",),
+    "bridge.service.toolset": ("ToolSearch",),
     "bridge.tools.content": ("Audio", "Content", "File", "Image", "ResourceLink", "Text"),
     "bridge.tools.context": ("BlockingContext", "Caller", "InvocationContext", "InvocationParameters", "LogLevel"),
     "bridge.tools.execution": ("ExecutionPolicy", "execute", "execute_timed"),

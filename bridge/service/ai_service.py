@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge import portal
 from bridge.errors import DefinitionError, ToolError
+from bridge.service.approval import InvocationSuspended
+from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.engine import Engine
+from bridge.service.events import Listeners
 from bridge.service.interface import methods_of
-from bridge.service.listener import Listeners
 from bridge.service.loop import DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE, DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
 from bridge.service.memory import ProvidedMemories
-from bridge.service.parameters import ChatRequestParameters
-from bridge.service.suspension import InvocationSuspended
 from bridge.service.token_stream import TokenStream
 from bridge.service.toolset import Toolset
 from bridge.tools.context import InvocationContext
@@ -42,15 +42,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
-    from bridge.service.approval import ApprovalPolicy, Decision
+    from bridge.service.approval import ApprovalPolicy, Decision, SuspendedInvocation
     from bridge.service.chat_model import ChatModel, StreamingChatModel
-    from bridge.service.events import Emit
+    from bridge.service.events import Emit, InvocationListener, Result
     from bridge.service.interface import ServiceMethod
-    from bridge.service.listener import InvocationListener
     from bridge.service.memory import ChatMemory, ChatMemoryProvider
-    from bridge.service.result import Result
-    from bridge.service.suspension import SuspendedInvocation
-    from bridge.service.tool_search import ToolSearch
+    from bridge.service.toolset import ToolSearch
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.tool import Tool, ToolProvider
 

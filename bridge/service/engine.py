@@ -13,28 +13,25 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridge.errors import DefinitionError, InvocationTimeoutError, ReplyError
-from bridge.service.chat_model import CompleteResponse
-from bridge.service.listener import notify
+from bridge.service.approval import InvocationSuspended
+from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
+from bridge.service.events import Result, notify
 from bridge.service.loop import Invocation, LoopSettings
-from bridge.service.memory import DEFAULT_MEMORY_ID
+from bridge.service.memory import WindowView
+from bridge.service.memory_store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
-from bridge.service.parameters import ChatRequestParameters
-from bridge.service.result import Result
 from bridge.service.structured import ReplyMismatchError
-from bridge.service.suspension import InvocationSuspended
-from bridge.service.window import WindowView
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bridge.service.approval import Decision
+    from bridge.service.approval import Decision, SuspendedInvocation
     from bridge.service.events import Emit
     from bridge.service.interface import ServiceMethod
     from bridge.service.memory import ChatMemory, ProvidedMemories
     from bridge.service.messages import ChatMessage
-    from bridge.service.suspension import SuspendedInvocation
     from bridge.service.toolset import Toolset
     from bridge.tools.tool import ToolExecution
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from bridge.errors import DefinitionError
+from bridge.service.chat_model import ChatRequestParameters
+from bridge.service.events import Result
 from bridge.service.messages import UserMessage
-from bridge.service.parameters import ChatRequestParameters
-from bridge.service.result import Result
 from bridge.service.structured import reply_reader_of
 from bridge.service.templates import IT, PromptTemplate, system_template_of, user_template_of, written
 from bridge.service.token_stream import TokenStream

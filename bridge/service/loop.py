@@ -18,14 +18,18 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from bridge.errors import ChatModelError, ToolLimitError
-from bridge.service.chat_model import ChatRequest, CompleteResponse, CompleteToolCall, TokenUsage
-from bridge.service.compensation import Compensations
-from bridge.service.events import IntermediateResponse
-from bridge.service.listener import Listeners, notify
+from bridge.service.approval import InvocationSuspended, SuspendedInvocation
+from bridge.service.chat_model import (
+    ChatRequest,
+    ChatRequestParameters,
+    CompleteResponse,
+    CompleteToolCall,
+    TokenUsage,
+    after_first_response,
+)
+from bridge.service.events import IntermediateResponse, Listeners, notify
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
-from bridge.service.parameters import ChatRequestParameters, after_first_response
-from bridge.service.suspension import InvocationSuspended, SuspendedInvocation
-from bridge.service.tool_calls import ToolCalls, ends_at_once, together
+from bridge.service.tool_calls import Compensations, ToolCalls, ends_at_once, together
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 
 if TYPE_CHECKING:
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import ChatModel, ChatResponse, ResponseFormat, StreamingChatModel
     from bridge.service.events import Emit
+    from bridge.service.memory import WindowView
     from bridge.service.tool_calls import Start
     from bridge.service.toolset import OfferedTools
-    from bridge.service.window import WindowView
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 

@@ -1,4 +1,6 @@
-"""Memory: what was said in a conversation, kept for its next turn (LangChain4j's ChatMemory and ChatMemoryStore).
+"""ChatMemory, windows, token estimates.
+
+Memory: what was said in a conversation, kept for its next turn (LangChain4j's ChatMemory and ChatMemoryStore).
 
 A store only ever appends, and appends a whole turn at once: so the cost of a turn does not grow with the conversation,
 two processes that write one conversation lose nothing, and no tool call is ever there without its results.
@@ -8,101 +10,241 @@ ended.
 
     memory = ChatMemory("conversations.db", window=message_window(50))
     memory.of("customer-17")        # the same store and window, another conversation
+
+Tokens: how long a message is for a model, as far as that can be told without asking the model.
+
+Exact counts belong to a provider's own tokeniser, and its vocabulary is not part of any wheel: it is downloaded. So an
+estimator is any callable, and the default needs nothing:
+
+    import tiktoken
+    window = token_window(8_000, by_encoding(tiktoken.get_encoding("o200k_base").encode))
+
+Window: how much of a conversation a model is shown.
+
+LangChain4j's MessageWindowChatMemory and TokenWindowChatMemory. What is oldest goes first, in units: a message with
+tool calls goes with all their results. The system message always stays, and stays first. What is left begins with a
+user's message, as most providers want it. The turn that is running is never cut: a model that lost the question in the
+middle of its work could not finish it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sized
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError
 from bridge.redis import is_redis_url
-from bridge.service.messages import SystemMessage
-from bridge.service.window import WindowView, message_window
+from bridge.service.memory_store import DEFAULT_MEMORY_ID, InMemoryStore, key_of
+from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.tools.content import File, Text
 
 if TYPE_CHECKING:
-    from bridge.service.messages import ChatMessage
-    from bridge.service.window import Window
+    from collections.abc import Sequence
 
-DEFAULT_MEMORY_ID = "default"
-"""The conversation of those who have only one (LangChain4j's id of the same name)."""
+    from bridge.service.memory_store import ChatMemoryStore
+    from bridge.service.messages import ChatMessage
+    from bridge.tools.content import Content
+
+TokenEstimator = Callable[["ChatMessage"], int]
+"""Says how many tokens a message is."""
+
+CHARS_PER_TOKEN = 4
+"""What OpenAI and Anthropic give as the average of English; of denser scripts a token holds fewer."""
+
+_MESSAGE_TOKENS = 4
+"""What surrounds a message in a provider's own format."""
+
+_MEDIA_TOKENS = 1_000
+"""What an image or a sound of common size is counted as by most providers."""
+
+_MAX_PAGE_MESSAGES = 200
+
+_TOKENS_PER_MESSAGE = 100
+"""For how many messages to read at once; a wrong guess costs a read."""
 
 MAX_PROVIDED_MEMORIES = 10_000
 """How many memories of a ``memory_provider`` a service keeps."""
 
-_DEFAULT_WINDOW = message_window(100)
+
+def estimate_tokens(message: ChatMessage) -> int:
+    """The length of a message by its characters: one token for four ASCII characters, one for any other character."""
+    return _counted(message, _tokens_by_characters)
+
+
+def by_encoding(encode: Callable[[str], Sized]) -> TokenEstimator:
+    """An estimator that counts with a tokeniser.
+
+    Args:
+        encode: Turns text into tokens, such as the method ``encode`` of an encoding of tiktoken.
+    """
+
+    def estimate(message: ChatMessage) -> int:
+        return _counted(message, lambda text: len(encode(text)))
+
+    return estimate
+
+
+def _counted(message: ChatMessage, count: Callable[[str], int]) -> int:
+    if isinstance(message, SystemMessage):
+        return _MESSAGE_TOKENS + count(message.text)
+    if not isinstance(message, AiMessage):
+        return _MESSAGE_TOKENS + sum(_counted_block(block, count) for block in message.content)
+    tokens = _MESSAGE_TOKENS + count(message.text or "") + count(message.thinking or "")
+    for request in message.tool_execution_requests:
+        arguments = request.arguments if isinstance(request.arguments, str) else json.dumps(request.arguments)
+        tokens += _MESSAGE_TOKENS + count(request.name) + count(arguments)
+    return tokens
+
+
+def _counted_block(block: Content, count: Callable[[str], int]) -> int:
+    if isinstance(block, Text):
+        return count(block.text)
+    if isinstance(block, File) and isinstance(block.content, str):
+        return count(block.content)
+    return _MEDIA_TOKENS
+
+
+def _tokens_by_characters(text: str) -> int:
+    if text.isascii():
+        return -(-len(text) // CHARS_PER_TOKEN)
+    wide = sum(not character.isascii() for character in text)
+    return wide - (wide - len(text)) // CHARS_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessages:
-    """Some of the messages of a conversation, oldest first."""
+class Window:
+    """How much is shown: messages, each of some weight, up to a limit; see `message_window` and `token_window`."""
 
-    messages: Sequence[ChatMessage]
-    """Without system messages."""
-    before: int | None = None
-    """Where those end that were said before; None where these are the oldest."""
-    system: SystemMessage | None = None
-    """The newest system message of the whole conversation."""
+    limit: int
+    weigh: Callable[[ChatMessage], int]
+    page_messages: int
+    """How many messages to read from a store at a time."""
+
+    def weight(self, messages: Sequence[ChatMessage]) -> int:
+        """What messages weigh together."""
+        return len(messages) if self.weigh is _one else sum(map(self.weigh, messages))
 
 
-class ChatMemoryStore(Protocol):
-    """Keeps conversations; a store of one's own implements these three.
+def message_window(max_messages: int) -> Window:
+    """A window of the newest messages.
 
-    Where a conversation cannot be read or written, the stores of this package raise `bridge.MemoryStoreError`.
+    Args:
+        max_messages: How many, the system message included.
+
+    Raises:
+        DefinitionError: The number is less than 1.
+    """
+    return Window(limit=_positive(max_messages), weigh=_one, page_messages=min(max_messages, _MAX_PAGE_MESSAGES))
+
+
+def token_window(max_tokens: int, estimate: TokenEstimator = estimate_tokens) -> Window:
+    """A window of the newest messages that are short enough together.
+
+    Args:
+        max_tokens: How many tokens, those of the system message included.
+        estimate: Says how many tokens a message is.
+
+    Raises:
+        DefinitionError: The number is less than 1.
+    """
+    page = min(max(_positive(max_tokens) // _TOKENS_PER_MESSAGE, 10), _MAX_PAGE_MESSAGES)
+    return Window(limit=max_tokens, weigh=estimate, page_messages=page)
+
+
+class WindowView:
+    """What a model is shown of one conversation, while a turn is running.
+
+    Args:
+        window: How much is shown; None for all.
+        system: What stands first.
+        history: What was said before this turn, oldest first.
     """
 
-    async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """The newest messages of a conversation.
+    __slots__ = ("_history", "_start", "_system", "_turn", "_weight", "_window")
 
-        Args:
-            memory_id: Which conversation; one that nobody has written is empty.
-            limit: How many messages at most, system messages not counted.
-            before: What `StoredMessages.before` said, for those that were said before.
-        """
-        ...
+    def __init__(
+        self, window: Window | None, system: SystemMessage | None, history: Sequence[ChatMessage] = ()
+    ) -> None:
+        self._window = window
+        self._system = () if system is None else (system,)
+        self._history = history
+        self._start = 0
+        """Where in the history begins what is shown."""
+        self._turn: list[ChatMessage] = []
+        self._weight = 0 if window is None else window.weight(self._system) + window.weight(history)
+        self._fit(cut=True)
 
-    async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """Add messages to a conversation: all of them one after another, or, where that fails, none."""
-        ...
+    def add(self, *messages: ChatMessage) -> None:
+        """Add messages to the running turn; what was said before it may have to go."""
+        begins = not self._turn
+        self._turn += messages
+        if self._window is not None:
+            self._weight += self._window.weight(messages)
+            self._fit(cut=begins)
 
-    async def delete(self, memory_id: Any) -> None:
-        """Forget a conversation."""
-        ...
+    @property
+    def system_text(self) -> str | None:
+        """What the system message says; None without one."""
+        return self._system[0].text if self._system else None
+
+    @property
+    def turn(self) -> tuple[ChatMessage, ...]:
+        """The running turn."""
+        return tuple(self._turn)
+
+    def messages(self) -> tuple[ChatMessage, ...]:
+        """What the model is shown."""
+        return (*self._system, *self._history[self._start :], *self._turn)
+
+    def _fit(self, *, cut: bool) -> None:
+        if self._window is None:
+            return
+        while self._start < len(self._history) and self._weight > self._window.limit:
+            self._drop()
+            cut = True
+        while cut and self._begins_amiss():
+            self._drop()
+
+    def _begins_amiss(self) -> bool:
+        """Whether what is left of the history begins with what only a user's message or a tool call explains."""
+        if self._start == len(self._history):
+            return False
+        first = self._history[self._start]
+        if isinstance(first, UserMessage):
+            return False
+        return (
+            bool(self._turn)
+            or isinstance(first, ToolExecutionResultMessage)
+            or any(isinstance(self._history[i], UserMessage) for i in range(self._start, len(self._history)))
+        )
+
+    def _drop(self) -> None:
+        """Drop the oldest message, and with a message of the model the results of its tool calls."""
+        assert self._window is not None
+        history, end = self._history, self._start + 1
+        while end < len(history) and isinstance(history[end], ToolExecutionResultMessage):
+            end += 1
+        self._weight -= self._window.weight(history[self._start : end])
+        self._start = end
 
 
-class InMemoryStore:
-    """Keeps conversations as long as the process runs."""
+def _one(_: ChatMessage) -> int:
+    return 1
 
-    def __init__(self) -> None:
-        self._said: dict[str, list[ChatMessage]] = {}
-        self._system: dict[str, SystemMessage] = {}
 
-    async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `ChatMemoryStore.read`."""
-        key = key_of(memory_id)
-        said = self._said.get(key, [])
-        end = len(said) if before is None else before
-        start = max(0, end - limit)
-        return StoredMessages(messages=said[start:end], before=start or None, system=self._system.get(key))
+def _positive(limit: int) -> int:
+    if limit < 1:
+        raise DefinitionError(f"a window must admit at least 1, not {limit!r}")
+    return limit
 
-    async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """See `ChatMemoryStore.append`."""
-        key = key_of(memory_id)
-        for message in messages:
-            if isinstance(message, SystemMessage):
-                self._system[key] = message
-        self._said.setdefault(key, []).extend(each for each in messages if not isinstance(each, SystemMessage))
 
-    async def delete(self, memory_id: Any) -> None:
-        """See `ChatMemoryStore.delete`."""
-        self._said.pop(key_of(memory_id), None)
-        self._system.pop(key_of(memory_id), None)
+_DEFAULT_WINDOW = message_window(100)
 
 
 class ChatMemory:
@@ -211,29 +353,9 @@ class ProvidedMemories:
 
 def _opened(store: str | Path) -> ChatMemoryStore:
     if isinstance(store, str) and is_redis_url(store):
-        from bridge.service.memory_redis import RedisStore  # noqa: PLC0415 - for those who keep conversations there
+        from bridge.service.persistent_stores import RedisStore  # noqa: PLC0415 - for those who keep conversations there
 
         return RedisStore(store)
     from bridge.service.persistent_stores import SqliteStore  # noqa: PLC0415 - for those who keep conversations
 
     return SqliteStore(store)
-
-
-def key_of(memory_id: Any) -> str:
-    """A memory id as text: the same for the same id, and for no other.
-
-    Raises:
-        DefinitionError: The id has no JSON.
-    """
-    try:
-        return json.dumps(memory_id, sort_keys=True, default=_written)
-    except (TypeError, ValueError) as error:
-        raise DefinitionError(f"the memory id {memory_id!r} cannot be written as JSON; use text or a number") from error
-
-
-def _written(memory_id: Any) -> list[str]:
-    """Ids of other types, such as UUID, by type and text; those that only show where they lie identify nothing."""
-    text = str(memory_id)
-    if text == object.__repr__(memory_id):
-        raise TypeError(f"{text} is where it lies in memory")
-    return [type(memory_id).__qualname__, text]

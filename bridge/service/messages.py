@@ -1,11 +1,16 @@
-"""Messages: what a conversation with a chat model is made of, and their JSON (LangChain4j's ChatMessage).
+"""Chat messages and their JSON.
+
+Messages: what a conversation with a chat model is made of, and their JSON (LangChain4j's ChatMessage).
 
 Four kinds: what the program says (`SystemMessage`), what the user says (`UserMessage`), what the model says
 (`AiMessage`, with the tools that it wants run), and what came of a tool (`ToolExecutionResultMessage`).
+
+A message as one line of JSON text: what goes into a store.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +18,7 @@ from bridge.errors import WireError
 from bridge.text import short_repr
 from bridge.tools.content import Content, Text, block_from_json, block_to_json, text_of
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
-from bridge.types import Json, optional_field, require_text, without_none
+from bridge.types import Json, optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,6 +96,7 @@ class ToolExecutionResultMessage:
 
 ChatMessage = SystemMessage | UserMessage | AiMessage | ToolExecutionResultMessage
 """Any message."""
+
 
 Kind = Literal["system", "user", "ai", "tool"]
 
@@ -170,3 +176,33 @@ def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
     if not isinstance(arguments, dict | str):
         raise WireError(f"arguments must be an object or text: {short_repr(json)}")
     return ToolExecutionRequest(require_text(json.get("name")), arguments, optional_field(json, "id", str))
+
+
+def message_to_text(message: ChatMessage) -> str:
+    """A message as JSON text; in ASCII, since a model may write half of a character, which no encoding knows."""
+    return json.dumps(message_to_json(message), separators=(",", ":"), default=dict)
+
+
+def message_from_text(text: str | bytes) -> ChatMessage:
+    """The message that `message_to_text` wrote.
+
+    Raises:
+        WireError: It is no such text.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise WireError(f"a stored message that is no JSON: {short_repr(text)}") from error
+    return message_from_json(require_object(data, "a stored message"))
+
+
+def system_message_from_text(text: str | bytes) -> SystemMessage:
+    """The system message that `message_to_text` wrote.
+
+    Raises:
+        WireError: It is no such text.
+    """
+    message = message_from_text(text)
+    if not isinstance(message, SystemMessage):
+        raise WireError(f"a stored system message that is none: {short_repr(text)}")
+    return message

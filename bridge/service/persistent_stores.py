@@ -1,7 +1,15 @@
-"""Conversations in a SQLite file.
+"""Chat memory in Redis and in SQLite.
+
+Conversations in a SQLite file.
 
 Every append is one transaction, so that a process that is killed leaves all of it or nothing, and two that write one
 conversation wait for each other. The file is in WAL mode: who reads waits for nobody.
+
+Conversations in Redis: a list for each, and beside it the newest system message.
+
+Every append is one transaction of the server, so that turns of several replicas stand one after another, each whole. It
+is never repeated: a connection that breaks after the server has carried it out would otherwise write the turn twice.
+Needs the extra ``redis``.
 """
 
 from __future__ import annotations
@@ -16,9 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import to_thread
 
 from bridge.errors import MemoryStoreError, WireError
-from bridge.service.memory import StoredMessages, key_of
-from bridge.service.messages import SystemMessage
-from bridge.service.stored_message import message_from_text, message_to_text, system_message_from_text
+from bridge.redis import blocking_redis_at, connection_errors, unreachable
+from bridge.service.memory_store import StoredMessages, key_of
+from bridge.service.messages import SystemMessage, message_from_text, message_to_text, system_message_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +36,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _VERSION = 1
+
 _BUSY_SECONDS = 30.0
+
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS message (
         position INTEGER PRIMARY KEY,
@@ -38,12 +48,16 @@ _SCHEMA = """
     );
     CREATE INDEX IF NOT EXISTS message_by_conversation ON message (memory_id, is_system, position);
 """
+
 _INSERT = "INSERT INTO message (memory_id, is_system, json) VALUES (?, ?, ?)"
+
 _NEWEST = """
     SELECT position, json FROM message
     WHERE memory_id = ? AND is_system = ? AND position < ? ORDER BY position DESC LIMIT ?
 """
+
 _END = 2**63 - 1
+
 _RETRY_SECONDS = 0.01
 
 
@@ -60,7 +74,7 @@ class SqliteStore:
         self._opened: sqlite3.Connection | None = None
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `bridge.service.memory.ChatMemoryStore.read`.
+        """See `bridge.service.memory_store.ChatMemoryStore.read`.
 
         Raises:
             MemoryStoreError: The file cannot be used; so do the others.
@@ -68,13 +82,13 @@ class SqliteStore:
         return await self._run(self._read, key_of(memory_id), limit, before)
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """See `bridge.service.memory.ChatMemoryStore.append`."""
+        """See `bridge.service.memory_store.ChatMemoryStore.append`."""
         key = key_of(memory_id)
         rows = [(key, isinstance(message, SystemMessage), message_to_text(message)) for message in messages]
         await self._run(self._append, rows)
 
     async def delete(self, memory_id: Any) -> None:
-        """See `bridge.service.memory.ChatMemoryStore.delete`."""
+        """See `bridge.service.memory_store.ChatMemoryStore.delete`."""
         await self._run(self._delete, key_of(memory_id))
 
     def close(self) -> None:
@@ -158,3 +172,90 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             sleep(_RETRY_SECONDS)
         else:
             return
+
+
+class RedisStore:
+    """Keeps conversations in a Redis server.
+
+    Args:
+        url: The server, such as ``redis://localhost:6379/0``; with TLS ``rediss://``.
+        prefix: What the keys begin with.
+        expire_seconds: How long after its last turn a conversation is forgotten; None for never.
+
+    Raises:
+        MissingExtraError: The package ``redis`` is not installed.
+        ValueError: The URL is not one of Redis.
+    """
+
+    def __init__(self, url: str, *, prefix: str = "bridge:memory", expire_seconds: int | None = None) -> None:
+        self._url = url
+        self._prefix = prefix
+        self._expire_seconds = expire_seconds
+        self._redis = blocking_redis_at(url)
+        self._failures = connection_errors()
+
+    async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
+        """See `bridge.service.memory_store.ChatMemoryStore.read`.
+
+        Raises:
+            MemoryStoreError: Redis does not answer, or refuses; so do the others.
+        """
+        return await self._run(self._read, key_of(memory_id), limit, before)
+
+    async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
+        """See `bridge.service.memory_store.ChatMemoryStore.append`."""
+        await self._run(self._append, key_of(memory_id), messages)
+
+    async def delete(self, memory_id: Any) -> None:
+        """See `bridge.service.memory_store.ChatMemoryStore.delete`."""
+        await self._run(self._redis.delete, *self._keys(key_of(memory_id)))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._redis.close()
+
+    async def _run(self, command: Callable[..., _T], *arguments: Any) -> _T:
+        try:
+            return await to_thread.run_sync(command, *arguments)
+        except self._failures as error:
+            raise MemoryStoreError(str(unreachable(self._url, error))) from error
+
+    def _keys(self, key: str) -> tuple[str, str]:
+        """The list and the system message of a conversation; the braces keep them on one node of a cluster."""
+        return f"{self._prefix}:{{{key}}}:messages", f"{self._prefix}:{{{key}}}:system"
+
+    def _read(self, key: str, limit: int, before: int | None) -> StoredMessages:
+        said_key, system_key = self._keys(key)
+        with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.get(system_key)
+            if before is None:
+                pipeline.llen(said_key)
+                pipeline.lrange(said_key, -limit, -1)
+                system, length, texts = pipeline.execute()
+                start = length - len(texts)
+            else:
+                start = max(0, before - limit)
+                pipeline.llen(said_key)
+                pipeline.lrange(said_key, start, before - 1)
+                system, length, texts = pipeline.execute()
+                if length < before:  # forgotten meanwhile: what is there now was said after what has been read
+                    start, texts = 0, []
+        return StoredMessages(
+            messages=[message_from_text(text) for text in texts],
+            before=start or None,
+            system=None if system is None else system_message_from_text(system),
+        )
+
+    def _append(self, key: str, messages: Sequence[ChatMessage]) -> None:
+        said_key, system_key = self._keys(key)
+        system = [message_to_text(message) for message in messages if isinstance(message, SystemMessage)]
+        said = [message_to_text(message) for message in messages if not isinstance(message, SystemMessage)]
+        with self._redis.pipeline(transaction=True) as pipeline:
+            if said:
+                pipeline.rpush(said_key, *said)
+            if system:
+                pipeline.set(system_key, system[-1])
+            if self._expire_seconds is not None:
+                pipeline.expire(said_key, self._expire_seconds)
+                pipeline.expire(system_key, self._expire_seconds)
+            pipeline.execute()

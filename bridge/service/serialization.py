@@ -1,4 +1,9 @@
-"""What an invocation consists of as JSON data, and back: responses, executions, parameters of requests."""
+"""Requests, responses, events and executions as JSON data.
+
+What an invocation consists of as JSON data, and back: responses, executions, parameters of requests.
+
+Requests to a model, and what a stream of its answer yields, as JSON data, and back.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,35 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from bridge.errors import WireError
-from bridge.service.chat_model import ChatResponse, FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
-from bridge.service.messages import (
-    AiMessage,
-    message_from_json,
-    message_to_json,
-    request_from_json,
-    request_to_json,
+from bridge.errors import BridgeError, WireError
+from bridge.service.chat_model import (
+    ChatRequest,
+    ChatRequestParameters,
+    ChatResponse,
+    CompleteResponse,
+    CompleteToolCall,
+    FinishReason,
+    PartialResponse,
+    PartialThinking,
+    PartialToolCall,
+    ResponseFormat,
+    TokenUsage,
+    ToolChoice,
+    ToolChoiceMode,
 )
-from bridge.service.parameters import ChatRequestParameters
+from bridge.service.messages import AiMessage, message_from_json, message_to_json, request_from_json, request_to_json
 from bridge.text import short_repr
 from bridge.tools.content import block_from_json, block_to_json
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.tools.tool import ToolExecution, ToolExecutionResult
 from bridge.types import Json, optional_field, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from bridge.service.chat_model import ChatEvent
+
+_PLAIN = ("model_name", "temperature", "top_p", "max_output_tokens")
 
 
 def execution_to_json(execution: ToolExecution) -> Json:
@@ -121,3 +138,88 @@ def parameters_from_json(json: Mapping[str, Any]) -> ChatRequestParameters:
         return ChatRequestParameters(**said)
     except (KeyError, TypeError, ValueError) as error:
         raise WireError(f"malformed parameters of a request: {short_repr(json)}") from error
+
+
+def chat_request_to_json(request: ChatRequest) -> Json:
+    """A request as JSON data."""
+    choice, form = request.tool_choice, request.response_format
+    return {
+        "messages": [message_to_json(message) for message in request.messages],
+        "tool_specifications": [_specification_to_json(each) for each in request.tool_specifications],
+        "tool_choice": {"mode": choice.mode.value} | without_none(tool_name=choice.tool_name),
+        "stop_sequences": list(request.stop_sequences),
+        "extra": dict(request.extra),
+    } | without_none(
+        response_format=None if form is None else asdict(form), **{name: getattr(request, name) for name in _PLAIN}
+    )
+
+
+def chat_request_from_json(json: Mapping[str, Any]) -> ChatRequest:
+    """The request that `chat_request_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        form, choice = optional_field(json, "response_format", dict), json["tool_choice"]
+        return ChatRequest(
+            messages=tuple(map(message_from_json, json["messages"])),
+            tool_specifications=tuple(map(_specification_from_json, json["tool_specifications"])),
+            tool_choice=ToolChoice(ToolChoiceMode(choice["mode"]), optional_field(choice, "tool_name", str)),
+            response_format=None if form is None else ResponseFormat(**form),
+            stop_sequences=tuple(json["stop_sequences"]),
+            extra=json["extra"],
+            **{name: json.get(name) for name in _PLAIN},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, BridgeError) as error:
+        raise WireError(f"a malformed request to a model: {short_repr(json)}") from error
+
+
+def event_to_json(event: ChatEvent) -> Json:
+    """An event as JSON data: ``{"type": …, …}``."""
+    match event:
+        case PartialResponse() | PartialThinking() | PartialToolCall():
+            return {"type": type(event).__name__, **asdict(event)}
+        case CompleteToolCall():
+            return {"type": "CompleteToolCall", "index": event.index, "request": request_to_json(event.request)}
+        case CompleteResponse():
+            return {"type": "CompleteResponse", "response": response_to_json(event.response)}
+
+
+def event_from_json(json: Mapping[str, Any]) -> ChatEvent:
+    """The event that `event_to_json` wrote.
+
+    Raises:
+        WireError: It is no such data.
+    """
+    try:
+        match json.get("type"):
+            case "PartialResponse":
+                return PartialResponse(json["text"])
+            case "PartialThinking":
+                return PartialThinking(json["text"])
+            case "PartialToolCall":
+                return PartialToolCall(json["index"], json["id"], json["name"], json["partial_arguments"])
+            case "CompleteToolCall":
+                return CompleteToolCall(json["index"], request_from_json(json["request"]))
+            case "CompleteResponse":
+                return CompleteResponse(response_from_json(json["response"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise WireError(f"a malformed event: {short_repr(json)}") from error
+    raise WireError(f"an event of an unknown type: {short_repr(json)}")
+
+
+def _specification_to_json(specification: ToolSpecification) -> Json:
+    said = {name: value for name in _FIELDS if (value := getattr(specification, name)) is not None}
+    if specification.annotations is not None:
+        said["annotations"] = asdict(specification.annotations)
+    return said | {"icons": list(specification.icons)}
+
+
+def _specification_from_json(json: Mapping[str, Any]) -> ToolSpecification:
+    annotations = optional_field(json, "annotations", dict)
+    said: dict[str, Any] = dict(json) | {"icons": tuple(json["icons"])}
+    return ToolSpecification(**said | {"annotations": None if annotations is None else ToolAnnotations(**annotations)})
+
+
+_FIELDS = ("name", "title", "description", "parameters", "output_schema", "metadata", "strict")

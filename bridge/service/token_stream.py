@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridge.service.chat_model import ChatResponse
-    from bridge.service.events import Emit, ServiceEvent
-    from bridge.service.result import Result
+    from bridge.service.events import Emit, Result, ServiceEvent
     from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 _T = TypeVar("_T")

@@ -15,7 +15,7 @@ from tests.models import anthropic_wire, bedrock_wire, openai_wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.service.result import Result
+    from bridge.service.events import Result
     from tests.models.provider import Answer, Provider
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 import pytest
 
 from bridge import MemoryId, ToolBox, ToolError, ai_service, tool
-from bridge.service.monitors import ToolLogger, ToolPerformance, ToolRequestInspector
+from bridge.service.events import ToolLogger, ToolPerformance, ToolRequestInspector
 from bridge.testing import ScriptedChatModel
 from tests.seeds.services import assistant, call, told
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from bridge.service.chat_model import ChatEvent, ChatRequest
-    from bridge.service.result import Result
+    from bridge.service.events import Result
     from bridge.service.token_stream import TokenStream
 
     Reply = str | AiMessage | ChatResponse | Exception | Callable[[ChatRequest], Awaitable[AiMessage]]

@@ -10,17 +10,16 @@ import pytest
 from bridge import InvocationContext, InvocationParameters, ReturnBehavior, ToolBox, ToolMemoryId, tool, tools_from
 from bridge.errors import DefinitionError, NameClashError
 from bridge.service.ai_service import ai_service, resume
+from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.interface import MemoryId
-from bridge.service.memory import ChatMemory
+from bridge.service.memory import ChatMemory, message_window
 from bridge.service.messages import AiMessage, SystemMessage, UserMessage
-from bridge.service.parameters import ChatRequestParameters
 from bridge.service.templates import system_message, user_message
-from bridge.service.window import message_window
 from bridge.tools.content import Image
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, call, calls
 
 if TYPE_CHECKING:
-    from bridge.service.result import Result
+    from bridge.service.events import Result
     from bridge.service.token_stream import TokenStream
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.errors import WireError
-from bridge.service.chat_json import chat_request_from_json, chat_request_to_json, event_from_json, event_to_json
 from bridge.service.chat_model import (
     ChatRequest,
     ChatResponse,
@@ -24,6 +23,12 @@ from bridge.service.chat_model import (
     ToolChoiceMode,
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.service.serialization import (
+    chat_request_from_json,
+    chat_request_to_json,
+    event_from_json,
+    event_to_json,
+)
 from bridge.tools.content import Audio, File, Image, Text
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.tools.tool import ToolExecutionRequest

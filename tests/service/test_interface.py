@@ -13,7 +13,7 @@ from bridge.service.templates import user_message
 from tests.service.fakes import FakeModel
 
 if TYPE_CHECKING:
-    from bridge.service.result import Result
+    from bridge.service.events import Result
     from bridge.service.token_stream import TokenStream
 
 

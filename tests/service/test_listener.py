@@ -7,7 +7,7 @@ import pytest
 
 from bridge import tool
 from bridge.errors import ChatModelError
-from bridge.service.listener import InvocationListener
+from bridge.service.events import InvocationListener
 from bridge.service.memory import ChatMemory
 from tests.service.fakes import DEADLINE_SECONDS, ask, assistant, call, calls
 

@@ -10,10 +10,9 @@ import pytest
 from bridge import ToolError, tool
 from bridge.errors import ChatModelError, InvocationTimeoutError, ToolLimitError
 from bridge.service.ai_service import ai_service
-from bridge.service.chat_model import FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
+from bridge.service.chat_model import ChatRequestParameters, FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
 from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
-from bridge.service.parameters import ChatRequestParameters
 from bridge.tools.content import Text
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.tool import ToolExecutionRequest

@@ -14,8 +14,8 @@ from redis import Redis
 
 from bridge.errors import DefinitionError, MemoryStoreError, MissingExtraError, WireError
 from bridge.service import persistent_stores
-from bridge.service.memory import ChatMemory, ChatMemoryStore, InMemoryStore, ProvidedMemories, StoredMessages, key_of
-from bridge.service.memory_redis import RedisStore
+from bridge.service.memory import ChatMemory, ProvidedMemories, message_window, token_window
+from bridge.service.memory_store import ChatMemoryStore, InMemoryStore, StoredMessages, key_of
 from bridge.service.messages import (
     AiMessage,
     ChatMessage,
@@ -23,8 +23,7 @@ from bridge.service.messages import (
     ToolExecutionResultMessage,
     UserMessage,
 )
-from bridge.service.persistent_stores import SqliteStore
-from bridge.service.window import message_window, token_window
+from bridge.service.persistent_stores import RedisStore, SqliteStore
 from bridge.tools.content import Image, Text
 from bridge.tools.tool import ToolExecutionRequest
 

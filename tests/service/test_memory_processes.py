@@ -10,15 +10,15 @@ import anyio
 import pytest
 
 from bridge.service.memory import ChatMemory
-from bridge.service.memory_redis import RedisStore
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
+from bridge.service.persistent_stores import RedisStore
 from tests.processes import ROOT
 from tests.service.writer import FATAL_TURN, STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.service.memory import StoredMessages
+    from bridge.service.memory_store import StoredMessages
     from bridge.service.messages import ChatMessage
 
 TURN_MESSAGES = 5

@@ -19,10 +19,10 @@ from bridge import (
     tool,
 )
 from bridge.models.scripted import ScriptedChatModel
-from bridge.service.monitors import ToolLogger, ToolPerformance, ToolRequestInspector
+from bridge.service.events import ToolLogger, ToolPerformance, ToolRequestInspector
 
 if TYPE_CHECKING:
-    from bridge.service.listener import InvocationListener
+    from bridge.service.events import InvocationListener
 
 
 @tool

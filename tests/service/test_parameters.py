@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from bridge.service.chat_model import ChatRequest, ToolChoice, ToolChoiceMode
-from bridge.service.parameters import ChatRequestParameters
+from bridge.service.chat_model import ChatRequest, ChatRequestParameters, ToolChoice, ToolChoiceMode
 from bridge.service.serialization import parameters_from_json, parameters_to_json
 
 ALL = ChatRequestParameters(

@@ -18,7 +18,7 @@ from bridge.service.structured import ReplyMismatchError, ReplyReader
 from tests.service.fakes import FakeModel, call, calls
 
 if TYPE_CHECKING:
-    from bridge.service.result import Result
+    from bridge.service.events import Result
 
 
 class Sentiment(Enum):

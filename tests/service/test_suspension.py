@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 from bridge import InvocationParameters, ToolAnnotations, ToolMemoryId, tool
 from bridge.errors import DefinitionError, WireError
 from bridge.service.ai_service import ai_service, resume
-from bridge.service.approval import ApprovalPolicy, Decision
-from bridge.service.chat_model import CompleteResponse
+from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation
+from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
+from bridge.service.events import InvocationListener
 from bridge.service.interface import MemoryId
-from bridge.service.listener import InvocationListener
 from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage
-from bridge.service.parameters import ChatRequestParameters
-from bridge.service.suspension import InvocationSuspended, SuspendedInvocation
 from tests.processes import ROOT
 from tests.service.fakes import FakeModel, assistant, call, calls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.service.result import Result
+    from bridge.service.events import Result
 
 pytestmark = pytest.mark.anyio
 
@@ -245,7 +243,7 @@ import asyncio, json, sys
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.approval import ApprovalPolicy, Decision
 from bridge.service.memory import ChatMemory
-from bridge.service.suspension import SuspendedInvocation
+from bridge.service.approval import SuspendedInvocation
 from tests.service.fakes import FakeModel
 from tests.service.test_suspension import Bookings, Desk, LATER
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.service.memory import by_encoding, estimate_tokens
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
-from bridge.service.tokens import by_encoding, estimate_tokens
 from bridge.tools.content import File, Image, Text
 from bridge.tools.tool import ToolExecutionRequest
 

@@ -8,10 +8,9 @@ import pytest
 from bridge import tool
 from bridge.errors import NameClashError
 from bridge.service.ai_service import ai_service
-from bridge.service.memory import ChatMemory
+from bridge.service.memory import ChatMemory, message_window
 from bridge.service.messages import ToolExecutionResultMessage
-from bridge.service.tool_search import ToolSearch, by_words
-from bridge.service.window import message_window
+from bridge.service.toolset import ToolSearch, by_words
 from bridge.tools.schema.json_schema import JsonObjectSchema
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionResult

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import DefinitionError
+from bridge.service.memory import Window, WindowView, estimate_tokens, message_window, token_window
 from bridge.service.messages import (
     AiMessage,
     ChatMessage,
@@ -12,8 +13,6 @@ from bridge.service.messages import (
     ToolExecutionResultMessage,
     UserMessage,
 )
-from bridge.service.tokens import estimate_tokens
-from bridge.service.window import Window, WindowView, message_window, token_window
 from bridge.tools.content import Text
 from bridge.tools.tool import ToolExecutionRequest
 

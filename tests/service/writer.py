@@ -19,17 +19,16 @@ import anyio
 from bridge import tool
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatResponse
-from bridge.service.listener import InvocationListener
-from bridge.service.memory import ChatMemory
+from bridge.service.events import InvocationListener
+from bridge.service.memory import ChatMemory, message_window
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
-from bridge.service.window import message_window
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bridge.service.chat_model import ChatRequest
-    from bridge.service.memory import ChatMemoryStore, StoredMessages
+    from bridge.service.memory_store import ChatMemoryStore, StoredMessages
     from bridge.service.messages import ChatMessage
 
 FATAL_TURN = 2
