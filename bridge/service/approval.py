@@ -127,7 +127,7 @@ class ApprovalPolicy:
 
     async def decide(self, request: ToolExecutionRequest, tool: Tool, context: InvocationContext) -> Decision | None:
         """What is decided about a call; None where it needs no approval, or cannot run anyway."""
-        if not self.applies(tool) or (parsed := with_mapping(request)) is None:
+        if not self.applies(tool) or (parsed := with_parsed_arguments(request)) is None:
             return None
         answer = self.approve(parsed, tool, context)
         decision = await answer if inspect.isawaitable(answer) else answer
@@ -144,9 +144,9 @@ _approved: ContextVar[ToolExecutionRequest | None] = ContextVar("approved", defa
 
 
 @contextmanager
-def approved(request: ToolExecutionRequest) -> Iterator[None]:
+def approve_call(request: ToolExecutionRequest) -> Iterator[None]:
     """Let one call pass."""
-    token = _approved.set(with_mapping(request))
+    token = _approved.set(with_parsed_arguments(request))
     try:
         yield
     finally:
@@ -168,7 +168,7 @@ class _Gate:
         return await self._executor.execute(request, context)
 
 
-def with_mapping(request: ToolExecutionRequest) -> ToolExecutionRequest | None:
+def with_parsed_arguments(request: ToolExecutionRequest) -> ToolExecutionRequest | None:
     """The request with its arguments as a mapping; None where they cannot be read."""
     if not isinstance(request.arguments, str):
         return request

@@ -42,7 +42,7 @@ _SEPARATOR = "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class MethodCall:
     """One call of a method, before anything has happened."""
 
     method: ServiceMethod
@@ -73,7 +73,7 @@ class Engine:
 
     def call(
         self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None = None
-    ) -> Call:
+    ) -> MethodCall:
         """Read the arguments of a call.
 
         Args:
@@ -86,7 +86,7 @@ class Engine:
         if system is None and self.system is not None:
             system = self.system(context.memory_id)
         parameters = values[method.request_parameters] if method.request_parameters is not None else None
-        return Call(
+        return MethodCall(
             method=method,
             context=context,
             system=system,
@@ -94,7 +94,7 @@ class Engine:
             parameters=self.parameters if parameters is None else parameters.over(self.parameters),
         )
 
-    def resumption(self, state: SuspendedInvocation, decisions: Mapping[int, Decision]) -> Call:
+    def resumption(self, state: SuspendedInvocation, decisions: Mapping[int, Decision]) -> MethodCall:
         """Read what is left of a suspended invocation.
 
         Raises:
@@ -107,7 +107,7 @@ class Engine:
             )
         message = state.turn[0]
         assert isinstance(message, UserMessage)
-        return Call(
+        return MethodCall(
             method=method,
             context=InvocationContext(
                 memory_id=state.memory_id,
@@ -122,7 +122,7 @@ class Engine:
             decisions=decisions,
         )
 
-    async def run(self, call: Call, emit: Emit | None = None) -> Result[Any]:
+    async def run(self, call: MethodCall, emit: Emit | None = None) -> Result[Any]:
         """Run an invocation.
 
         Args:
@@ -150,7 +150,7 @@ class Engine:
             await emit(CompleteResponse(result.final_response))
         return result
 
-    async def _within_deadline(self, call: Call, emit: Emit | None) -> Result[Any]:
+    async def _within_deadline(self, call: MethodCall, emit: Emit | None) -> Result[Any]:
         deadline = call.context.deadline
         if deadline is None:
             return await self._invoke(call, emit)
@@ -158,7 +158,7 @@ class Engine:
             return await self._invoke(call, emit)
         raise InvocationTimeoutError(f"{call.method.source} found no answer in time; raise timeout_seconds")
 
-    async def _invoke(self, call: Call, emit: Emit | None) -> Result[Any]:
+    async def _invoke(self, call: MethodCall, emit: Emit | None) -> Result[Any]:
         memory = self._memory_of(call)
         system = None if call.system is None else SystemMessage(call.system)
         view = WindowView(None, system) if memory is None else await memory.view(system)
@@ -221,7 +221,7 @@ class Engine:
             return None
         return anyio.current_time() + self.timeout_seconds
 
-    def _memory_of(self, call: Call) -> ChatMemory | None:
+    def _memory_of(self, call: MethodCall) -> ChatMemory | None:
         memory_id = call.context.memory_id
         if memory_id is None and (call.method.memory_id is not None or call.context.headers):
             return None  # a call that belongs to no conversation shares none with others; over HTTP there are others

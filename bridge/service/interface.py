@@ -24,7 +24,7 @@ from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.events import Result
 from bridge.service.messages import UserMessage
 from bridge.service.structured import reply_reader_of
-from bridge.service.templates import IT, PromptTemplate, system_template_of, user_template_of, written
+from bridge.service.templates import IT, PromptTemplate, format_value, system_template_of, user_template_of
 from bridge.service.token_stream import TokenStream
 from bridge.tools.content import Block, Text
 from bridge.tools.context import InvocationContext, InvocationParameters
@@ -231,7 +231,7 @@ def _blocks_of(value: Any) -> list[Content]:
         items = list(value)
         if items and all(isinstance(item, str | Block) for item in items) and any(isinstance(i, Block) for i in items):
             return [block for item in items for block in _blocks_of(item)]
-    return [] if value is None else [Text(written(value))]
+    return [] if value is None else [Text(format_value(value))]
 
 
 def _resolver(function: Any, source: str, frame: FrameType | None) -> Callable[[Any], Any]:

@@ -29,7 +29,7 @@ from bridge.service.chat_model import (
 )
 from bridge.service.events import IntermediateResponse, Listeners, notify
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
-from bridge.service.tool_calls import Compensations, ToolCalls, ends_at_once, together
+from bridge.service.tool_calls import Compensations, ToolCalls, returns_immediately, run_concurrently
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Invocation:
         calls = self._calls()
         limit = self._settings.concurrent_tools
         if self._streams and limit > 1 and request.tool_specifications:
-            await together(calls, limit, partial(self._receive_and_start, request, calls))
+            await run_concurrently(calls, limit, partial(self._receive_and_start, request, calls))
             wanted = self.responses[-1].message.tool_execution_requests
         else:
             wanted = (await self._receive(request)).message.tool_execution_requests
@@ -288,7 +288,7 @@ class Invocation:
             raise InvocationSuspended(self._state(calls))
         missing = calls.missing(wanted)
         if len(missing) > 1 and self._settings.concurrent_tools > 1:
-            await together(calls, self._settings.concurrent_tools, partial(_start_all, missing))
+            await run_concurrently(calls, self._settings.concurrent_tools, partial(_start_all, missing))
         else:
             for index, request in missing.items():
                 await calls.run(index, request)
@@ -298,7 +298,7 @@ class Invocation:
         executions = [calls.executed[index] for index in sorted(calls.executed)]
         self.executions += executions
         self.view.add(*(ToolExecutionResultMessage.of(each.request, each.result) for each in executions))
-        if ends_at_once(self.tools.box, executions):
+        if returns_immediately(self.tools.box, executions):
             self.immediate = executions
             return True
         return False

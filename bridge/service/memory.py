@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError
 from bridge.redis import is_redis_url
-from bridge.service.memory_store import DEFAULT_MEMORY_ID, InMemoryStore, key_of
+from bridge.service.memory_store import DEFAULT_MEMORY_ID, InMemoryStore, memory_key
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import File, Text
 
@@ -333,7 +333,7 @@ class ProvidedMemories:
         Raises:
             DefinitionError: The provider gave something else, or the id cannot be written as JSON.
         """
-        key = key_of(memory_id)
+        key = memory_key(memory_id)
         with self._lock:
             memory = self._memories.get(key)
             if memory is None:

@@ -64,7 +64,7 @@ class InMemoryStore:
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
         """See `ChatMemoryStore.read`."""
-        key = key_of(memory_id)
+        key = memory_key(memory_id)
         said = self._said.get(key, [])
         end = len(said) if before is None else before
         start = max(0, end - limit)
@@ -72,7 +72,7 @@ class InMemoryStore:
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
         """See `ChatMemoryStore.append`."""
-        key = key_of(memory_id)
+        key = memory_key(memory_id)
         for message in messages:
             if isinstance(message, SystemMessage):
                 self._system[key] = message
@@ -80,11 +80,11 @@ class InMemoryStore:
 
     async def delete(self, memory_id: Any) -> None:
         """See `ChatMemoryStore.delete`."""
-        self._said.pop(key_of(memory_id), None)
-        self._system.pop(key_of(memory_id), None)
+        self._said.pop(memory_key(memory_id), None)
+        self._system.pop(memory_key(memory_id), None)
 
 
-def key_of(memory_id: Any) -> str:
+def memory_key(memory_id: Any) -> str:
     """A memory id as text: the same for the same id, and for no other.
 
     Raises:

@@ -25,7 +25,7 @@ from anyio import to_thread
 
 from bridge.errors import MemoryStoreError, WireError
 from bridge.redis import blocking_redis_at, connection_errors, unreachable
-from bridge.service.memory_store import StoredMessages, key_of
+from bridge.service.memory_store import StoredMessages, memory_key
 from bridge.service.messages import SystemMessage, message_from_text, message_to_text, system_message_from_text
 
 if TYPE_CHECKING:
@@ -79,17 +79,17 @@ class SqliteStore:
         Raises:
             MemoryStoreError: The file cannot be used; so do the others.
         """
-        return await self._run(self._read, key_of(memory_id), limit, before)
+        return await self._run(self._read, memory_key(memory_id), limit, before)
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
         """See `bridge.service.memory_store.ChatMemoryStore.append`."""
-        key = key_of(memory_id)
+        key = memory_key(memory_id)
         rows = [(key, isinstance(message, SystemMessage), message_to_text(message)) for message in messages]
         await self._run(self._append, rows)
 
     async def delete(self, memory_id: Any) -> None:
         """See `bridge.service.memory_store.ChatMemoryStore.delete`."""
-        await self._run(self._delete, key_of(memory_id))
+        await self._run(self._delete, memory_key(memory_id))
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -200,15 +200,15 @@ class RedisStore:
         Raises:
             MemoryStoreError: Redis does not answer, or refuses; so do the others.
         """
-        return await self._run(self._read, key_of(memory_id), limit, before)
+        return await self._run(self._read, memory_key(memory_id), limit, before)
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
         """See `bridge.service.memory_store.ChatMemoryStore.append`."""
-        await self._run(self._append, key_of(memory_id), messages)
+        await self._run(self._append, memory_key(memory_id), messages)
 
     async def delete(self, memory_id: Any) -> None:
         """See `bridge.service.memory_store.ChatMemoryStore.delete`."""
-        await self._run(self._redis.delete, *self._keys(key_of(memory_id)))
+        await self._run(self._redis.delete, *self._keys(memory_key(memory_id)))
 
     def close(self) -> None:
         """Close the connections."""

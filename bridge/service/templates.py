@@ -90,12 +90,12 @@ class PromptTemplate:
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1] or match[2]
-            return written(values[name]) if name in values else _NOW[name]()
+            return format_value(values[name]) if name in values else _NOW[name]()
 
         return _PLACEHOLDER.sub(value_of, self._text)
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as it stands in a prompt: text as it is, everything else as JSON, or as it shows itself."""
     if isinstance(value, str):
         return str.__str__(value)

@@ -26,7 +26,7 @@ import anyio
 from anyio import get_cancelled_exc_class
 
 from bridge.errors import ArgumentProblem, ArgumentsError, DefinitionError
-from bridge.service.approval import Decision, Verdict, approved
+from bridge.service.approval import Decision, Verdict, approve_call
 from bridge.service.events import BeforeToolExecution, ToolExecuted
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.execution import LOCAL, execute, execute_timed
@@ -82,7 +82,7 @@ class ToolCalls:
                 refusal = _cut_off(request) if index == self.cut_off else None
                 execution = await execute_timed(self.tools, request, self.context, self.policy, refusal=refusal)
             else:
-                with approved(request):
+                with approve_call(request):
                     execution = await execute_timed(self.tools, request, self.context, self.policy)
         self.executed[index] = execution
         if self.emit is not None:
@@ -114,7 +114,7 @@ class ToolCalls:
         return {index: request for index, request in enumerate(requests) if index not in self.executed}
 
 
-async def together(calls: ToolCalls, limit: float, body: Callable[[Start], Awaitable[_T]]) -> _T:
+async def run_concurrently(calls: ToolCalls, limit: float, body: Callable[[Start], Awaitable[_T]]) -> _T:
     """Run calls at the same time, while something else goes on.
 
     Args:
@@ -177,7 +177,7 @@ def _cut_off(request: ToolExecutionRequest) -> ArgumentsError:
     return ArgumentsError(request.name, [ArgumentProblem("", expected)])
 
 
-def ends_at_once(tools: ToolBox, executions: Sequence[ToolExecution]) -> bool:
+def returns_immediately(tools: ToolBox, executions: Sequence[ToolExecution]) -> bool:
     """Whether the results are the answer: LangChain4j's truth table of return behaviours.
 
     That is so where no tool failed, and the last is IMMEDIATE_IF_LAST or all are IMMEDIATE or IMMEDIATE_IF_LAST.
@@ -280,7 +280,7 @@ class Compensations:
         if parameters.get("additionalProperties") is False:
             values = {name: value for name, value in values.items() if name in parameters.get("properties", {})}
         request = ToolExecutionRequest(how, values)
-        with approved(request):  # whoever approved the call approved this
+        with approve_call(request):  # whoever approved the call approved this
             result = await execute(tools, request, self._context, LOCAL)
         if result.is_error:
             raise RuntimeError(result.text)

@@ -178,7 +178,7 @@ async def _provided(provider: ToolProvider, request: ToolProviderRequest) -> Seq
     return tuple(tools or ())
 
 
-def by_words(query: str, tools: Sequence[ToolSpecification]) -> list[str]:
+def match_words(query: str, tools: Sequence[ToolSpecification]) -> list[str]:
     """The tools that share words with the query: rare words count more, and words of the name count three times."""
     indexed = [(tool.name, _words_of(tool)) for tool in tools]
     frequency = Counter(word for _, words in indexed for word in words)
@@ -203,7 +203,7 @@ def by_words(query: str, tools: Sequence[ToolSpecification]) -> list[str]:
 class ToolSearch:
     """Lets the model search for tools instead of showing it all of them."""
 
-    strategy: SearchStrategy = by_words
+    strategy: SearchStrategy = match_words
     max_results: int = 10
     """How many tools one search finds at most."""
     always: Callable[[Tool], bool] = lambda _: False

@@ -15,7 +15,7 @@ from redis import Redis
 from bridge.errors import DefinitionError, MemoryStoreError, MissingExtraError, WireError
 from bridge.service import persistent_stores
 from bridge.service.memory import ChatMemory, ProvidedMemories, message_window, token_window
-from bridge.service.memory_store import ChatMemoryStore, InMemoryStore, StoredMessages, key_of
+from bridge.service.memory_store import ChatMemoryStore, InMemoryStore, StoredMessages, memory_key
 from bridge.service.messages import (
     AiMessage,
     ChatMessage,
@@ -169,17 +169,17 @@ async def test_concurrent_turns_are_each_whole(open_store: Callable[[], ChatMemo
     [("a", '"a"'), (1, "1"), (["a", 1], '["a", 1]'), (UUID(int=1), f'["UUID", "{UUID(int=1)}"]'), (None, "null")],
 )
 def test_a_memory_id_is_known_by_its_json(memory_id: Any, key: str) -> None:
-    assert key_of(memory_id) == key
+    assert memory_key(memory_id) == key
 
 
 def test_a_memory_id_that_identifies_nothing_is_refused() -> None:
     with pytest.raises(DefinitionError, match="cannot be written as JSON; use text or a number"):
-        key_of(object())
+        memory_key(object())
 
 
 @given(st.lists(st.text() | st.integers(), min_size=2, max_size=2, unique_by=lambda value: (type(value), value)))
 def test_different_ids_have_different_keys(pair: list[Any]) -> None:
-    assert key_of(pair[0]) != key_of(pair[1])
+    assert memory_key(pair[0]) != memory_key(pair[1])
 
 
 async def test_a_path_is_a_store_in_sqlite(database: Path) -> None:

@@ -10,7 +10,7 @@ from bridge.errors import NameClashError
 from bridge.service.ai_service import ai_service
 from bridge.service.memory import ChatMemory, message_window
 from bridge.service.messages import ToolExecutionResultMessage
-from bridge.service.toolset import ToolSearch, by_words
+from bridge.service.toolset import ToolSearch, match_words
 from bridge.tools.schema.json_schema import JsonObjectSchema
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionResult
@@ -54,7 +54,7 @@ MANY = [
     ],
 )
 def test_tools_are_found_by_words(query: str, found: list[str]) -> None:
-    names = by_words(query, MANY)
+    names = match_words(query, MANY)
     assert names[: len(found)] == found or set(names[: len(found)]) == set(found)
     assert bool(names) == bool(found)
 
