@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.catalogue import ServerStatus, ToolsChange
-    from bridge.client.config import load_config
+    from bridge.client.config.loading import load_config
+    from bridge.client.config.servers import (
+        HttpTransport,
+        MemoryTransport,
+        ServerConfig,
+        ServersConfig,
+        StdioTransport,
+    )
     from bridge.client.connection import Connection
     from bridge.client.handlers import ClientHandlers
     from bridge.client.provider import McpToolProvider
-    from bridge.client.server_config import HttpTransport, MemoryTransport, ServerConfig, ServersConfig, StdioTransport
     from bridge.client.states import ConnectionState, ConnectionStatus
     from bridge.errors import (
         ArgumentProblem,
@@ -253,17 +259,17 @@ _NAMES = {
     "bridge.client.auth.grants": ("ClientCredentials", "IdentityAssertion", "OAuthLogin"),
     "bridge.client.blocking": ("BlockingToolProvider", "connect"),
     "bridge.client.catalogue": ("ServerStatus", "ToolsChange"),
-    "bridge.client.config": ("load_config",),
-    "bridge.client.connection": ("Connection",),
-    "bridge.client.handlers": ("ClientHandlers",),
-    "bridge.client.provider": ("McpToolProvider",),
-    "bridge.client.server_config": (
+    "bridge.client.config.loading": ("load_config",),
+    "bridge.client.config.servers": (
         "HttpTransport",
         "MemoryTransport",
         "ServerConfig",
         "ServersConfig",
         "StdioTransport",
     ),
+    "bridge.client.connection": ("Connection",),
+    "bridge.client.handlers": ("ClientHandlers",),
+    "bridge.client.provider": ("McpToolProvider",),
     "bridge.client.states": ("ConnectionState", "ConnectionStatus"),
     "bridge.errors": (
         "ArgumentProblem",

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
+from bridge.client.config.servers import MemoryTransport, ServerConfig
 from bridge.client.provider import McpToolProvider
-from bridge.client.server_config import MemoryTransport, ServerConfig
 from bridge.errors import ToolError
 from bridge.models.scripted import ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING

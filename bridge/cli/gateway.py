@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import LocalTarget, RemoteTarget
-    from bridge.client.naming import Prefixing
-    from bridge.client.pinning import PinMode
-    from bridge.client.server_config import ServerConfig
+    from bridge.client.config.servers import ServerConfig
+    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_pins import PinMode
 
 
 def serving_again(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import Target
-    from bridge.client.naming import Prefixing
-    from bridge.client.pinning import PinMode
+    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_pins import PinMode
     from bridge.tools.specification import ToolSpecification
 
 DEFAULT_TIMEOUT_SECONDS = 60.0

@@ -16,7 +16,7 @@ from bridge.text import with_count
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
     from bridge.client.auth.grants import OAuthLogin
-    from bridge.client.server_config import ServerConfig
+    from bridge.client.config.servers import ServerConfig
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """How long a person may take."""
@@ -78,7 +78,7 @@ def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
 def grant_of(server: ServerConfig) -> OAuthLogin | None:
     """As whom a person logs in to a server; None where nobody can."""
     from bridge.client.auth.grants import OAuthLogin  # noqa: PLC0415
-    from bridge.client.server_config import HttpTransport  # noqa: PLC0415
+    from bridge.client.config.servers import HttpTransport  # noqa: PLC0415
 
     transport = server.transport
     if not isinstance(transport, HttpTransport) or any(name.lower() == "authorization" for name in transport.headers):
@@ -100,8 +100,8 @@ async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browse
 
     from bridge.client.auth.errors import SignInError  # noqa: PLC0415
     from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415
+    from bridge.client.config.servers import HttpTransport  # noqa: PLC0415
     from bridge.client.connection import Connection  # noqa: PLC0415
-    from bridge.client.server_config import HttpTransport  # noqa: PLC0415
 
     grant, transport = grant_of(server), server.transport
     assert grant is not None

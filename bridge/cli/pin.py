@@ -17,8 +17,8 @@ from bridge.text import with_count
 
 if TYPE_CHECKING:
     from bridge.cli.targets import RemoteTarget, Target
-    from bridge.client.pinning import ServerPins
-    from bridge.client.server_config import ServerConfig
+    from bridge.client.config.servers import ServerConfig
+    from bridge.client.tool_pins import ServerPins
 
 DEFAULT_NAME = "mcp.lock.json"
 """The lock file of a URL or a command, in the working directory; a configuration's stands beside it."""
@@ -107,7 +107,7 @@ def _listed(
 
 
 def _checked(path: Path, tools: dict[str, list[dict[str, object]]]) -> int:
-    from bridge.client.pinning import ServerPins, load_pins  # noqa: PLC0415
+    from bridge.client.tool_pins import ServerPins, load_pins  # noqa: PLC0415
 
     pins = load_pins(path)
     found = 0
@@ -120,7 +120,7 @@ def _checked(path: Path, tools: dict[str, list[dict[str, object]]]) -> int:
 
 
 def _written(path: Path, target: Target, tools: dict[str, list[dict[str, object]]]) -> int:
-    from bridge.client.pinning import load_pins, pins_of, write_pins  # noqa: PLC0415
+    from bridge.client.tool_pins import load_pins, pins_of, write_pins  # noqa: PLC0415
 
     pins: dict[str, ServerPins] = {server: pins_of(its_tools) for server, its_tools in tools.items()}
     with only_writer(path):

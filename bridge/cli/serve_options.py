@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bridge.cli.scaling_options import ScalingOptions
     from bridge.cli.targets import Target
     from bridge.cli.telemetry_options import TelemetryOptions
-    from bridge.client.naming import Prefixing
-    from bridge.client.pinning import PinMode
+    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_pins import PinMode
     from bridge.server.publisher import Publisher
 
 

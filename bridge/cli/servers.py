@@ -13,9 +13,9 @@ import click
 from bridge.cli.failures import CommandError, say
 from bridge.cli.progress import TerminalProgress
 from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
-from bridge.client.config import load_config, parse_config
+from bridge.client.config.loading import load_config, parse_config
+from bridge.client.config.servers import HttpTransport, ServerConfig, StdioTransport
 from bridge.client.provider import McpToolProvider
-from bridge.client.server_config import HttpTransport, ServerConfig, StdioTransport
 from bridge.errors import ServerError, TargetError, UnknownToolError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from bridge.cli.targets import RemoteTarget
     from bridge.client.catalogue import ServerStatus
-    from bridge.client.config import InputDefinition
-    from bridge.client.naming import Prefixing
-    from bridge.client.pinning import PinMode
+    from bridge.client.inputs import InputDefinition
+    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_pins import PinMode
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecutionResult
 
@@ -41,7 +41,7 @@ def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool 
         target: The target.
         is_alone: It is all that a command of a moment is about: a person at the terminal is asked for the inputs of a
             configuration, and a server that is meant alone is required.
-        reads_pins: As for `bridge.client.config.load_config`.
+        reads_pins: As for `bridge.client.config.loading.load_config`.
 
     Raises:
         ConfigError: A configuration cannot be used.
@@ -109,7 +109,7 @@ def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) ->
     """
     if lock is None:
         return list(servers)
-    from bridge.client.pinning import ServerPins, load_pins  # noqa: PLC0415 - only with a lock file
+    from bridge.client.tool_pins import ServerPins, load_pins  # noqa: PLC0415 - only with a lock file
 
     pins, nothing = load_pins(lock, mode=mode), ServerPins(tools={}, mode=mode)
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]

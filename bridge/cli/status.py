@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from bridge.cli.targets import Target
     from bridge.client.catalogue import ServerStatus
-    from bridge.client.naming import Prefixing
-    from bridge.client.pinning import PinMode
+    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_pins import PinMode
 
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
 

@@ -12,26 +12,25 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.catalogue import ServerStatus, ToolsChange
-    from bridge.client.config import (
+    from bridge.client.config.loading import load_config, parse_config
+    from bridge.client.config.schema import config_json_schema
+    from bridge.client.config.servers import (
         HttpTransport,
-        InputDefinition,
-        InputSource,
+        MemoryTransport,
         ServerConfig,
         ServersConfig,
         StdioTransport,
-        config_json_schema,
-        load_config,
-        parse_config,
+        UnusableTransport,
     )
     from bridge.client.connection import Connection
     from bridge.client.handlers import ClientHandlers
     from bridge.client.healing import Healing
-    from bridge.client.naming import RemoteName
+    from bridge.client.inputs import InputDefinition, InputSource
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.client.resources import RemoteResource
-    from bridge.client.server_config import MemoryTransport, UnusableTransport
     from bridge.client.states import ConnectionState, ConnectionStatus, ServerInfo, ToolListing
+    from bridge.client.tool_catalog import RemoteName
 
 __all__ = [
     "BlockingToolProvider",
@@ -73,28 +72,28 @@ _HOMES = {
     "ConnectionState": "bridge.client.states",
     "ConnectionStatus": "bridge.client.states",
     "Healing": "bridge.client.healing",
-    "HttpTransport": "bridge.client.config",
+    "HttpTransport": "bridge.client.config.servers",
     "IdentityAssertion": "bridge.client.auth.grants",
-    "InputDefinition": "bridge.client.config",
-    "InputSource": "bridge.client.config",
+    "InputDefinition": "bridge.client.inputs",
+    "InputSource": "bridge.client.inputs",
     "McpToolProvider": "bridge.client.provider",
-    "MemoryTransport": "bridge.client.server_config",
+    "MemoryTransport": "bridge.client.config.servers",
     "OAuthLogin": "bridge.client.auth.grants",
     "RemoteExecutor": "bridge.client.remote_tool",
-    "RemoteName": "bridge.client.naming",
+    "RemoteName": "bridge.client.tool_catalog",
     "RemoteResource": "bridge.client.resources",
-    "ServerConfig": "bridge.client.config",
+    "ServerConfig": "bridge.client.config.servers",
     "ServerInfo": "bridge.client.states",
     "ServerStatus": "bridge.client.catalogue",
-    "ServersConfig": "bridge.client.config",
-    "StdioTransport": "bridge.client.config",
+    "ServersConfig": "bridge.client.config.servers",
+    "StdioTransport": "bridge.client.config.servers",
     "ToolListing": "bridge.client.states",
     "ToolsChange": "bridge.client.catalogue",
-    "UnusableTransport": "bridge.client.server_config",
-    "config_json_schema": "bridge.client.config",
+    "UnusableTransport": "bridge.client.config.servers",
+    "config_json_schema": "bridge.client.config.schema",
     "connect": "bridge.client.blocking",
-    "load_config": "bridge.client.config",
-    "parse_config": "bridge.client.config",
+    "load_config": "bridge.client.config.loading",
+    "parse_config": "bridge.client.config.loading",
 }
 
 

@@ -31,9 +31,9 @@ from bridge.tools.context import InvocationContext
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.handlers import ClientHandlers
     from bridge.client.owner import Owner
-    from bridge.client.server_config import ServerConfig
     from bridge.types import Json
 
 _T = TypeVar("_T")

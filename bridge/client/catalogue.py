@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from bridge.client.naming import NamedServer, Prefixing, RemoteName, local_names
+from bridge.client.tool_catalog import NamedServer, Prefixing, RemoteName, local_names
 from bridge.errors import DefinitionError
 from bridge.tools.transform import renamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from bridge.client.server_config import ServerConfig
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.states import ConnectionStatus
     from bridge.errors import ServerError
     from bridge.tools.specification import ToolSpecification

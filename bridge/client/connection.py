@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
+from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.handlers import ClientHandlers
 from bridge.client.healing import Healing
 from bridge.client.listeners import Listeners
-from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.states import ConnectionState, ConnectionStatus, ToolListing
 from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
 from bridge.portal import start_detached
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.link import Link
     from bridge.client.owner import Owner
-    from bridge.client.server_config import ServerConfig
     from bridge.client.states import Era, ServerInfo, TransportKind
     from bridge.tools.context import InvocationContext
     from bridge.types import Json

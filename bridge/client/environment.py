@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.client.server_config import InheritEnvironment
+    from bridge.client.config.servers import InheritEnvironment
 
 MINIMAL = (
     (

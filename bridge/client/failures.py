@@ -16,10 +16,10 @@ from mcp import MCPError
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from pydantic import ValidationError
 
+from bridge.client.config.servers import HttpTransport, StdioTransport, UnusableTransport
 from bridge.client.http import CONNECTION_CLOSED
 from bridge.client.limits import ResponseTooLongError
 from bridge.client.link import SessionExpiredError, UnauthorizedError
-from bridge.client.server_config import HttpTransport, StdioTransport, UnusableTransport
 from bridge.client.sse import NO_WORDS
 from bridge.client.stdio import LineTooLongError, NoProtocolError
 from bridge.errors import (
@@ -38,8 +38,8 @@ from bridge.text import with_count
 if TYPE_CHECKING:
     from bridge.client.attempt import Attempt
     from bridge.client.auth.errors import SignInError
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.link import Link
-    from bridge.client.server_config import ServerConfig
 
 _FORBIDDEN = 403
 _SERVER_ERROR = 500

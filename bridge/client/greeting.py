@@ -20,8 +20,8 @@ from bridge.telemetry import switch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.link import Link
-    from bridge.client.server_config import ServerConfig
     from bridge.telemetry.instruments import Peer
     from bridge.telemetry.observer import Observer
 

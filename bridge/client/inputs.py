@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bridge.client.findings import kind_of
+from bridge.client.config.document import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bridge.client.findings import Findings
+    from bridge.client.config.document import Findings
 
 
 class InputDefinition(BaseModel):

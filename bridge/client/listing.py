@@ -16,9 +16,9 @@ from bridge.client.states import ToolListing
 from bridge.errors import WireError
 
 if TYPE_CHECKING:
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.link import Link
     from bridge.client.owner import Owner
-    from bridge.client.server_config import ServerConfig
 
 MAX_PAGES = 10_000
 """A list that is longer than this many pages does not end."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from bridge.client.expansion import ExpansionError
-from bridge.client.findings import kind_of
-from bridge.client.pinning import PinMode, ServerPins, load_pins
+from bridge.client.config.document import kind_of
+from bridge.client.config.variables import ExpansionError
+from bridge.client.tool_pins import PinMode, ServerPins, load_pins
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.client.entry import ServerEntry
-    from bridge.client.expansion import Variables
-    from bridge.client.findings import Findings
+    from bridge.client.config.document import Findings
+    from bridge.client.config.schema import ServerEntry
+    from bridge.client.config.variables import Variables
 
 _MODES = get_args(PinMode)
 

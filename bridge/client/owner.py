@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import httpx2
     from anyio.abc import TaskGroup, TaskStatus
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.handlers import ClientHandlers
     from bridge.client.healing import Healing
-    from bridge.client.server_config import ServerConfig
     from bridge.errors import ServerError, ServerUnavailableError
 
 _logger = logging.getLogger("bridge.client")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bridge.client.server_config import HttpTransport
+from bridge.client.config.servers import HttpTransport
 from bridge.telemetry.conventions import SERVER_ADDRESS, SERVER_PORT
 from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
-    from bridge.client.server_config import ServerConfig
+    from bridge.client.config.servers import ServerConfig
 
 _PORTS = {"http": 80, "https": 443}
 

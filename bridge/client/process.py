@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-    from bridge.client.server_config import StdioTransport
+    from bridge.client.config.servers import StdioTransport
 
 _logger = logging.getLogger("bridge.client")
 

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.catalogue import Catalogue, NameMapper, ToolFilter
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.handlers import ClientHandlers
-    from bridge.client.naming import Prefixing, RemoteName
-    from bridge.client.server_config import ServerConfig
     from bridge.client.sources import Servers
+    from bridge.client.tool_catalog import Prefixing, RemoteName
     from bridge.client.upstream import Supplier
     from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from bridge.client.config.servers import HttpTransport, ServerConfig, ServersConfig
 from bridge.client.connection import Connection
-from bridge.client.server_config import HttpTransport, ServerConfig, ServersConfig
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 
 Servers: TypeAlias = (
@@ -40,7 +40,7 @@ def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
         case str() | os.PathLike():
             return _in_file(os.fspath(servers))
         case Mapping():
-            from bridge.client.config import parse_config  # noqa: PLC0415 - only for those who have data
+            from bridge.client.config.loading import parse_config  # noqa: PLC0415 - only for those who have data
 
             return list(parse_config(servers).servers.values())
         case Iterable():
@@ -53,7 +53,7 @@ def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
 
 
 def _in_file(source: str) -> list[ServerConfig | Connection]:
-    from bridge.client.config import load_config  # noqa: PLC0415 - only for those who have a file
+    from bridge.client.config.loading import load_config  # noqa: PLC0415 - only for those who have a file
 
     path, mark, name = source.rpartition("#")
     if not mark or Path(source).exists():

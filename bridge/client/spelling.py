@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic.alias_generators import to_camel
 
 from bridge.client.auth.entry import spelled_auth
-from bridge.client.entry import KEYS
+from bridge.client.config.schema import KEYS
 from bridge.client.jsonc import repeated_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bridge.client.findings import Findings
+    from bridge.client.config.document import Findings
 
 _KEY_SPELLINGS = {
     "transport": "type",

@@ -20,11 +20,11 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.callbacks import Callbacks
+from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.greeting import observed_greeting
 from bridge.client.http import WatchedHttpClient
 from bridge.client.limits import MAX_MESSAGE_BYTES
 from bridge.client.process import child_process
-from bridge.client.server_config import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.sieve import sifted
 from bridge.client.sse import sse_streams
 from bridge.client.stdio import stdio_streams
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.handlers import ClientHandlers
     from bridge.client.link import Link
-    from bridge.client.server_config import ServerConfig
 
 _SPEAKS_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
 """The answers to a POST after which the older transport is tried (MCP transports, backwards compatibility)."""

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from bridge.client.pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
+from bridge.client.config.servers import HttpTransport
+from bridge.client.connection_pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
 from bridge.client.remote_tool import remote_tool
-from bridge.client.server_config import HttpTransport
 from bridge.client.states import ConnectionState, ToolListing
 from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
 from bridge.portal import start_detached
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from contextlib import AbstractAsyncContextManager
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.connection import Connection
     from bridge.client.healing import Healing
-    from bridge.client.server_config import ServerConfig
     from bridge.tools.tool import Tool
     from bridge.types import Json
 

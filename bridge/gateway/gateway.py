@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.catalogue import ServerStatus
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.healing import Healing
-    from bridge.client.naming import Prefixing
-    from bridge.client.server_config import ServerConfig
+    from bridge.client.tool_catalog import Prefixing
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 

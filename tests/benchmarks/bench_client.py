@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.client.server_config import ProtocolPin
+    from bridge.client.config.servers import ProtocolPin
     from tests.benchmarks.http_server import HttpServer
     from tests.benchmarks.meter import Meter
 

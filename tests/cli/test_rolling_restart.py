@@ -17,7 +17,7 @@ from tests.redis_server import redis_server
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.client.server_config import ProtocolPin
+    from bridge.client.config.servers import ProtocolPin
     from tests.processes import ServerProcess
 
 DEADLINE_SECONDS = 120

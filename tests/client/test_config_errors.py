@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client import StdioTransport, UnusableTransport, load_config, parse_config
-from bridge.client.entry import KEYS
+from bridge.client.config.schema import KEYS
 from bridge.errors import BridgeError, ConfigError, ConfigProblem
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from bridge.client import Connection, ConnectionState, HttpTransport, ServerConfig, StdioTransport
-from bridge.client.pool import ConnectionPool, with_headers
+from bridge.client.connection_pool import ConnectionPool, with_headers
 from bridge.errors import ServerUnavailableError
 from tests.client.test_provider import NOWHERE, add, memory_config
 

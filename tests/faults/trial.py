@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from bridge.client.server_config import ProtocolPin
+    from bridge.client.config.servers import ProtocolPin
     from tests.client.reports import Reports
 
 SERVED = "tests/faults/served.py:TOOLS"

@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from bridge.client.auth.grants import ClientAuthentication
 
 if TYPE_CHECKING:
-    from bridge.client.findings import Findings
+    from bridge.client.config.document import Findings
 
 
 def _words(value: Any) -> Any:

@@ -14,7 +14,7 @@ from bridge.client.auth.sign_in import SignIn
 
 if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
-    from bridge.client.server_config import HttpTransport
+    from bridge.client.config.servers import HttpTransport
 
 _Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bridge.client.auth.reading import read_auth
+from bridge.client.config.credentials import read_auth
+from bridge.client.config.servers import HttpTransport, StdioTransport
+from bridge.client.config.variables import Expanded, ExpansionError
 from bridge.client.environment_file import read_environment_file
-from bridge.client.expansion import Expanded, ExpansionError
 from bridge.client.redaction import HIDDEN, redact_command, redact_url
-from bridge.client.server_config import HttpTransport, StdioTransport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bridge.client.entry import ServerEntry
-    from bridge.client.expansion import Variables
-    from bridge.client.findings import Findings
+    from bridge.client.config.document import Findings
+    from bridge.client.config.schema import ServerEntry
+    from bridge.client.config.variables import Variables
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
@@ -156,7 +156,7 @@ class TransportReader:
 
 
 class _Texts:
-    """Reads the texts under ``auth``, and keeps what it has read (`bridge.client.auth.reading.Reader`)."""
+    """Reads the texts under ``auth``, and keeps what it has read (`bridge.client.config.credentials.Reader`)."""
 
     def __init__(self, reader: TransportReader) -> None:
         self._reader = reader

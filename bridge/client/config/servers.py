@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.client.auth.grants import Grant
-    from bridge.client.naming import Prefixing
-    from bridge.client.pinning import ServerPins
+    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_pins import ServerPins
     from bridge.errors import ConfigProblem
 
 InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
-from bridge.client.findings import kind_of
+from bridge.client.config.document import kind_of
 from bridge.client.inputs import read_inputs
 from bridge.client.jsonc import repeated_keys
-from bridge.client.naming import Prefixing
 from bridge.client.spelling import canonical_key, nearest
+from bridge.client.tool_catalog import Prefixing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from bridge.client.findings import Findings
+    from bridge.client.config.document import Findings
     from bridge.client.inputs import InputDefinition
 
 _MAPS = ("mcpServers", "servers")

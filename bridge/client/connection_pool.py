@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from bridge.client.server_config import HttpTransport
+from bridge.client.config.servers import HttpTransport
 from bridge.errors import DefinitionError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.connection import Connection
-    from bridge.client.server_config import ServerConfig
 
 MAX_IDLE_CONNECTIONS = 100
 """How many connections that nobody uses are kept for each server."""

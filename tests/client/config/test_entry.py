@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from bridge.client import config_json_schema, parse_config
-from bridge.client.entry import KEYS
-from bridge.client.pinning import write_pins
+from bridge.client.config.schema import KEYS
+from bridge.client.tool_pins import write_pins
 
 if TYPE_CHECKING:
     from pathlib import Path

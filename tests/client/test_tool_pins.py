@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge import ToolBox, tool
 from bridge.client import Connection, McpToolProvider, MemoryTransport, ServerConfig
-from bridge.client.pinning import MAX_DIFF_LINES, ServerPins, ToolPin, load_pins, pins_of, write_pins
+from bridge.client.tool_pins import MAX_DIFF_LINES, ServerPins, ToolPin, load_pins, pins_of, write_pins
 from bridge.errors import ConfigError
 from bridge.server import Publisher
 

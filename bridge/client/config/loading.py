@@ -1,8 +1,9 @@
 """Configuration: the ``mcp.json`` that people already have, read into values.
 
-Every dialect of `bridge.client.dialects`, every spelling of `bridge.client.spelling`, with the references of
-`bridge.client.expansion`. What is wrong with one server costs that server alone (`UnusableTransport`). What is wrong
-with the whole file, or with all servers, is reported all at once, in a `ConfigError`; what is doubtful is a warning.
+Every dialect of `bridge.client.config.formats`, every spelling of `bridge.client.spelling`, with the references of
+`bridge.client.config.variables`. What is wrong with one server costs that server alone (`UnusableTransport`). What is
+wrong with the whole file, or with all servers, is reported all at once, in a `ConfigError`; what is doubtful is a
+warning.
 """
 
 from __future__ import annotations
@@ -16,15 +17,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
-from bridge.client.dialects import not_an_entry, read_root
-from bridge.client.entry import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
-from bridge.client.expansion import Variables
-from bridge.client.findings import Findings
-from bridge.client.inputs import InputDefinition, Inputs, InputSource
-from bridge.client.jsonc import parse_jsonc
-from bridge.client.locks import Locks
-from bridge.client.naming import Prefixing
-from bridge.client.server_config import (
+from bridge.client.config.document import Findings
+from bridge.client.config.formats import not_an_entry, read_root
+from bridge.client.config.schema import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
+from bridge.client.config.servers import (
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
     DEFAULT_CONNECT_WAIT_SECONDS,
     DEFAULT_MAX_CALL_SECONDS,
@@ -35,12 +31,17 @@ from bridge.client.server_config import (
     StdioTransport,
     UnusableTransport,
 )
+from bridge.client.config.transports import TransportReader
+from bridge.client.config.variables import Variables
+from bridge.client.inputs import InputDefinition, Inputs, InputSource
+from bridge.client.jsonc import parse_jsonc
+from bridge.client.locks import Locks
 from bridge.client.spelling import canonical_key, is_disabled, spelled
-from bridge.client.transport_config import TransportReader
+from bridge.client.tool_catalog import Prefixing
 from bridge.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
-    from bridge.client.server_config import ProtocolPin
+    from bridge.client.config.servers import ProtocolPin
     from bridge.client.spelling import SpelledEntry
 
 __all__ = [

@@ -14,10 +14,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
 from bridge.client.auth.entry import AuthEntry
+from bridge.client.config.servers import ProtocolPin
 from bridge.client.inputs import InputDefinition
-from bridge.client.naming import Prefixing
-from bridge.client.pinning import PinMode
-from bridge.client.server_config import ProtocolPin
+from bridge.client.tool_catalog import Prefixing
+from bridge.client.tool_pins import PinMode
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import NullableSchema, WithDefaultSchema

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge import ClientCredentials, ConfigError, HttpTransport, OAuthLogin
-from bridge.client.config import load_config, parse_config
+from bridge.client.config.loading import load_config, parse_config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client import load_config, parse_config
-from bridge.client.pinning import ServerPins, pins_of, write_pins
+from bridge.client.tool_pins import ServerPins, pins_of, write_pins
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:

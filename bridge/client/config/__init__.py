@@ -1,0 +1,1 @@
+"""mcp.json in every known format, read into values."""
