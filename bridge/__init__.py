@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bridge.cli.run import run
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
-    from bridge.client.catalogue import ServerStatus, ToolsChange
     from bridge.client.config.loading import load_config
     from bridge.client.config.servers import (
         HttpTransport,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from bridge.client.handlers import ClientHandlers
     from bridge.client.provider import McpToolProvider
     from bridge.client.states import ConnectionState, ConnectionStatus
+    from bridge.client.tool_catalog import ServerStatus, ToolsChange
     from bridge.errors import (
         ArgumentProblem,
         ArgumentsError,
@@ -258,7 +258,6 @@ _NAMES = {
     "bridge.cli.run": ("run",),
     "bridge.client.auth.grants": ("ClientCredentials", "IdentityAssertion", "OAuthLogin"),
     "bridge.client.blocking": ("BlockingToolProvider", "connect"),
-    "bridge.client.catalogue": ("ServerStatus", "ToolsChange"),
     "bridge.client.config.loading": ("load_config",),
     "bridge.client.config.servers": (
         "HttpTransport",
@@ -271,6 +270,7 @@ _NAMES = {
     "bridge.client.handlers": ("ClientHandlers",),
     "bridge.client.provider": ("McpToolProvider",),
     "bridge.client.states": ("ConnectionState", "ConnectionStatus"),
+    "bridge.client.tool_catalog": ("ServerStatus", "ToolsChange"),
     "bridge.errors": (
         "ArgumentProblem",
         "ArgumentsError",

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import LocalTarget
-    from bridge.client.config.servers import ServerConfig
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.tool_pins import PinMode
     from bridge.tools.content import Content
     from bridge.tools.specification import ToolSpecification

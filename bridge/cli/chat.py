@@ -24,7 +24,7 @@ from bridge.text import escape_controls, escaped_json, truncate, with_count
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import StreamingChatModel
     from bridge.service.events import ServiceEvent

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import LocalTarget, RemoteTarget
-    from bridge.client.config.servers import ServerConfig
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.tool_pins import PinMode
 
 

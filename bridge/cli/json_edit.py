@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.jsonc import parse_jsonc, plain_json
+from bridge.client.config.document import parse_jsonc, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import Target
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing
     from bridge.client.tool_pins import PinMode
     from bridge.tools.specification import ToolSpecification
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridge.cli.scaling_options import ScalingOptions
     from bridge.cli.targets import Target
     from bridge.cli.telemetry_options import TelemetryOptions
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing
     from bridge.client.tool_pins import PinMode
     from bridge.server.publisher import Publisher
 

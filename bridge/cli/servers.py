@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import RemoteTarget
-    from bridge.client.catalogue import ServerStatus
-    from bridge.client.inputs import InputDefinition
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing
+    from bridge.client.config.variables import InputDefinition
+    from bridge.client.tool_catalog import ServerStatus
     from bridge.client.tool_pins import PinMode
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecutionResult

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.targets import Target
-    from bridge.client.catalogue import ServerStatus
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing
+    from bridge.client.tool_catalog import ServerStatus
     from bridge.client.tool_pins import PinMode
 
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")

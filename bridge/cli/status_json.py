@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.cli.failures import one_line
 
 if TYPE_CHECKING:
-    from bridge.client.catalogue import ServerStatus
+    from bridge.client.tool_catalog import ServerStatus
 
 
 def status_as_json(status: ServerStatus) -> dict[str, Any]:

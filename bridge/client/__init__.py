@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
-    from bridge.client.catalogue import ServerStatus, ToolsChange
     from bridge.client.config.loading import load_config, parse_config
     from bridge.client.config.schema import config_json_schema
     from bridge.client.config.servers import (
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
         StdioTransport,
         UnusableTransport,
     )
+    from bridge.client.config.variables import InputDefinition, InputSource
     from bridge.client.connection import Connection
     from bridge.client.handlers import ClientHandlers
     from bridge.client.healing import Healing
-    from bridge.client.inputs import InputDefinition, InputSource
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.client.resources import RemoteResource
     from bridge.client.states import ConnectionState, ConnectionStatus, ServerInfo, ToolListing
-    from bridge.client.tool_catalog import RemoteName
+    from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
 
 __all__ = [
     "BlockingToolProvider",
@@ -74,8 +73,8 @@ _HOMES = {
     "Healing": "bridge.client.healing",
     "HttpTransport": "bridge.client.config.servers",
     "IdentityAssertion": "bridge.client.auth.grants",
-    "InputDefinition": "bridge.client.inputs",
-    "InputSource": "bridge.client.inputs",
+    "InputDefinition": "bridge.client.config.variables",
+    "InputSource": "bridge.client.config.variables",
     "McpToolProvider": "bridge.client.provider",
     "MemoryTransport": "bridge.client.config.servers",
     "OAuthLogin": "bridge.client.auth.grants",
@@ -84,11 +83,11 @@ _HOMES = {
     "RemoteResource": "bridge.client.resources",
     "ServerConfig": "bridge.client.config.servers",
     "ServerInfo": "bridge.client.states",
-    "ServerStatus": "bridge.client.catalogue",
+    "ServerStatus": "bridge.client.tool_catalog",
     "ServersConfig": "bridge.client.config.servers",
     "StdioTransport": "bridge.client.config.servers",
     "ToolListing": "bridge.client.states",
-    "ToolsChange": "bridge.client.catalogue",
+    "ToolsChange": "bridge.client.tool_catalog",
     "UnusableTransport": "bridge.client.config.servers",
     "config_json_schema": "bridge.client.config.schema",
     "connect": "bridge.client.blocking",

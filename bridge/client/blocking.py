@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     import httpx2
     from typing_extensions import Unpack
 
-    from bridge.client.catalogue import NameMapper, ServerStatus, ToolFilter
-    from bridge.client.config.servers import ServerConfig
+    from bridge.client.config.servers import Prefixing, ServerConfig
+    from bridge.client.connection_pool import Servers
     from bridge.client.handlers import ClientHandlers
     from bridge.client.healing import Healing
     from bridge.client.resources import RemoteResource
-    from bridge.client.sources import Servers
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
     from bridge.client.upstream import Supplier
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext

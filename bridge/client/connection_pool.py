@@ -1,33 +1,47 @@
-"""Pool: the connections to one server, one for each identity.
+"""Server arguments; connections per identity.
+
+Pool: the connections to one server, one for each identity.
 
 An identity is the set of headers that a supplier gives for a call. A connection sends one identity's headers and no
 other's from its greeting to its end, so what belongs to one user, sessions included, never serves another.
+
+Sources: the many ways to say which servers are meant.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 import anyio
 
-from bridge.client.config.servers import HttpTransport
-from bridge.errors import DefinitionError
+from bridge.client.config.servers import HttpTransport, ServerConfig, ServersConfig
+from bridge.client.connection import Connection
+from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection import Connection
+    from collections.abc import AsyncIterator, Callable
 
 MAX_IDLE_CONNECTIONS = 100
 """How many connections that nobody uses are kept for each server."""
+
 MAX_IDLE_SECONDS = 300.0
 """How long a connection that nobody uses is kept."""
 
 Identity: TypeAlias = frozenset[tuple[str, str]]
+
+Servers: TypeAlias = (
+    "ServersConfig | ServerConfig | Connection | str | os.PathLike[str] | Mapping[str, Any]"
+    " | Iterable[ServerConfig | Connection]"
+)
+"""A configuration, one server, a connection, a URL, the path of a file (``mcp.json#name`` for one of its servers), a
+configuration as JSON data, or several servers and connections."""
 
 
 @dataclass(slots=True, eq=False)
@@ -135,3 +149,47 @@ def _identity(headers: Mapping[Any, Any], server: str) -> Identity:
                 f"the headers for the server {server!r} must be text, not {type(name).__name__}: {type(value).__name__}"
             )
     return frozenset((name.lower(), value) for name, value in headers.items())
+
+
+def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
+    """The servers that are meant.
+
+    Args:
+        servers: What says it.
+
+    Raises:
+        ConfigError: A configuration cannot be used, or has no server of that name.
+        DefinitionError: It says nothing of the kind.
+    """
+    match servers:
+        case ServersConfig():
+            return list(servers.servers.values())
+        case ServerConfig() | Connection():
+            return [servers]
+        case str() if servers.startswith(("http://", "https://")):
+            return [ServerConfig(name=urlsplit(servers).hostname or "server", transport=HttpTransport(servers))]
+        case str() | os.PathLike():
+            return _in_file(os.fspath(servers))
+        case Mapping():
+            from bridge.client.config.loading import parse_config  # noqa: PLC0415 - only for those who have data
+
+            return list(parse_config(servers).servers.values())
+        case Iterable():
+            given = list(servers)
+            for server in given:
+                if not isinstance(server, ServerConfig | Connection):
+                    raise DefinitionError(f"{server!r} is neither a ServerConfig nor a Connection")
+            return given
+    raise DefinitionError(f"{servers!r} says no servers: give a configuration, its path, or a URL")
+
+
+def _in_file(source: str) -> list[ServerConfig | Connection]:
+    from bridge.client.config.loading import load_config  # noqa: PLC0415 - only for those who have a file
+
+    path, mark, name = source.rpartition("#")
+    if not mark or Path(source).exists():
+        return list(load_config(source).servers.values())
+    config = load_config(path)
+    if (server := config.usable(name)) is not None:
+        return [server]
+    raise ConfigError(path, [ConfigProblem(config.why_missing(name))])

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from bridge.client.catalogue import EMPTY, Cataloguing, ServerStatus, ToolsChange
 from bridge.client.connection import Connection
+from bridge.client.connection_pool import servers_from
 from bridge.client.healing import Healing
 from bridge.client.listeners import Listeners
 from bridge.client.resources import Resources
-from bridge.client.sources import servers_from
 from bridge.client.states import ConnectionState
+from bridge.client.tool_catalog import EMPTY, Cataloguing, ServerStatus, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
 from bridge.tools.context import InvocationContext
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from bridge.client.catalogue import Catalogue, NameMapper, ToolFilter
-    from bridge.client.config.servers import ServerConfig
+    from bridge.client.config.servers import Prefixing, ServerConfig
+    from bridge.client.connection_pool import Servers
     from bridge.client.handlers import ClientHandlers
-    from bridge.client.sources import Servers
-    from bridge.client.tool_catalog import Prefixing, RemoteName
+    from bridge.client.tool_catalog import Catalogue, NameMapper, RemoteName, ToolFilter
     from bridge.client.upstream import Supplier
     from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
 

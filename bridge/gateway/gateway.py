@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from bridge.client.catalogue import ServerStatus
-    from bridge.client.config.servers import ServerConfig
+    from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.healing import Healing
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.tool_catalog import ServerStatus
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 

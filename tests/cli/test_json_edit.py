@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.cli.json_edit import member_of, with_member
-from bridge.client.jsonc import parse_jsonc
+from bridge.client.config.document import parse_jsonc
 from bridge.errors import ConfigError
 
 ENTRY = {"command": "x"}

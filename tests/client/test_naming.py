@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bridge.client.tool_catalog import NamedServer, RemoteName, local_names
 
 if TYPE_CHECKING:
-    from bridge.client.tool_catalog import Prefixing
+    from bridge.client.config.servers import Prefixing
 
 NAMES = st.text(max_size=8) | st.sampled_from(["a", "b", "a_b", "b_a", "a b", "a.b", "a_", "x" * 130, "a_a_b"])
 WISHES = st.dictionaries(st.builds(RemoteName, NAMES, NAMES), NAMES, max_size=12)

@@ -7,7 +7,7 @@ import pytest
 
 from bridge import ConfigError, DefinitionError
 from bridge.client import Connection, HttpTransport, ServerConfig, ServersConfig, StdioTransport
-from bridge.client.sources import servers_from
+from bridge.client.connection_pool import servers_from
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from bridge.client.auth.entry import AuthEntry
 from bridge.client.auth.grants import ClientCredentials, OAuthLogin
+from bridge.client.config.schema import AuthEntry
 
 if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant

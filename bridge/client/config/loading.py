@@ -1,9 +1,13 @@
-"""Configuration: the ``mcp.json`` that people already have, read into values.
+"""load_config, parse_config; lock files named there.
 
-Every dialect of `bridge.client.config.formats`, every spelling of `bridge.client.spelling`, with the references of
-`bridge.client.config.variables`. What is wrong with one server costs that server alone (`UnusableTransport`). What is
-wrong with the whole file, or with all servers, is reported all at once, in a `ConfigError`; what is doubtful is a
+Configuration: the ``mcp.json`` that people already have, read into values.
+
+Every dialect of `bridge.client.config.formats`, every spelling of `bridge.client.config.formats`, with the references
+of `bridge.client.config.variables`. What is wrong with one server costs that server alone (`UnusableTransport`). What
+is wrong with the whole file, or with all servers, is reported all at once, in a `ConfigError`; what is doubtful is a
 warning.
+
+Locks: the lock files that a configuration names, and what its servers are held to by them.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from bridge.client.config.document import Findings
-from bridge.client.config.formats import not_an_entry, read_root
+from bridge.client.config.document import Findings, kind_of, parse_jsonc
+from bridge.client.config.formats import canonical_key, is_disabled, not_an_entry, read_root, spelled
 from bridge.client.config.schema import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
 from bridge.client.config.servers import (
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
@@ -26,23 +30,20 @@ from bridge.client.config.servers import (
     DEFAULT_MAX_CALL_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
     HttpTransport,
+    Prefixing,
     ServerConfig,
     ServersConfig,
     StdioTransport,
     UnusableTransport,
 )
 from bridge.client.config.transports import TransportReader
-from bridge.client.config.variables import Variables
-from bridge.client.inputs import InputDefinition, Inputs, InputSource
-from bridge.client.jsonc import parse_jsonc
-from bridge.client.locks import Locks
-from bridge.client.spelling import canonical_key, is_disabled, spelled
-from bridge.client.tool_catalog import Prefixing
+from bridge.client.config.variables import ExpansionError, InputDefinition, Inputs, InputSource, Variables
+from bridge.client.tool_pins import PinMode, ServerPins, load_pins
 from bridge.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
+    from bridge.client.config.formats import SpelledEntry
     from bridge.client.config.servers import ProtocolPin
-    from bridge.client.spelling import SpelledEntry
 
 __all__ = [
     "HttpTransport",
@@ -57,9 +58,14 @@ __all__ = [
 ]
 
 _logger = logging.getLogger("bridge.client")
+
 _HOST_FOLDERS = frozenset({".vscode", ".cursor"})
+
 _SECONDS_KEYS = ("timeout", "maxCallSeconds", "connectTimeoutSeconds", "connectWaitSeconds")
+
 _SURELY_MILLISECONDS = 1000
+
+_MODES = get_args(PinMode)
 
 
 def load_config(
@@ -267,3 +273,74 @@ def _protocol(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findi
         message = f"is {entry.protocol!r}, which does not exist over SSE: leave it out"
         findings.problem(message, server=name, key=said.written["protocol"])
     return "legacy"
+
+
+class Held(NamedTuple):
+    """What one server is held to."""
+
+    lock: str | None = None
+    """The lock file; None for none."""
+    pins: ServerPins | None = None
+    """What is in it of the server; of a server that is not in it, nothing was looked at."""
+
+
+class Locks:
+    """The lock files of one configuration, each read once.
+
+    Args:
+        said: What the root of the configuration says, for servers that say nothing themselves.
+        variables: What references can be replaced by.
+        findings: Where problems go.
+        are_read: Whether the files are there already; whoever writes them only wants to know which.
+    """
+
+    def __init__(self, said: Mapping[str, Any], variables: Variables, findings: Findings, *, are_read: bool) -> None:
+        self._variables = variables
+        self._findings = findings
+        self._are_read = are_read
+        self._read: dict[tuple[str, PinMode], Mapping[str, ServerPins]] = {}
+        self._lock: str | None = None
+        self._mode: PinMode = "refuse"
+        if (lock := said.get("pins")) is not None:
+            self._lock = lock if isinstance(lock, str) else None
+            if self._lock is None:
+                findings.problem(f"should be the path of a lock file, not {kind_of(lock)}", key="pins")
+        if (mode := said.get("pinMode")) is not None:
+            if mode in _MODES:
+                self._mode = mode
+            else:
+                findings.problem("should be 'refuse' or 'flag'", key="pinMode")
+
+    def held(self, server: str, entry: ServerEntry, written: Mapping[str, str]) -> Held:
+        """What a server is held to.
+
+        Args:
+            server: Its name.
+            entry: What it says itself.
+            written: How each key was written.
+        """
+        text = self._lock if entry.pins is None else entry.pins
+        if text is None:
+            if entry.pin_mode is not None:
+                self._findings.warning("has no use without 'pins'", server=server, key=written["pinMode"])
+            return Held()
+        key = "pins" if entry.pins is None else written["pins"]
+        place = {"key": key} if entry.pins is None else {"key": key, "server": server}
+        try:
+            expanded = self._variables.expand(text)
+        except ExpansionError as error:
+            for message in error.messages:
+                self._findings.problem(message, **place)
+            return Held()
+        path = str(self._variables.workspace_folder / Path(expanded.value))
+        if not self._are_read:
+            return Held(path)
+        mode = entry.pin_mode or self._mode
+        try:
+            if (path, mode) not in self._read:
+                self._read[path, mode] = load_pins(path, mode=mode)
+        except ConfigError as error:
+            told = "; ".join(problem.message for problem in error.problems)
+            self._findings.problem(f"{expanded.shown!r} {told} (write it with `bridge pin`)", **place)
+            return Held(path)
+        return Held(path, self._read[path, mode].get(server, ServerPins(tools={}, mode=mode)))

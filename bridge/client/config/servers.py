@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.client.auth.grants import Grant
-    from bridge.client.tool_catalog import Prefixing
     from bridge.client.tool_pins import ServerPins
     from bridge.errors import ConfigProblem
 
@@ -29,12 +28,18 @@ ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 """How long a call may go without progress."""
+
 DEFAULT_MAX_CALL_SECONDS = 600.0
 """How long a call may take with progress."""
+
 DEFAULT_CONNECT_TIMEOUT_SECONDS = 30.0
 """How long a server may take to start and to greet."""
+
 DEFAULT_CONNECT_WAIT_SECONDS = 5.0
 """How long a call waits for a server that is down."""
+
+Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
+"""When a server's name stands before the names of its tools."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,10 +1,18 @@
-"""From an entry to its transport: references expanded, files read, and what cannot work refused."""
+"""Transport entries: expansion, files, validation.
+
+From an entry to its transport: references expanded, files read, and what cannot work refused.
+
+Environment files: variables for a child, one to a line, as python-dotenv reads them.
+
+What a value says is taken as it stands: ``${VAR}`` in the file is plain text.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,7 +20,6 @@ from urllib.parse import urlsplit
 from bridge.client.config.credentials import read_auth
 from bridge.client.config.servers import HttpTransport, StdioTransport
 from bridge.client.config.variables import Expanded, ExpansionError
-from bridge.client.environment_file import read_environment_file
 from bridge.client.redaction import HIDDEN, redact_command, redact_url
 
 if TYPE_CHECKING:
@@ -23,8 +30,11 @@ if TYPE_CHECKING:
     from bridge.client.config.variables import Variables
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+
 _BLANK_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+
 _NOTHING = Expanded("", "")
 
 
@@ -209,3 +219,19 @@ def _is_encodable(text: str) -> bool:
 
 def _secrets(texts: Iterable[Expanded]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(secret for text in texts for secret in text.secrets))
+
+
+def read_environment_file(path: str) -> dict[str, str]:
+    """The variables of a file; a name without ``=`` is left out.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not UTF-8 text, or its path is none.
+    """
+    from dotenv import dotenv_values  # noqa: PLC0415 - only for those who have such a file
+
+    text = Path(path).read_text(encoding="utf-8-sig")
+    if "\0" in text:
+        raise ValueError("a variable cannot hold a NUL character")
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client import HttpTransport, InputDefinition, StdioTransport, parse_config
-from bridge.client.config.variables import Expanded, ExpansionError, Variables
-from bridge.client.inputs import Inputs
+from bridge.client.config.variables import Expanded, ExpansionError, Inputs, Variables
 from bridge.errors import ConfigError
 
 FORMS = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.client.jsonc import JsonObject, parse_jsonc, repeated_keys
+from bridge.client.config.document import JsonObject, parse_jsonc, repeated_keys
 from bridge.errors import ConfigError, ConfigProblem
 
 JSON = st.recursive(
