@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.config.document import parse_jsonc, plain_json
+from bridge.client.config.document import blank_comments, parse_jsonc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ class _Layout:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.plain = plain_json(_without_mark(text))
+        self.plain = blank_comments(_without_mark(text))
         first = _FIRST_INDENT.search(self.plain)
         self.step = first[1] if first else _DEFAULT_INDENT
         self.newline = "\r\n" if "\r\n" in text else "\n"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.client.healing import Healing
     from bridge.client.resources import RemoteResource
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
-    from bridge.client.upstream import Supplier
+    from bridge.client.upstream import HeaderSupplier
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import ToolExecutionResult
@@ -45,8 +45,8 @@ class ProviderOptions(TypedDict, total=False):
     name_mapper: NameMapper | None
     prefix: Prefixing | None
     local: ToolBox | None
-    headers_supplier: Supplier | None
-    meta_supplier: Supplier | None
+    headers_supplier: HeaderSupplier | None
+    meta_supplier: HeaderSupplier | None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None
     healing: Healing | None
     resources: bool

@@ -20,7 +20,7 @@ from bridge.client.healing import Healing
 from bridge.client.listeners import Listeners
 from bridge.client.resources import Resources
 from bridge.client.states import ConnectionState
-from bridge.client.tool_catalog import EMPTY, Cataloguing, ServerStatus, ToolsChange
+from bridge.client.tool_catalog import EMPTY, CatalogRules, ServerStatus, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
 from bridge.tools.context import InvocationContext
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection_pool import Servers
     from bridge.client.handlers import ClientHandlers
-    from bridge.client.tool_catalog import Catalogue, NameMapper, RemoteName, ToolFilter
-    from bridge.client.upstream import Supplier
+    from bridge.client.tool_catalog import NameMapper, RemoteName, ToolCatalog, ToolFilter
+    from bridge.client.upstream import HeaderSupplier
     from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
 
 _logger = logging.getLogger("bridge.client")
@@ -75,8 +75,8 @@ class McpToolProvider:
         name_mapper: NameMapper | None = None,
         prefix: Prefixing | None = None,
         local: ToolBox | None = None,
-        headers_supplier: Supplier | None = None,
-        meta_supplier: Supplier | None = None,
+        headers_supplier: HeaderSupplier | None = None,
+        meta_supplier: HeaderSupplier | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         healing: Healing | None = None,
         resources: bool = False,
@@ -89,12 +89,12 @@ class McpToolProvider:
         self._handlers = handlers
         self._healing = healing or Healing()
         self._auth = auth
-        self._cataloguing = Cataloguing(filter=filter, name_mapper=name_mapper, prefix=prefix)
+        self._cataloguing = CatalogRules(filter=filter, name_mapper=name_mapper, prefix=prefix)
         self._headers_supplier = headers_supplier
         self._meta_supplier = meta_supplier
         self._offers_resources = resources
         self._validates_results = validates_results
-        self._catalogue: Catalogue = EMPTY
+        self._catalogue: ToolCatalog = EMPTY
         self._upstreams: dict[str, Upstream] = {}
         self._local = ToolBox() if local is None else local
         self._local.on_change(self._rebuild)

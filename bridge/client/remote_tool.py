@@ -307,7 +307,7 @@ class OutputSchema:
 
     @cached_property
     def _proof(self) -> Proof | None:
-        return proof_of(self._schema)
+        return compile_validator(self._schema)
 
 
 def _is_small(value: Any) -> bool:
@@ -330,7 +330,7 @@ class _NotPlainError(Exception):
     """A schema that says more than is read here."""
 
 
-def proof_of(schema: Mapping[str, Any]) -> Proof | None:
+def compile_validator(schema: Mapping[str, Any]) -> Proof | None:
     """What proves that values conform to a schema.
 
     Args:

@@ -219,7 +219,7 @@ class ServerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class ToolCatalog:
     """Tools under the names that they have here, and where they come from."""
 
     tools: tuple[Tool, ...] = ()
@@ -233,7 +233,7 @@ class Catalogue:
         """The names here of a server's tools."""
         return tuple(name for name, origin in self.origins.items() if origin.server == server)
 
-    def change_from(self, before: Catalogue) -> ToolsChange:
+    def change_from(self, before: ToolCatalog) -> ToolsChange:
         """What is other than it was."""
         old = {tool.name: tool for tool in before.tools}
         new = {tool.name: tool for tool in self.tools}
@@ -244,12 +244,12 @@ class Catalogue:
         )
 
 
-EMPTY = Catalogue(origins={})
+EMPTY = ToolCatalog(origins={})
 """No tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cataloguing:
+class CatalogRules:
     """Which tools of servers are taken, and what they are called."""
 
     filter: ToolFilter | None = None
@@ -269,7 +269,7 @@ class Cataloguing:
         servers: Iterable[tuple[ServerConfig, Iterable[Tool]]],
         beside: Iterable[Tool] = (),
         taken: Collection[str] = (),
-    ) -> Catalogue:
+    ) -> ToolCatalog:
         """The tools of these servers, and others beside them that keep their names.
 
         Args:
@@ -301,7 +301,7 @@ class Cataloguing:
                 f"the name of the tool {tool_name!r} is taken, or begins with another server's, and prefix is never"
             )
             left_out[server] = (*left_out.get(server, ()), reason)
-        return Catalogue(
+        return ToolCatalog(
             tools=(*(renamed(tools[origin], name) for origin, name in names.items()), *beside),
             origins={name: origin for origin, name in names.items()},
             left_out={server: tuple(sorted(reasons)) for server, reasons in left_out.items()},

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool
     from bridge.types import Json
 
-Supplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
+HeaderSupplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
 """Gives what goes with a call, for a server's name and the call's context."""
 
 MIN_EXPIRY_SECONDS = 30.0
@@ -74,8 +74,8 @@ class Upstream:
         *,
         connect: Callable[[ServerConfig], Connection],
         healing: Healing,
-        headers_supplier: Supplier | None,
-        meta_supplier: Supplier | None,
+        headers_supplier: HeaderSupplier | None,
+        meta_supplier: HeaderSupplier | None,
         validates_results: bool,
         changed: Callable[[], None],
         state_changed: Callable[[ConnectionState], None],
@@ -216,7 +216,7 @@ class Upstream:
             self.want()
             await listed.wait()
 
-    async def _headers_of_nobody(self, supplier: Supplier) -> Mapping[str, Any]:
+    async def _headers_of_nobody(self, supplier: HeaderSupplier) -> Mapping[str, Any]:
         """The headers for listing, which is done on behalf of no caller."""
         try:
             return await _supplied(supplier, self.name, InvocationContext())
@@ -333,6 +333,6 @@ class Upstream:
         self.skipped = (*listing.refused, *skipped)
 
 
-async def _supplied(supplier: Supplier, server: str, context: InvocationContext) -> Mapping[str, Any]:
+async def _supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:
     given = supplier(server, context)
     return await given if inspect.isawaitable(given) else given

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from bridge.client.bounded_schema import Steps, UnjudgedError
-from bridge.client.remote_tool import proof_of
+from bridge.client.remote_tool import compile_validator
 
 NAMES = st.sampled_from(["a", "b", "c"])
 VALUES = st.recursive(
@@ -45,7 +45,7 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 @given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), SCHEMAS, VALUES)
 def test_what_is_proven_is_valid(schema: dict[str, Any], definition: Any, value: Any) -> None:
     whole = {**schema, "$defs": {"a": definition}}
-    proves = proof_of(whole)
+    proves = compile_validator(whole)
     if proves is not None and proves(value, Steps(10_000)):
         assert Draft202012Validator(whole).is_valid(value)
 
@@ -61,7 +61,7 @@ def test_what_is_proven_is_valid(schema: dict[str, Any], definition: Any, value:
     ],
 )
 def test_what_most_schemas_say_is_proven(schema: dict[str, Any], value: Any) -> None:
-    proves = proof_of(schema)
+    proves = compile_validator(schema)
     assert proves is not None
     assert proves(value, Steps(10))
 
@@ -80,12 +80,12 @@ def test_what_most_schemas_say_is_proven(schema: dict[str, Any], value: Any) -> 
     ],
 )
 def test_what_says_more_is_left_to_the_general_validator(schema: Any) -> None:
-    assert proof_of(schema if isinstance(schema, dict) else {"type": "array", "items": schema}) is None
+    assert compile_validator(schema if isinstance(schema, dict) else {"type": "array", "items": schema}) is None
 
 
 def test_a_schema_that_doubles_with_each_definition_is_left_to_the_general_validator() -> None:
     doubled = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
-    assert proof_of({"$ref": "#/$defs/d0", "$defs": {**doubled, "d40": {"type": "null"}}}) is None
+    assert compile_validator({"$ref": "#/$defs/d0", "$defs": {**doubled, "d40": {"type": "null"}}}) is None
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_schema_that_doubles_with_each_definition_is_left_to_the_general_valid
     ],
 )
 def test_a_proof_counts_its_steps(schema: dict[str, Any], value: Any) -> None:
-    proves = proof_of(schema)
+    proves = compile_validator(schema)
     assert proves is not None
     with pytest.raises(UnjudgedError):
         proves(value, Steps(6))

@@ -22,7 +22,7 @@ _ONLY_FOR = {
 }
 
 
-class Reader(Protocol):
+class CredentialReader(Protocol):
     """Reads the texts of one server's entry."""
 
     def text(self, text: str, key: str, place: str = "") -> str | None:
@@ -35,7 +35,7 @@ class Reader(Protocol):
         """Say what is wrong."""
 
 
-def read_auth(said: AuthEntry | str, reader: Reader) -> Grant | str | None:
+def read_auth(said: AuthEntry | str, reader: CredentialReader) -> Grant | str | None:
     """A grant, or a token; None where there is a problem, which has been told.
 
     Args:
@@ -60,7 +60,7 @@ def read_auth(said: AuthEntry | str, reader: Reader) -> Grant | str | None:
             return _login(said, texts, reader)
 
 
-def _texts(said: AuthEntry, reader: Reader) -> dict[str, str] | None:
+def _texts(said: AuthEntry, reader: CredentialReader) -> dict[str, str] | None:
     """The texts in it by name; None where one cannot be had."""
     found = {
         name: reader.text(text, "auth", f".{_written(name)}")
@@ -73,13 +73,13 @@ def _texts(said: AuthEntry, reader: Reader) -> dict[str, str] | None:
     return texts if len(texts) == len(found) else None
 
 
-def _token(token: str | None, reader: Reader) -> str | None:
+def _token(token: str | None, reader: CredentialReader) -> str | None:
     if token == "":
         reader.problem("is empty: give a token, or 'oauth' for a login", "auth")
     return token or None
 
 
-def _credentials(said: AuthEntry, texts: dict[str, str], reader: Reader) -> ClientCredentials | None:
+def _credentials(said: AuthEntry, texts: dict[str, str], reader: CredentialReader) -> ClientCredentials | None:
     missing = [_written(name) for name in ("client_id", "issuer") if not texts.get(name)]
     if not (texts.get("client_secret") or texts.get("private_key")):
         missing.append("clientSecret")
@@ -104,7 +104,7 @@ def _credentials(said: AuthEntry, texts: dict[str, str], reader: Reader) -> Clie
     )
 
 
-def _login(said: AuthEntry, texts: dict[str, str], reader: Reader) -> OAuthLogin | None:
+def _login(said: AuthEntry, texts: dict[str, str], reader: CredentialReader) -> OAuthLogin | None:
     redirect_uri = texts.get("redirect_uri")
     if said.callback_port is not None and redirect_uri is None:
         redirect_uri = f"http://localhost:{said.callback_port}/callback"

@@ -37,7 +37,7 @@ _VISIBLE = re.compile(r"[^\r\n]")
 
 
 @dataclass(slots=True)
-class Findings:
+class Diagnostics:
     """Collects every problem and warning, so that all are told at once."""
 
     problems: list[ConfigProblem] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Findings:
             self.problem(message, server=server, key=place or None)
 
 
-def kind_of(value: Any) -> str:
+def json_type_name(value: Any) -> str:
     """What kind of JSON value it is, in words."""
     match value:
         case None:
@@ -127,7 +127,7 @@ def parse_jsonc(text: str, source: str) -> Any:
         ConfigError: It is not JSON; the problem has line and column.
     """
     try:
-        return json.loads(plain_json(text), object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return json.loads(blank_comments(text), object_pairs_hook=_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         problem = ConfigProblem(f"not JSON: {error.msg}", line=error.lineno, column=error.colno)
     except RecursionError:
@@ -137,7 +137,7 @@ def parse_jsonc(text: str, source: str) -> Any:
     raise ConfigError(source, [problem])
 
 
-def plain_json(text: str) -> str:
+def blank_comments(text: str) -> str:
     """The text with blanks for every comment and trailing comma, so that each position is that of the text."""
     return _TRAILING_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
 

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.alias_generators import to_camel
 
-from bridge.client.config.document import kind_of, repeated_keys
-from bridge.client.config.schema import KEYS, spelled_auth
+from bridge.client.config.document import json_type_name, repeated_keys
+from bridge.client.config.schema import KEYS, normalize_auth
 from bridge.client.config.servers import Prefixing
 from bridge.client.config.variables import read_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from bridge.client.config.document import Findings
+    from bridge.client.config.document import Diagnostics
     from bridge.client.config.variables import InputDefinition
 
 _MAPS = ("mcpServers", "servers")
@@ -78,10 +78,10 @@ class Root:
     """When a server's name stands before the names of its tools; None where it does not say."""
 
 
-def read_root(document: Any, findings: Findings) -> Root:
+def read_root(document: Any, findings: Diagnostics) -> Root:
     """Find the servers and the inputs of a configuration, whichever dialect it is in."""
     if not isinstance(document, Mapping):
-        findings.problem(f"a configuration is an object with 'mcpServers', not {kind_of(document)}")
+        findings.problem(f"a configuration is an object with 'mcpServers', not {json_type_name(document)}")
         return Root({}, ())
     maps = [key for key in _MAPS if key in document and not _is_server(document[key])]
     servers = _named_servers(document, maps, findings) if maps else _bare_servers(document, findings)
@@ -93,7 +93,7 @@ def read_root(document: Any, findings: Findings) -> Root:
     return Root(servers, asked, pinning, _prefixing(document.get(_PREFIX), findings))
 
 
-def _prefixing(said: Any, findings: Findings) -> Prefixing | None:
+def _prefixing(said: Any, findings: Diagnostics) -> Prefixing | None:
     modes: tuple[Prefixing, ...] = get_args(Prefixing)
     for mode in modes:
         if said == mode:
@@ -103,7 +103,7 @@ def _prefixing(said: Any, findings: Findings) -> Prefixing | None:
     return None
 
 
-def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findings) -> dict[str, Any]:
+def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Diagnostics) -> dict[str, Any]:
     for key in repeated_keys(document):
         if key in _ROOT_KEYS:
             findings.problem("stands twice: put the two together", key=key)
@@ -118,19 +118,19 @@ def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Findi
         if isinstance(found, Mapping):
             servers |= _checked(found, {*repeated_keys(found), *(found.keys() & servers.keys())}, findings)
         else:
-            findings.problem(f"should be an object of servers by name, not {kind_of(found)}", key=key)
+            findings.problem(f"should be an object of servers by name, not {json_type_name(found)}", key=key)
     return servers
 
 
-def _bare_servers(document: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+def _bare_servers(document: Mapping[str, Any], findings: Diagnostics) -> dict[str, Any]:
     found = {
         key: value
         for key, value in document.items()
         if key != "$schema" and not (key == "inputs" and isinstance(value, list))
     }
     if found and not any(_is_server(value) for value in found.values()):
-        slip = next((str(key) for key in found if nearest(str(key), _MAPS) is not None), None)
-        hint = f"; did you mean {nearest(slip, _MAPS)!r} by {slip!r}?" if slip is not None else ""
+        slip = next((str(key) for key in found if closest_key(str(key), _MAPS) is not None), None)
+        hint = f"; did you mean {closest_key(slip, _MAPS)!r} by {slip!r}?" if slip is not None else ""
         findings.problem(
             "there are no servers here: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
             f"or nothing but servers by name, each with a 'command' or a 'url'{hint}"
@@ -142,7 +142,7 @@ def _bare_servers(document: Mapping[str, Any], findings: Findings) -> dict[str, 
     return _checked(found, repeated_keys(document), findings)
 
 
-def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Findings) -> dict[str, Any]:
+def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Diagnostics) -> dict[str, Any]:
     servers = {}
     for name, entry in found.items():
         if complaint := _name_complaint(name):
@@ -163,7 +163,7 @@ def _name_complaint(name: Any) -> str | None:
 
 def not_an_entry(value: Any) -> str:
     """What is wrong with a server that is no object."""
-    return f"should be an object with a 'command' or a 'url', not {kind_of(value)}"
+    return f"should be an object with a 'command' or a 'url', not {json_type_name(value)}"
 
 
 def _is_server(value: Any) -> bool:
@@ -173,7 +173,7 @@ def _is_server(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SpelledEntry:
+class NormalizedEntry:
     """A server's entry in our own spelling."""
 
     values: Mapping[str, Any]
@@ -196,7 +196,7 @@ def is_disabled(raw: Mapping[str, Any]) -> bool:
     return raw.get("disabled") is True or raw.get("enabled") is False
 
 
-def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEntry:
+def normalize_entry(name: str, raw: Mapping[str, Any], findings: Diagnostics) -> NormalizedEntry:
     """Bring the keys and the transport of one server to our own spelling."""
     for path in (*repeated_keys(raw), *(f"{key}.{inner}" for key in raw for inner in repeated_keys(raw[key]))):
         findings.problem("stands twice: remove one", server=name, key=path)
@@ -206,21 +206,21 @@ def spelled(name: str, raw: Mapping[str, Any], findings: Findings) -> SpelledEnt
     for key, value in raw.items():
         canonical = canonical_key(str(key))
         if canonical is None:
-            if (near := nearest(str(key), (*KEYS, *_KEY_SPELLINGS))) is not None:
+            if (near := closest_key(str(key), (*KEYS, *_KEY_SPELLINGS))) is not None:
                 meant[str(key)] = near
             suggestion = f"; did you mean {near!r}?" if near is not None else ""
             findings.warning(f"not known, and ignored{suggestion}", server=name, key=str(key))
         elif value is not None:
             said = _canonical_value(canonical, str(key), value)
             if canonical == "auth":
-                said = spelled_auth(name, str(key), said, findings)
+                said = normalize_auth(name, str(key), said, findings)
             if canonical in values and values[canonical] != said:
                 findings.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
             values[canonical] = said
             written.setdefault(canonical, str(key))
     if written.get("url") == "httpUrl" and "type" not in values:
         values["type"], written["type"] = "http", "httpUrl"
-    return SpelledEntry(values, written, meant)
+    return NormalizedEntry(values, written, meant)
 
 
 def _canonical_value(canonical: str, key: str, value: Any) -> Any:
@@ -232,7 +232,7 @@ def _canonical_value(canonical: str, key: str, value: Any) -> Any:
     return value
 
 
-def nearest(key: str, known: Iterable[str]) -> str | None:
+def closest_key(key: str, known: Iterable[str]) -> str | None:
     """Which of the known keys one that is not may be meant to be; None for none."""
     spellings = {spelling.lower(): spelling for spelling in known}
     near = get_close_matches(key.lower().replace("_", ""), spellings, n=1, cutoff=0.75)

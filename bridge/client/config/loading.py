@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from bridge.client.config.document import Findings, kind_of, parse_jsonc
-from bridge.client.config.formats import canonical_key, is_disabled, not_an_entry, read_root, spelled
+from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
+from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root
 from bridge.client.config.schema import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
 from bridge.client.config.servers import (
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
@@ -42,7 +42,7 @@ from bridge.client.tool_pins import PinMode, ServerPins, load_pins
 from bridge.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
-    from bridge.client.config.formats import SpelledEntry
+    from bridge.client.config.formats import NormalizedEntry
     from bridge.client.config.servers import ProtocolPin
 
 __all__ = [
@@ -128,13 +128,13 @@ def parse_config(
     Raises:
         ConfigError: Neither it nor any of its servers can be used; it has all the problems.
     """
-    findings = Findings()
+    findings = Diagnostics()
     root = read_root(document, findings)
     of_the_file = tuple(findings.problems)
     variables_of = os.environ if environ is None else environ
     folder = Path(workspace_folder or ".").absolute()
     variables = Variables(variables_of, folder, Inputs(root.inputs, inputs, variables_of))
-    locks = Locks(root.pinning, variables, findings, are_read=reads_pins)
+    locks = LockFiles(root.pinning, variables, findings, are_read=reads_pins)
     disabled = tuple(name for name, raw in root.servers.items() if isinstance(raw, Mapping) and is_disabled(raw))
     enabled = {name: raw for name, raw in root.servers.items() if name not in disabled}
     read = [_read_server(name, raw, variables, locks, findings) for name, raw in enabled.items()]
@@ -170,7 +170,7 @@ def _folder_of(path: Path) -> Path:
     return folder.parent if folder.name in _HOST_FOLDERS else folder
 
 
-def _read_server(name: str, raw: Any, variables: Variables, locks: Locks, findings: Findings) -> ServerConfig:
+def _read_server(name: str, raw: Any, variables: Variables, locks: LockFiles, findings: Diagnostics) -> ServerConfig:
     """One server; where its entry cannot be used, one that is never there and says why."""
     before = len(findings.problems)
     config = _usable_server(name, raw, variables, locks, findings)
@@ -184,11 +184,13 @@ def _read_server(name: str, raw: Any, variables: Variables, locks: Locks, findin
     return ServerConfig(name=name, transport=transport, required=is_required)
 
 
-def _usable_server(name: str, raw: Any, variables: Variables, locks: Locks, findings: Findings) -> ServerConfig | None:
+def _usable_server(
+    name: str, raw: Any, variables: Variables, locks: LockFiles, findings: Diagnostics
+) -> ServerConfig | None:
     if not isinstance(raw, Mapping):
         findings.problem(not_an_entry(raw), server=name)
         return None
-    said = spelled(name, raw, findings)
+    said = normalize_entry(name, raw, findings)
     try:
         entry = ServerEntry.model_validate(dict(said.values))
     except ValidationError as error:
@@ -224,7 +226,7 @@ def _usable_server(name: str, raw: Any, variables: Variables, locks: Locks, find
     )
 
 
-def _transport_kind(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findings) -> str | None:
+def _transport_kind(name: str, entry: ServerEntry, said: NormalizedEntry, findings: Diagnostics) -> str | None:
     written = said.written
     if entry.command is not None and entry.url is not None:
         findings.problem(f"has both 'command' and {written['url']!r}: keep one", server=name)
@@ -245,7 +247,7 @@ def _transport_kind(name: str, entry: ServerEntry, said: SpelledEntry, findings:
     return None
 
 
-def _check_seconds(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findings) -> None:
+def _check_seconds(name: str, entry: ServerEntry, said: NormalizedEntry, findings: Diagnostics) -> None:
     for key in _SECONDS_KEYS:
         seconds = said.values.get(key)
         if seconds is not None and seconds > _SURELY_MILLISECONDS:
@@ -258,7 +260,7 @@ def _check_seconds(name: str, entry: ServerEntry, said: SpelledEntry, findings: 
         findings.problem("is shorter than 'timeout': a call could never use it", server=name, key="maxCallSeconds")
 
 
-def _warn_of_useless(name: str, kind: str, said: SpelledEntry, findings: Findings) -> None:
+def _warn_of_useless(name: str, kind: str, said: NormalizedEntry, findings: Diagnostics) -> None:
     useless = HTTP_KEYS if kind == "stdio" else STDIO_KEYS
     beside = "command" if kind == "stdio" else "url"
     for key in said.values:
@@ -266,7 +268,7 @@ def _warn_of_useless(name: str, kind: str, said: SpelledEntry, findings: Finding
             findings.warning(f"has no use beside {beside!r}, and is ignored", server=name, key=said.written[key])
 
 
-def _protocol(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findings) -> ProtocolPin:
+def _protocol(name: str, entry: ServerEntry, said: NormalizedEntry, findings: Diagnostics) -> ProtocolPin:
     if entry.type != "sse":
         return entry.protocol or "auto"
     if entry.protocol not in {None, "auto", "legacy"}:
@@ -275,7 +277,7 @@ def _protocol(name: str, entry: ServerEntry, said: SpelledEntry, findings: Findi
     return "legacy"
 
 
-class Held(NamedTuple):
+class PinSettings(NamedTuple):
     """What one server is held to."""
 
     lock: str | None = None
@@ -284,7 +286,7 @@ class Held(NamedTuple):
     """What is in it of the server; of a server that is not in it, nothing was looked at."""
 
 
-class Locks:
+class LockFiles:
     """The lock files of one configuration, each read once.
 
     Args:
@@ -294,7 +296,7 @@ class Locks:
         are_read: Whether the files are there already; whoever writes them only wants to know which.
     """
 
-    def __init__(self, said: Mapping[str, Any], variables: Variables, findings: Findings, *, are_read: bool) -> None:
+    def __init__(self, said: Mapping[str, Any], variables: Variables, findings: Diagnostics, *, are_read: bool) -> None:
         self._variables = variables
         self._findings = findings
         self._are_read = are_read
@@ -304,14 +306,14 @@ class Locks:
         if (lock := said.get("pins")) is not None:
             self._lock = lock if isinstance(lock, str) else None
             if self._lock is None:
-                findings.problem(f"should be the path of a lock file, not {kind_of(lock)}", key="pins")
+                findings.problem(f"should be the path of a lock file, not {json_type_name(lock)}", key="pins")
         if (mode := said.get("pinMode")) is not None:
             if mode in _MODES:
                 self._mode = mode
             else:
                 findings.problem("should be 'refuse' or 'flag'", key="pinMode")
 
-    def held(self, server: str, entry: ServerEntry, written: Mapping[str, str]) -> Held:
+    def held(self, server: str, entry: ServerEntry, written: Mapping[str, str]) -> PinSettings:
         """What a server is held to.
 
         Args:
@@ -323,7 +325,7 @@ class Locks:
         if text is None:
             if entry.pin_mode is not None:
                 self._findings.warning("has no use without 'pins'", server=server, key=written["pinMode"])
-            return Held()
+            return PinSettings()
         key = "pins" if entry.pins is None else written["pins"]
         place = {"key": key} if entry.pins is None else {"key": key, "server": server}
         try:
@@ -331,10 +333,10 @@ class Locks:
         except ExpansionError as error:
             for message in error.messages:
                 self._findings.problem(message, **place)
-            return Held()
+            return PinSettings()
         path = str(self._variables.workspace_folder / Path(expanded.value))
         if not self._are_read:
-            return Held(path)
+            return PinSettings(path)
         mode = entry.pin_mode or self._mode
         try:
             if (path, mode) not in self._read:
@@ -342,5 +344,5 @@ class Locks:
         except ConfigError as error:
             told = "; ".join(problem.message for problem in error.problems)
             self._findings.problem(f"{expanded.shown!r} {told} (write it with `bridge pin`)", **place)
-            return Held(path)
-        return Held(path, self._read[path, mode].get(server, ServerPins(tools={}, mode=mode)))
+            return PinSettings(path)
+        return PinSettings(path, self._read[path, mode].get(server, ServerPins(tools={}, mode=mode)))

@@ -31,7 +31,7 @@ from bridge.client.tool_pins import PinMode
 if TYPE_CHECKING:
     from pydantic_core.core_schema import NullableSchema, WithDefaultSchema
 
-    from bridge.client.config.document import Findings
+    from bridge.client.config.document import Diagnostics
 
 
 def _number_as_text(value: Any) -> Any:
@@ -214,7 +214,7 @@ _KEYS = tuple(field.alias or name for name, field in AuthEntry.model_fields.item
 _SPELLINGS = {"scope": "scopes", "tokenEndpointAuthMethod": "clientAuthentication", "redirectUrl": "redirectUri"}
 
 
-def spelled_auth(server: str, key: str, value: Any, findings: Findings) -> Any:
+def normalize_auth(server: str, key: str, value: Any, findings: Diagnostics) -> Any:
     """Bring what is said under ``auth`` to our own spelling.
 
     Args:

@@ -25,7 +25,7 @@ from bridge.client.redaction import HIDDEN, redact_command, redact_url
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bridge.client.config.document import Findings
+    from bridge.client.config.document import Diagnostics
     from bridge.client.config.schema import ServerEntry
     from bridge.client.config.variables import Variables
 
@@ -48,7 +48,7 @@ class TransportReader:
     """What references can be replaced by."""
     written: Mapping[str, str]
     """How each key was written."""
-    findings: Findings
+    findings: Diagnostics
     """Where problems go."""
 
     def stdio(self, entry: ServerEntry) -> StdioTransport:
@@ -166,7 +166,7 @@ class TransportReader:
 
 
 class _Texts:
-    """Reads the texts under ``auth``, and keeps what it has read (`bridge.client.config.credentials.Reader`)."""
+    """Reads the texts under ``auth``, and keeps what it has read (`CredentialReader`)."""
 
     def __init__(self, reader: TransportReader) -> None:
         self._reader = reader

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bridge.client.config.document import kind_of
+from bridge.client.config.document import json_type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from bridge.client.config.document import Findings
+    from bridge.client.config.document import Diagnostics
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<reference>[^{}]*)(?P<closed>\})?")
 
@@ -206,12 +206,12 @@ class Inputs:
         return definition.default if value is None else value
 
 
-def read_inputs(raw: Any, findings: Findings) -> tuple[InputDefinition, ...]:
+def read_inputs(raw: Any, findings: Diagnostics) -> tuple[InputDefinition, ...]:
     """Read the definitions of a configuration."""
     if raw is None:
         return ()
     if not isinstance(raw, list):
-        findings.problem(f"should be a list, not {kind_of(raw)}", key="inputs")
+        findings.problem(f"should be a list, not {json_type_name(raw)}", key="inputs")
         return ()
     definitions: dict[str, InputDefinition] = {}
     for index, item in enumerate(raw):
