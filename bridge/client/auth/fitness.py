@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import httpx2
 from mcp.client.auth.utils import issuers_match
 
-from bridge.client.auth.binding import object_in
 from bridge.client.auth.errors import SignInError
+from bridge.client.auth.token_binding import object_in
 from bridge.client.redaction import redact_url
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp.shared.auth import OAuthMetadata
 
     from bridge.client.auth.grants import OAuthLogin
-    from bridge.client.auth.reach import Reach
+    from bridge.client.auth.server_validation import Reach
 
 
 def require_fit(context: OAuthContext, grant: OAuthLogin, reach: Reach) -> None:

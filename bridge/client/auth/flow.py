@@ -20,13 +20,13 @@ from mcp.client.auth.utils import validate_authorization_response_iss
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
-from bridge.client.auth.binding import Binding
+from bridge.client.auth.assertions import tokens_for_assertion
 from bridge.client.auth.draft import Draft
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError, undescribed
 from bridge.client.auth.fitness import preferring, require_fit
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
-from bridge.client.auth.jwt_bearer import tokens_for_assertion
-from bridge.client.auth.reach import Reach
+from bridge.client.auth.server_validation import Reach
+from bridge.client.auth.token_binding import Binding
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

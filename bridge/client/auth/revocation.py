@@ -12,7 +12,7 @@ from mcp.shared.auth import OAuthClientMetadata
 
 from bridge.client.auth.draft import Draft
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.reach import Reach
+from bridge.client.auth.server_validation import Reach
 from bridge.client.auth.store import LoginStore, login_key
 from bridge.client.limits import authority_client
 from bridge.errors import WireError

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.reach import Reach
+from bridge.client.auth.server_validation import Reach
 
 PUBLIC = Reach("https://mcp.example.com/mcp")
 PRIVATE = (

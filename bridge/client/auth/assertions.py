@@ -20,14 +20,14 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth import JWT_BEARER_GRANT_TYPE
 from mcp.shared.auth_utils import resource_url_from_server_url
 
-from bridge.client.auth.reach import Reach
+from bridge.client.auth.server_validation import Reach
 
 if TYPE_CHECKING:
     from mcp.shared.auth import OAuthMetadata, OAuthToken
 
-    from bridge.client.auth.binding import Binding
     from bridge.client.auth.challenge import Challenge
     from bridge.client.auth.grants import IdentityAssertion
+    from bridge.client.auth.token_binding import Binding
 
 
 async def tokens_for_assertion(
