@@ -24,7 +24,7 @@ def command(ctx: click.Context, target: str, log_level: str) -> None:
     server = server_to_log_in_to(ctx, only_target(ctx, target))
     import anyio  # noqa: PLC0415 - wrong usage does without these
 
-    from bridge.client.auth.revocation import logged_out  # noqa: PLC0415
+    from bridge.client.auth.store import logged_out  # noqa: PLC0415
 
     grant = grant_of(server)
     assert grant is not None

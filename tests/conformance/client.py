@@ -30,7 +30,7 @@ from bridge import (
     Text,
     UrlElicitation,
 )
-from bridge.client.auth.assertion import exchanged
+from bridge.client.auth.assertions import exchanged
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import MemoryLogins

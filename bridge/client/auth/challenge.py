@@ -1,4 +1,11 @@
-"""Challenge: a server's answer that asks for a token, or for one that may do more (RFC 6750, 9449, 9728)."""
+"""WWW-Authenticate challenges; signing requests.
+
+Challenge: a server's answer that asks for a token, or for one that may do more (RFC 6750, 9449, 9728).
+
+Signature: what a request to a server is signed with: a token, and a proof of having the key that it is bound to.
+
+A token that is bound goes with a proof that was made for its request, and never without one (RFC 9449, 7).
+"""
 
 from __future__ import annotations
 
@@ -14,14 +21,20 @@ from mcp.client.auth.utils import (
     union_scopes,
 )
 
-from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE
+from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, Nonces, prove, refused_proof
+from bridge.client.auth.errors import BY_A_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bridge.client.auth.login import Login
+
 _ASKING_STATUSES = (401, 403)
+
 _QUOTED = re.compile(r'"[^"]*"')
+
 _PROOF_SCHEME = re.compile(r"(?:^|,)\s*DPoP(?![^\s,])", re.IGNORECASE)
+
 _PROOF_ERROR = re.compile(rf'\berror="?({USE_NONCE}|{BAD_PROOF})\b')
 
 
@@ -85,3 +98,103 @@ def challenge_in(response: httpx2.Response) -> Challenge | None:
 def _takes_proofs(said: str, algorithms: str | None) -> bool:
     is_named = _PROOF_SCHEME.search(_QUOTED.sub('""', said)) is not None
     return is_named and (algorithms is None or ALGORITHM in algorithms.split())
+
+
+def need(challenge: Challenge, login: Login | None) -> str:
+    """What is told where a server wants what nobody may be asked for.
+
+    Args:
+        challenge: What it asks for.
+        login: What there is; None for nothing.
+    """
+    if challenge.is_step_up:
+        more = f" ({challenge.scope})" if challenge.scope else ""
+        return f"it wants the login to be allowed more{more}"
+    if login is None:
+        return "it asks for credentials (HTTP 401)"
+    return f"its login has expired, or was revoked{_doubt(challenge, login)}"
+
+
+def refusal(challenge: Challenge, login: Login | None) -> str:
+    """What is told where a server refuses what has just come.
+
+    Args:
+        challenge: What it asks for still.
+        login: What it was given; None for nothing.
+    """
+    said = f" ({challenge.error})" if challenge.error else ""
+    return f"it refuses the token that it was just given{said}{_doubt(challenge, login)}"
+
+
+def undescribed(challenge: Challenge) -> str:
+    """What is told where nobody can log in, because a server and its neighbourhood say nothing of how.
+
+    Args:
+        challenge: What it asks for.
+    """
+    if challenge.is_unasked:
+        return "no login is needed: it answers without, and names no authorization server"
+    return f"it names no authorization server, so nobody can log in there: it wants a key, {BY_A_KEY}"
+
+
+def _doubt(challenge: Challenge, login: Login | None) -> str:
+    if login is None or login.proof_key is None or challenge.takes_proofs:
+        return ""
+    return (
+        "; the login's tokens are bound to a key (DPoP), of which it says nothing: where it takes no such tokens any"
+        " more, bridge logout comes first"
+    )
+
+
+class Signature:
+    """Signs the requests to one server; it remembers what the server wants to find in proofs."""
+
+    def __init__(self) -> None:
+        self._nonces = Nonces()
+
+    def put(self, request: httpx2.Request, login: Login | None) -> httpx2.Request:
+        """Sign a request, which is then sent once; one that was sent before gets a new proof.
+
+        Args:
+            request: The request.
+            login: What to sign with; None for nothing.
+        """
+        token = login.access_token if login is not None else None
+        if login is None or token is None:
+            return request
+        if login.proof_key is None:
+            request.headers["Authorization"] = f"Bearer {token}"
+            request.headers.pop("DPoP", None)  # of a token that it was sent with before
+        else:
+            prove(request, login.proof_key, self._nonces, token)
+        return request
+
+    def wants_nonce(self, response: httpx2.Response, used: Login | None) -> bool:
+        """Whether an answer asks for the request again, with a nonce in the proof that it gives (RFC 9449, 9).
+
+        Args:
+            response: The answer.
+            used: What the request was signed with.
+        """
+        if used is None or used.proof_key is None or not self._nonces.learn(response):
+            return False
+        challenge = challenge_in(response)
+        return challenge is not None and challenge.proof_error == USE_NONCE
+
+    def challenge_in(self, response: httpx2.Response, used: Login | None) -> Challenge | None:
+        """What an answer asks for that another token could give; None where there is no such thing.
+
+        Args:
+            response: The answer.
+            used: What the request was signed with.
+
+        Raises:
+            SignInError: The server does not take the proof.
+        """
+        challenge = challenge_in(response)
+        if used is None or used.proof_key is None:
+            return challenge
+        self._nonces.learn(response)
+        if challenge is not None and challenge.proof_error is not None:
+            raise refused_proof("it", challenge.proof_error)
+        return challenge

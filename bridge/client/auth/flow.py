@@ -21,11 +21,11 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
 from bridge.client.auth.assertions import tokens_for_assertion
-from bridge.client.auth.draft import Draft
-from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError, undescribed
-from bridge.client.auth.fitness import preferring, require_fit
+from bridge.client.auth.challenge import undescribed
+from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
-from bridge.client.auth.server_validation import Reach
+from bridge.client.auth.login import Draft
+from bridge.client.auth.server_validation import Reach, preferring, require_fit
 from bridge.client.auth.token_binding import Binding
 
 if TYPE_CHECKING:

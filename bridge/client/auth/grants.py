@@ -72,7 +72,7 @@ class ClientCredentials:
 class IdentityAssertion:
     """An identity provider vouches for a person or a workload (JWT bearer, RFC 7523, 2.1).
 
-    Such are Enterprise-Managed Authorization, whose assertions `bridge.client.auth.assertion.exchanged` gets, and
+    Such are Enterprise-Managed Authorization, whose assertions `bridge.client.auth.assertions.exchanged` gets, and
     Workload Identity Federation, whose assertions the platform gives.
     """
 

@@ -24,15 +24,13 @@ from mcp.client.auth.utils import union_scopes
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from bridge.client.auth.beside import begun
-from bridge.client.auth.challenge import Challenge, challenge_in
+from bridge.client.auth.challenge import Challenge, Signature, challenge_in, need, refusal
 from bridge.client.auth.dpop import Nonces
-from bridge.client.auth.errors import SignInError, need, refusal
+from bridge.client.auth.errors import SignInError
 from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
 from bridge.client.auth.grants import OAuthLogin
-from bridge.client.auth.keeping import Keeping
-from bridge.client.auth.login import Login
+from bridge.client.auth.login import Keeping, Login
 from bridge.client.auth.loopback import listening
-from bridge.client.auth.signature import Signature
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.limits import authority_client
 from bridge.client.redaction import redact_url, scrub
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
     from bridge.client.auth.grants import Grant
-    from bridge.client.auth.store import Logins
+    from bridge.client.auth.login import Logins
 
 _MAX_SENDS = 4
 """As it was, with a token that somebody else has renewed, with a refreshed one, and with one that a login gave."""

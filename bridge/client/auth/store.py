@@ -1,7 +1,11 @@
-"""Store: logins on disk, one file each, which only this user can read.
+"""Logins on disk and in memory; revocation (RFC 7009).
+
+Store: logins on disk, one file each, which only this user can read.
 
 A file is replaced as a whole, so whoever reads sees one login or the other. Who renews a login holds its lock, which
 other processes respect.
+
+Revocation: the end of a login (RFC 7009).
 """
 
 from __future__ import annotations
@@ -14,49 +18,39 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import anyio.to_thread
+import httpx2
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import OAuthClientMetadata
 from pydantic import ValidationError
 
-from bridge.client.auth.login import Login
+from bridge.client.auth.errors import SignInError
+from bridge.client.auth.login import Draft, Login
+from bridge.client.auth.server_validation import Reach
+from bridge.client.limits import authority_client
 from bridge.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
+
+    from bridge.client.auth.grants import OAuthLogin
 
 STATE_VARIABLE = "BRIDGE_STATE_DIR"
 """The variable that says where this package keeps what it has to remember."""
 
 _LOOK_SECONDS = 0.02
 """How often it is looked whether a lock is free: no operating system tells."""
+
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
 _logger = logging.getLogger("bridge.client")
 
-
-class Logins(Protocol):
-    """Where logins are kept."""
-
-    async def load(self, key: str) -> Login | None:
-        """The login under a key; None where there is none.
-
-        Raises:
-            WireError: What is there is no login.
-            OSError: It cannot be read.
-        """
-
-    async def save(self, key: str, login: Login) -> None:
-        """Keep a login.
-
-        Raises:
-            OSError: It cannot be written; what was there still is.
-        """
-
-    def locked(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Be the only one who renews a login, in this block."""
+_SECONDS = 10.0
 
 
 class LoginStore:
@@ -221,3 +215,51 @@ def _write_folder_through(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+async def logged_out(url: str, grant: OAuthLogin, store: LoginStore | None = None) -> bool:
+    """Forget a login, and have its tokens revoked where that can be done.
+
+    Args:
+        url: The server.
+        grant: As whom somebody logged in.
+        store: Where logins are kept.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    store = store or LoginStore()
+    key = login_key(url, grant.client_id)
+    try:
+        login = await store.load(key)
+    except WireError as error:
+        _logger.warning("the tokens are not revoked: %s", error)
+        login = None
+    if login is not None:
+        await _revoked(url, grant, login)
+    return await store.delete(key)
+
+
+async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
+    endpoint = login.metadata.revocation_endpoint if login.metadata is not None else None
+    if endpoint is None or login.tokens is None or login.client is None:
+        return
+    context = OAuthContext(url, OAuthClientMetadata(redirect_uris=None), Draft(login.client, login.tokens), None, None)
+    context.client_info = login.client
+    kinds = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
+    try:
+        Reach(url, grant.issuer).check(endpoint)
+        async with authority_client(_SECONDS) as http:
+            for kind, token in kinds.items():
+                if token is None:
+                    continue
+                fields = {"token": token, "token_type_hint": kind, "client_id": login.client.client_id}
+                data, headers = context.prepare_token_auth(fields, {})
+                answer = await http.post(str(endpoint), data=data, headers=headers)
+                if not answer.is_success:
+                    _logger.warning("the %s is not revoked: HTTP %s", kind.replace("_", " "), answer.status_code)
+    except (httpx2.HTTPError, OAuthFlowError, SignInError) as error:
+        _logger.warning("the tokens are not revoked: %s", str(error) or type(error).__name__)

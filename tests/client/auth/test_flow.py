@@ -14,8 +14,8 @@ from bridge.client.auth.errors import SignInError
 from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import Loopback
-from bridge.client.auth.revocation import logged_out
 from bridge.client.auth.sign_in import SignIn
+from bridge.client.auth.store import logged_out
 from tests.client.auth.conftest import browse, log_in, stored_login
 
 if TYPE_CHECKING:

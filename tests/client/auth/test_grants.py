@@ -18,7 +18,7 @@ from bridge import (
     ServerAuthError,
     ServerConfig,
 )
-from bridge.client.auth.assertion import exchanged
+from bridge.client.auth.assertions import exchanged
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.auth.sign_in import SignIn

@@ -9,11 +9,11 @@ import pytest
 from mcp.shared.auth import OAuthToken
 
 from bridge import Connection, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
+from bridge.client.auth.challenge import Signature
 from bridge.client.auth.dpop import ProofKey
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.signature import Signature
 from bridge.client.auth.store import MemoryLogins
 from tests.client.auth.conftest import DEADLINE_SECONDS, log_in, stored_login
 from tests.client.auth.proofs import claims_of

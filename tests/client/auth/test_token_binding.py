@@ -10,9 +10,8 @@ from bridge import IdentityAssertion, OAuthLogin, ServerAuthError
 from bridge.client.auth.dpop import Nonces, ProofKey
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login
-from bridge.client.auth.revocation import logged_out
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import LoginStore, login_key
+from bridge.client.auth.store import LoginStore, logged_out, login_key
 from bridge.client.auth.token_binding import Binding
 from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, program_with_key, stored_login, sum_by
 
