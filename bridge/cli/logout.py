@@ -24,10 +24,10 @@ def command(ctx: click.Context, target: str, log_level: str) -> None:
     server = server_to_log_in_to(ctx, only_target(ctx, target))
     import anyio  # noqa: PLC0415 - wrong usage does without these
 
-    from bridge.client.auth.store import logged_out  # noqa: PLC0415
+    from bridge.client.auth.store import log_out  # noqa: PLC0415
 
     grant = grant_of(server)
     assert grant is not None
     assert isinstance(server.transport, HttpTransport)
-    was_logged_in = anyio.run(logged_out, server.transport.url, grant)
+    was_logged_in = anyio.run(log_out, server.transport.url, grant)
     say(f"logged out of {server.name!r}" if was_logged_in else f"there was no login to {server.name!r}")

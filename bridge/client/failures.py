@@ -222,9 +222,9 @@ def is_without_words(error: MCPError, status: int | None) -> bool:
 
 def _missing_scope(response: httpx2.Response) -> str | None:
     """The scope that a server wants its caller to be granted; None where it names none."""
-    from bridge.client.auth.challenge import challenge_in  # noqa: PLC0415 - only for servers that refuse
+    from bridge.client.auth.challenge import parse_challenge  # noqa: PLC0415 - only for servers that refuse
 
-    challenge = challenge_in(response)
+    challenge = parse_challenge(response)
     return challenge.scope if challenge is not None and challenge.is_step_up else None
 
 

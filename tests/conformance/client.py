@@ -30,7 +30,7 @@ from bridge import (
     Text,
     UrlElicitation,
 )
-from bridge.client.auth.assertions import exchanged
+from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import MemoryLogins
@@ -112,7 +112,9 @@ async def an_employee(context: Mapping[str, Any], url: str) -> Grant:
         client_id=context["client_id"],
         client_secret=context["client_secret"],
         issuer=await issuer_of(url),
-        assertion=exchanged(context["idp_token_endpoint"], client_id=context["idp_client_id"], id_token=id_token),
+        assertion=exchange_assertion(
+            context["idp_token_endpoint"], client_id=context["idp_client_id"], id_token=id_token
+        ),
     )
 
 

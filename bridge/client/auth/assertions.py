@@ -26,7 +26,7 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.server_validation import Reach
+from bridge.client.auth.server_validation import AllowedAddresses
 from bridge.client.limits import authority_client
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from bridge.client.auth.challenge import Challenge
     from bridge.client.auth.grants import AssertionSource, IdentityAssertion
-    from bridge.client.auth.token_binding import Binding
+    from bridge.client.auth.token_binding import TokenBinding
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 
@@ -48,7 +48,7 @@ _SECONDS = 10.0
 
 
 async def tokens_for_assertion(
-    url: str, grant: IdentityAssertion, challenge: Challenge, http: httpx2.AsyncClient, binding: Binding
+    url: str, grant: IdentityAssertion, challenge: Challenge, http: httpx2.AsyncClient, binding: TokenBinding
 ) -> OAuthToken:
     """The tokens that an authorization server gives for an assertion.
 
@@ -64,7 +64,7 @@ async def tokens_for_assertion(
         OAuthFlowError: There is no such authorization server, or it refuses.
         HTTPError: It cannot be reached.
     """
-    reach = Reach(url, grant.issuer)
+    reach = AllowedAddresses(url, grant.issuer)
     metadata = await _metadata_of(grant.issuer, reach, http, binding)
     reach.check(metadata.token_endpoint)
     resource = resource_url_from_server_url(url)
@@ -82,7 +82,9 @@ async def tokens_for_assertion(
     return await handle_token_response_scopes(answer)
 
 
-async def _metadata_of(issuer: str, reach: Reach, http: httpx2.AsyncClient, binding: Binding) -> OAuthMetadata:
+async def _metadata_of(
+    issuer: str, reach: AllowedAddresses, http: httpx2.AsyncClient, binding: TokenBinding
+) -> OAuthMetadata:
     for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
         reach.check(url)
         answer = await binding.send(create_oauth_metadata_request(url), http)
@@ -102,7 +104,7 @@ class _Exchanged(BaseModel):
     issued_token_type: str
 
 
-def exchanged(
+def exchange_assertion(
     token_endpoint: str,
     *,
     client_id: str,

@@ -21,7 +21,7 @@ from mcp.client.auth.utils import (
     union_scopes,
 )
 
-from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, Nonces, prove, refused_proof
+from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, Nonces, add_proof, refused_proof
 from bridge.client.auth.errors import BY_A_KEY
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Challenge:
         return httpx2.Response(status, headers={"WWW-Authenticate": f"Bearer {said}"}, request=request)
 
 
-def challenge_in(response: httpx2.Response) -> Challenge | None:
+def parse_challenge(response: httpx2.Response) -> Challenge | None:
     """What an answer asks for; None where it asks for nothing that a token could give."""
     if response.status_code not in _ASKING_STATUSES:
         return None
@@ -100,7 +100,7 @@ def _takes_proofs(said: str, algorithms: str | None) -> bool:
     return is_named and (algorithms is None or ALGORITHM in algorithms.split())
 
 
-def need(challenge: Challenge, login: Login | None) -> str:
+def credentials_needed(challenge: Challenge, login: Login | None) -> str:
     """What is told where a server wants what nobody may be asked for.
 
     Args:
@@ -115,7 +115,7 @@ def need(challenge: Challenge, login: Login | None) -> str:
     return f"its login has expired, or was revoked{_doubt(challenge, login)}"
 
 
-def refusal(challenge: Challenge, login: Login | None) -> str:
+def token_refused(challenge: Challenge, login: Login | None) -> str:
     """What is told where a server refuses what has just come.
 
     Args:
@@ -126,7 +126,7 @@ def refusal(challenge: Challenge, login: Login | None) -> str:
     return f"it refuses the token that it was just given{said}{_doubt(challenge, login)}"
 
 
-def undescribed(challenge: Challenge) -> str:
+def no_authorization_server(challenge: Challenge) -> str:
     """What is told where nobody can log in, because a server and its neighbourhood say nothing of how.
 
     Args:
@@ -146,7 +146,7 @@ def _doubt(challenge: Challenge, login: Login | None) -> str:
     )
 
 
-class Signature:
+class RequestSigner:
     """Signs the requests to one server; it remembers what the server wants to find in proofs."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class Signature:
             request.headers["Authorization"] = f"Bearer {token}"
             request.headers.pop("DPoP", None)  # of a token that it was sent with before
         else:
-            prove(request, login.proof_key, self._nonces, token)
+            add_proof(request, login.proof_key, self._nonces, token)
         return request
 
     def wants_nonce(self, response: httpx2.Response, used: Login | None) -> bool:
@@ -178,7 +178,7 @@ class Signature:
         """
         if used is None or used.proof_key is None or not self._nonces.learn(response):
             return False
-        challenge = challenge_in(response)
+        challenge = parse_challenge(response)
         return challenge is not None and challenge.proof_error == USE_NONCE
 
     def challenge_in(self, response: httpx2.Response, used: Login | None) -> Challenge | None:
@@ -191,7 +191,7 @@ class Signature:
         Raises:
             SignInError: The server does not take the proof.
         """
-        challenge = challenge_in(response)
+        challenge = parse_challenge(response)
         if used is None or used.proof_key is None:
             return challenge
         self._nonces.learn(response)

@@ -124,7 +124,7 @@ class Nonces:
         return bool(nonce)
 
 
-def prove(request: httpx2.Request, key: ProofKey, nonces: Nonces, token: str | None = None) -> None:
+def add_proof(request: httpx2.Request, key: ProofKey, nonces: Nonces, token: str | None = None) -> None:
     """Put a new proof into a request, and the token that it is about.
 
     Args:

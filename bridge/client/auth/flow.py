@@ -21,12 +21,12 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
 from bridge.client.auth.assertions import tokens_for_assertion
-from bridge.client.auth.challenge import undescribed
+from bridge.client.auth.challenge import no_authorization_server
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
-from bridge.client.auth.login import Draft
-from bridge.client.auth.server_validation import Reach, preferring, require_fit
-from bridge.client.auth.token_binding import Binding
+from bridge.client.auth.login import SdkTokenStorage
+from bridge.client.auth.server_validation import AllowedAddresses, prefer_authorization_server, require_usable_server
+from bridge.client.auth.token_binding import TokenBinding
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bridge.client.auth.dpop import Nonces
     from bridge.client.auth.grants import Grant
     from bridge.client.auth.login import Login
-    from bridge.client.auth.loopback import Loopback
+    from bridge.client.auth.loopback import RedirectListener
 
 _Provider: TypeAlias = "OAuthClientProvider | IdentityAssertionOAuthProvider"
 
@@ -75,7 +75,7 @@ class Renewal:
     """What authorization servers want to find in proofs (RFC 9449)."""
 
 
-async def refreshed(renewal: Renewal, login: Login, grant: Grant) -> Login:
+async def refresh(renewal: Renewal, login: Login, grant: Grant) -> Login:
     """A login with fresh tokens; without any where the authorization server refuses to renew them.
 
     Args:
@@ -86,17 +86,17 @@ async def refreshed(renewal: Renewal, login: Login, grant: Grant) -> Login:
     Raises:
         SignInError: The authorization server does not answer, and another time it may; or nobody should go there.
     """
-    draft = Draft(login.client, login.tokens)
+    draft = SdkTokenStorage(login.client, login.tokens)
     provider = OAuthClientProvider(renewal.url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
     _remember(provider, login)
     provider.context.token_expiry_time = _LONG_AGO
     answer: httpx2.Response | None = None
-    binding = Binding(login, renewal.nonces)
+    binding = TokenBinding(login, renewal.nonces)
     async with _flow(provider, renewal.request) as flow:
         outgoing = await anext(flow)
         while outgoing is not renewal.request:
             try:
-                answer = await _sent(outgoing, renewal.http, Reach(renewal.url, grant.issuer), binding)
+                answer = await _sent(outgoing, renewal.http, AllowedAddresses(renewal.url, grant.issuer), binding)
             except UnboundTokenError as error:
                 _logger.warning("the login to %s has ended: %s", login.server_url, error)
                 return login.renewed(None)
@@ -109,8 +109,8 @@ async def refreshed(renewal: Renewal, login: Login, grant: Grant) -> Login:
     return login.renewed(None)
 
 
-async def authorized(
-    renewal: Renewal, login: Login, grant: OAuthLogin, challenge: Challenge, loopback: Loopback
+async def authorize(
+    renewal: Renewal, login: Login, grant: OAuthLogin, challenge: Challenge, loopback: RedirectListener
 ) -> Login:
     """A login that a person has agreed to.
 
@@ -126,12 +126,12 @@ async def authorized(
         OAuthFlowError: It failed.
         HTTPError: A server cannot be reached.
     """
-    draft = Draft(_client(login, grant, loopback.redirect_uri), login.tokens)
-    reach = Reach(renewal.url, grant.issuer)
-    binding = Binding(login, renewal.nonces, challenge)
+    draft = SdkTokenStorage(_client(login, grant, loopback.redirect_uri), login.tokens)
+    reach = AllowedAddresses(renewal.url, grant.issuer)
+    binding = TokenBinding(login, renewal.nonces, challenge)
 
     async def show(page: str) -> None:
-        require_fit(context, grant, reach)
+        require_usable_server(context, grant, reach)
         reach.check(page)
         # The endpoint may have a query of its own (RFC 6749, 3.1), behind which the SDK's client begins another.
         endpoint, mark, query = page.rpartition("?")
@@ -154,7 +154,7 @@ async def authorized(
         await _drive(renewal, provider, grant, challenge, binding)
     except OAuthRegistrationError as error:
         if context.oauth_metadata is None and context.protected_resource_metadata is None:
-            raise SignInError(undescribed(challenge)) from error
+            raise SignInError(no_authorization_server(challenge)) from error
         raise
     return (
         binding.kept(login)
@@ -170,10 +170,10 @@ async def authorized(
     )
 
 
-async def granted(
+async def request_grant(
     renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion, challenge: Challenge
 ) -> Login:
-    """A login that needs no person; see `authorized`."""
+    """A login that needs no person; see `authorize`."""
     try:
         return await _granted(renewal, login, grant, challenge)
     except SpentAssertionError:
@@ -183,17 +183,19 @@ async def granted(
 async def _granted(
     renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion, challenge: Challenge
 ) -> Login:
-    binding = Binding(login, renewal.nonces, challenge)
+    binding = TokenBinding(login, renewal.nonces, challenge)
     if isinstance(grant, IdentityAssertion) and grant.client_secret is None:
         tokens = await tokens_for_assertion(renewal.url, grant, challenge, renewal.http, binding)
         return binding.kept(login).renewed(tokens)
-    draft = Draft(None, None)
+    draft = SdkTokenStorage(None, None)
     provider = _provider(renewal.url, grant, draft, " ".join(grant.scopes) or None)
     await _drive(renewal, provider, grant, challenge, binding)
     return binding.kept(login).renewed(draft.tokens)
 
 
-def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Draft, scope: str | None) -> _Provider:
+def _provider(
+    url: str, grant: ClientCredentials | IdentityAssertion, draft: SdkTokenStorage, scope: str | None
+) -> _Provider:
     if isinstance(grant, IdentityAssertion):
         return _assertion_provider(url, grant, draft, scope)
     from mcp.client.auth.extensions.client_credentials import (  # noqa: PLC0415 - slow to load: it signs
@@ -240,7 +242,7 @@ def _check_key(pem: str, algorithm: str) -> None:
         raise SignInError(f"the private key of this client is too short: {weakness}")
 
 
-def _assertion_provider(url: str, grant: IdentityAssertion, draft: Draft, scope: str | None) -> _Provider:
+def _assertion_provider(url: str, grant: IdentityAssertion, draft: SdkTokenStorage, scope: str | None) -> _Provider:
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider  # noqa: PLC0415 - as above
 
     return IdentityAssertionOAuthProvider(
@@ -260,10 +262,10 @@ async def _drive(
     provider: _Provider,
     grant: OAuthLogin | ClientCredentials | IdentityAssertion,
     challenge: Challenge,
-    binding: Binding,
+    binding: TokenBinding,
 ) -> None:
     """Have the SDK's client meet a challenge, until it would send the request again."""
-    request, reach = renewal.request, Reach(renewal.url, grant.issuer)
+    request, reach = renewal.request, AllowedAddresses(renewal.url, grant.issuer)
     async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         assert outgoing is request, "no token was given that could be refreshed"
@@ -271,11 +273,11 @@ async def _drive(
         while outgoing is not request:
             is_told = outgoing.method == "POST"  # until then it is only asked what it says of itself
             if is_told and isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
-                require_fit(provider.context, grant, reach)
+                require_usable_server(provider.context, grant, reach)
             answer = await _sent(outgoing, renewal.http, reach, binding)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 _fit_authentication(provider, grant, answer)
-            outgoing = await flow.asend(preferring(grant.issuer, answer))
+            outgoing = await flow.asend(prefer_authorization_server(grant.issuer, answer))
 
 
 @asynccontextmanager
@@ -291,7 +293,9 @@ async def _flow(
         _is_told.reset(token)
 
 
-async def _sent(request: httpx2.Request, http: httpx2.AsyncClient, reach: Reach, binding: Binding) -> httpx2.Response:
+async def _sent(
+    request: httpx2.Request, http: httpx2.AsyncClient, reach: AllowedAddresses, binding: TokenBinding
+) -> httpx2.Response:
     reach.check(request.url)
     return await binding.send(request, http)
 

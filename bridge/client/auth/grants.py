@@ -72,8 +72,8 @@ class ClientCredentials:
 class IdentityAssertion:
     """An identity provider vouches for a person or a workload (JWT bearer, RFC 7523, 2.1).
 
-    Such are Enterprise-Managed Authorization, whose assertions `bridge.client.auth.assertions.exchanged` gets, and
-    Workload Identity Federation, whose assertions the platform gives.
+    Such are Enterprise-Managed Authorization, whose assertions `bridge.client.auth.assertions.exchange_assertion` gets,
+    and Workload Identity Federation, whose assertions the platform gives.
     """
 
     client_id: str

@@ -88,7 +88,7 @@ class Login(BaseModel):
         return self.model_copy(update={"tokens": tokens, "expires_at": expires_at})
 
 
-class Draft:
+class SdkTokenStorage:
     """What the SDK's client is given, and what it has found out (the SDK's TokenStorage)."""
 
     def __init__(self, client: OAuthClientInformationFull | None, tokens: OAuthToken | None) -> None:
@@ -114,7 +114,7 @@ class Draft:
         self.client = client_info
 
 
-class Keeping:
+class StoredLogin:
     """Where the login to one server is kept.
 
     Args:

@@ -32,7 +32,7 @@ _PAGE = """<!doctype html><meta charset="utf-8"><title>bridge</title>
 <body style="font-family: sans-serif; margin: 4em auto; max-width: 30em"><h1>{title}</h1><p>{text}</p>"""
 
 
-class Loopback:
+class RedirectListener:
     """One login's way back from the browser.
 
     Args:
@@ -125,7 +125,9 @@ class Loopback:
 
 
 @asynccontextmanager
-async def listening(redirect_uri: str | None, show_page: Callable[[str], Awaitable[None]]) -> AsyncIterator[Loopback]:
+async def listen_for_redirect(
+    redirect_uri: str | None, show_page: Callable[[str], Awaitable[None]]
+) -> AsyncIterator[RedirectListener]:
     """Listen for a browser, in this block.
 
     Args:
@@ -149,7 +151,7 @@ async def listening(redirect_uri: str | None, show_page: Callable[[str], Awaitab
             ) from error
         port = listeners[0].extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
     try:
-        yield Loopback(redirect_uri or f"http://127.0.0.1:{port}/callback", listeners, show_page)
+        yield RedirectListener(redirect_uri or f"http://127.0.0.1:{port}/callback", listeners, show_page)
     finally:
         for listener in listeners:
             await listener.aclose()

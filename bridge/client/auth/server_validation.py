@@ -32,7 +32,7 @@ _Address: TypeAlias = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AllowedAddresses:
     """Where the login to one server may lead."""
 
     server_url: str
@@ -113,7 +113,7 @@ def _short_address(host: str) -> IPv4Address | None:
         return None
 
 
-def require_fit(context: OAuthContext, grant: OAuthLogin, reach: Reach) -> None:
+def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: AllowedAddresses) -> None:
     """Refuse an authorization server before it is told anything, and before anybody is asked.
 
     Only a server of 2025-03-26 is its own authorization server without saying so. The SDK's client takes a server for
@@ -145,7 +145,7 @@ def require_fit(context: OAuthContext, grant: OAuthLogin, reach: Reach) -> None:
         raise SignInError(told, is_permanent=False)
 
 
-def preferring(issuer: str | None, answer: httpx2.Response) -> httpx2.Response:
+def prefer_authorization_server(issuer: str | None, answer: httpx2.Response) -> httpx2.Response:
     """What a server says of itself, with the named one of its authorization servers first (RFC 9728, 7.6).
 
     The SDK's client goes to the first.

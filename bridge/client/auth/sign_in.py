@@ -24,13 +24,13 @@ from mcp.client.auth.utils import union_scopes
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from bridge.client.auth.beside import begun
-from bridge.client.auth.challenge import Challenge, Signature, challenge_in, need, refusal
+from bridge.client.auth.challenge import Challenge, RequestSigner, credentials_needed, parse_challenge, token_refused
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
+from bridge.client.auth.flow import Renewal, authorize, refresh, request_grant
 from bridge.client.auth.grants import OAuthLogin
-from bridge.client.auth.login import Keeping, Login
-from bridge.client.auth.loopback import listening
+from bridge.client.auth.login import Login, StoredLogin
+from bridge.client.auth.loopback import listen_for_redirect
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.limits import authority_client
 from bridge.client.redaction import redact_url, scrub
@@ -90,7 +90,7 @@ class SignIn(httpx2.Auth):
         self._key_hint = key_hint or self._hint
         if logins is None:
             logins = LoginStore() if is_person else MemoryLogins()
-        self._keeping = Keeping(logins, self.key, shown=redact_url(url).shown, hint=self._hint)
+        self._keeping = StoredLogin(logins, self.key, shown=redact_url(url).shown, hint=self._hint)
         self._login: Login | None = None
         self._is_loaded = False
         self._lock = anyio.Lock()
@@ -99,7 +99,7 @@ class SignIn(httpx2.Auth):
         self._refreshes_made = 0
         self._failure: SignInError | None = None
         self._rests_until = 0.0
-        self._signature = Signature()
+        self._signature = RequestSigner()
         self._authority_nonces = Nonces()
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class SignIn(httpx2.Auth):
             if (challenge := signature.challenge_in(response, used)) is None:
                 return
             if sends == _MAX_SENDS or self._logins_made > logins_made:
-                raise SignInError(refusal(challenge, used), hint=self._hint, is_step_up=challenge.is_step_up)
+                raise SignInError(token_refused(challenge, used), hint=self._hint, is_step_up=challenge.is_step_up)
             may_refresh = not challenge.is_step_up and self._refreshes_made == refreshes_made
             token = used.access_token if used is not None else None
             used = await self._renewed(token, challenge, request, may_refresh=may_refresh)
@@ -200,7 +200,7 @@ class SignIn(httpx2.Auth):
                 authority_client(_TOKEN_SECONDS) as http,
                 http.stream("GET", request.url, headers=request.headers) as response,
             ):
-                challenge = challenge_in(response)
+                challenge = parse_challenge(response)
         except httpx2.ReadTimeout:  # a stream that begins with its first event
             challenge = None
         except httpx2.HTTPError as error:
@@ -256,14 +256,14 @@ class SignIn(httpx2.Auth):
             await self._keep(stored.model_copy(update={"wanted_scope": challenge.scope}))
         is_for_a_key = stored is None and challenge.metadata_url is None
         hint = self._key_hint if is_for_a_key else self._hint
-        raise SignInError(need(challenge, stored), hint=hint, is_step_up=challenge.is_step_up)
+        raise SignInError(credentials_needed(challenge, stored), hint=hint, is_step_up=challenge.is_step_up)
 
     async def _refreshed(self, stored: Login, request: httpx2.Request) -> Login:
         """Refresh a login, and keep it: a refresh token may be good for one use, so nobody interrupts this."""
         with anyio.CancelScope(shield=True):
             async with self._renewal(request) as renewal:
                 try:
-                    login = await refreshed(renewal, stored, self._grant)
+                    login = await refresh(renewal, stored, self._grant)
                 except (OAuthFlowError, httpx2.HTTPError, ValueError) as error:
                     reason = f"its login cannot be renewed: {self._scrubbed(error)}"
                     raise SignInError(reason, is_permanent=False) from error
@@ -291,11 +291,11 @@ class SignIn(httpx2.Auth):
     async def _logged_in_by(self, renewal: Renewal, login: Login, challenge: Challenge) -> Login:
         grant = self._grant
         if not isinstance(grant, OAuthLogin):
-            return await granted(renewal, login, grant, challenge)
+            return await request_grant(renewal, login, grant, challenge)
         assert self._show_page is not None
         redirect_uri = await self._redirect_uri(login, grant)
-        async with listening(redirect_uri, self._show_page) as loopback:
-            login = await authorized(renewal, login, grant, challenge, loopback)
+        async with listen_for_redirect(redirect_uri, self._show_page) as loopback:
+            login = await authorize(renewal, login, grant, challenge, loopback)
         return login  # noqa: RET504 - a context manager might end the block without a value
 
     async def _redirect_uri(self, login: Login, grant: OAuthLogin) -> str | None:
@@ -307,7 +307,7 @@ class SignIn(httpx2.Auth):
             return None
         uri = str(known[0])
         try:
-            async with listening(uri, _nobody):
+            async with listen_for_redirect(uri, _nobody):
                 return uri
         except (SignInError, KeyError):
             return None

@@ -30,8 +30,8 @@ from mcp.shared.auth import OAuthClientMetadata
 from pydantic import ValidationError
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.login import Draft, Login
-from bridge.client.auth.server_validation import Reach
+from bridge.client.auth.login import Login, SdkTokenStorage
+from bridge.client.auth.server_validation import AllowedAddresses
 from bridge.client.limits import authority_client
 from bridge.errors import WireError
 
@@ -217,7 +217,7 @@ def _write_folder_through(folder: Path) -> None:
         os.close(descriptor)
 
 
-async def logged_out(url: str, grant: OAuthLogin, store: LoginStore | None = None) -> bool:
+async def log_out(url: str, grant: OAuthLogin, store: LoginStore | None = None) -> bool:
     """Forget a login, and have its tokens revoked where that can be done.
 
     Args:
@@ -247,11 +247,13 @@ async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
     endpoint = login.metadata.revocation_endpoint if login.metadata is not None else None
     if endpoint is None or login.tokens is None or login.client is None:
         return
-    context = OAuthContext(url, OAuthClientMetadata(redirect_uris=None), Draft(login.client, login.tokens), None, None)
+    context = OAuthContext(
+        url, OAuthClientMetadata(redirect_uris=None), SdkTokenStorage(login.client, login.tokens), None, None
+    )
     context.client_info = login.client
     kinds = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
     try:
-        Reach(url, grant.issuer).check(endpoint)
+        AllowedAddresses(url, grant.issuer).check(endpoint)
         async with authority_client(_SECONDS) as http:
             for kind, token in kinds.items():
                 if token is None:

@@ -15,7 +15,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, ProofKey, prove, refused_proof
+from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, ProofKey, add_proof, refused_proof
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class _Metadata(BaseModel):
     dpop_bound_access_tokens_required: bool | None = None
 
 
-class Binding:
+class TokenBinding:
     """Whether, and to which key, the tokens of one renewal are bound.
 
     Args:
@@ -139,7 +139,7 @@ class Binding:
         self, request: httpx2.Request, key: ProofKey, http: httpx2.AsyncClient
     ) -> tuple[httpx2.Response, str | None]:
         """Send a request for tokens with a new proof; gives the answer, and its error where it is one."""
-        prove(request, key, self._nonces)
+        add_proof(request, key, self._nonces)
         response = await http.send(request, auth=None, follow_redirects=False)
         self._nonces.learn(response)
         error = None if response.is_success else object_in(response).get("error")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from bridge.client.auth.challenge import Challenge, challenge_in
+from bridge.client.auth.challenge import Challenge, parse_challenge
 
 REQUEST = httpx2.Request("POST", "https://mcp.example.com/mcp")
 URL = "https://mcp.example.com/.well-known/oauth-protected-resource"
@@ -39,7 +39,7 @@ def answer(status: int, said: str | None = None) -> httpx2.Response:
     ],
 )
 def test_what_an_answer_asks_for(response: httpx2.Response, challenge: Challenge | None) -> None:
-    assert challenge_in(response) == challenge
+    assert parse_challenge(response) == challenge
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_what_an_answer_asks_for(response: httpx2.Response, challenge: Challenge
     ],
 )
 def test_a_challenge_can_be_an_answer_again(challenge: Challenge) -> None:
-    assert challenge_in(challenge.response(REQUEST)) == challenge
+    assert parse_challenge(challenge.response(REQUEST)) == challenge
 
 
 def test_what_a_program_asks_for_stands_in_the_place_of_what_the_server_names() -> None:
-    assert challenge_in(Challenge(scope="a").response(REQUEST, ("b", "c"))) == Challenge(scope="b c")
+    assert parse_challenge(Challenge(scope="a").response(REQUEST, ("b", "c"))) == Challenge(scope="b c")
 
 
 def test_what_a_server_wants_more_stands_beside_what_a_program_asks_for() -> None:
-    said = challenge_in(Challenge(is_step_up=True, scope="a").response(REQUEST, ("b",)))
+    said = parse_challenge(Challenge(is_step_up=True, scope="a").response(REQUEST, ("b",)))
     assert said == Challenge(is_step_up=True, scope="b a", error="insufficient_scope")

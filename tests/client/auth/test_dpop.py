@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
 from pydantic import ValidationError
 
-from bridge.client.auth.dpop import Nonces, ProofKey, digest, prove, thumbprint
+from bridge.client.auth.dpop import Nonces, ProofKey, add_proof, digest, thumbprint
 from tests.client.auth.proofs import Judge, claims_of, parts_of, thumbprint_of
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_the_last_nonce_of_each_origin_goes_into_the_next_proof_for_it() -> None
     shown = {}
     for url in ("https://a.example/mcp", "https://a.example:8443/mcp", "http://a.example/mcp"):
         request = httpx2.Request("POST", url)
-        prove(request, KEY, nonces)
+        add_proof(request, KEY, nonces)
         shown[url] = claims_of(request.headers["DPoP"]).get("nonce")
     assert list(shown.values()) == ["last", "another", None]
 
@@ -129,7 +129,7 @@ def test_a_request_that_is_proved_again_has_one_proof_and_a_new_one() -> None:
     request = httpx2.Request("POST", URL)
     proofs = []
     for _ in range(2):
-        prove(request, KEY, Nonces(), "token")
+        add_proof(request, KEY, Nonces(), "token")
         proofs += request.headers.get_list("DPoP")
     assert request.headers["Authorization"] == "DPoP token"
     assert len(set(proofs)) == len(proofs) == 2

@@ -11,11 +11,11 @@ from bridge import IdentityAssertion, OAuthLogin
 from bridge.client.auth.challenge import Challenge
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.flow import Renewal, authorized, granted, refreshed
+from bridge.client.auth.flow import Renewal, authorize, refresh, request_grant
 from bridge.client.auth.login import Login
-from bridge.client.auth.loopback import Loopback
+from bridge.client.auth.loopback import RedirectListener
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import logged_out
+from bridge.client.auth.store import log_out
 from tests.client.auth.conftest import browse, log_in, stored_login
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Web:
 
     async def log_in(self, challenge: Challenge = NOTHING, grant: OAuthLogin = ANYBODY) -> None:
         async with self.http as http:
-            loopback = Loopback("http://127.0.0.1:9/callback", (), browse)
-            await authorized(renewal(SERVER, http), Login(server_url=SERVER), grant, challenge, loopback)
+            loopback = RedirectListener("http://127.0.0.1:9/callback", (), browse)
+            await authorize(renewal(SERVER, http), Login(server_url=SERVER), grant, challenge, loopback)
 
 
 def guarded_by(authority: str) -> httpx2.Response:
@@ -209,7 +209,7 @@ async def test_a_kept_login_is_not_renewed_where_nothing_is_encrypted(authority:
     web = Web({})
     async with web.http as http:
         with pytest.raises(SignInError, match="not encrypted"):
-            await refreshed(renewal(resource.url, http), kept, OAuthLogin())
+            await refresh(renewal(resource.url, http), kept, OAuthLogin())
     assert web.asked == []
 
 
@@ -221,7 +221,7 @@ async def test_an_assertion_is_not_shown_where_nothing_is_encrypted(authority: A
     grant = IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=assertion)
     async with httpx2.AsyncClient() as http:
         with pytest.raises(SignInError, match="not encrypted"):
-            await granted(renewal(resource.url, http), Login(server_url=resource.url), grant, Challenge())
+            await request_grant(renewal(resource.url, http), Login(server_url=resource.url), grant, Challenge())
 
 
 async def test_tokens_are_not_revoked_where_nothing_is_encrypted_and_are_forgotten(
@@ -229,7 +229,7 @@ async def test_tokens_are_not_revoked_where_nothing_is_encrypted_and_are_forgott
 ) -> None:
     authority.says = {"revocation_endpoint": "http://login.example.com/revoke"}
     await log_in(resource.url)
-    assert await logged_out(resource.url, OAuthLogin())
+    assert await log_out(resource.url, OAuthLogin())
     assert "'http://login.example.com/revoke', which is not encrypted" in caplog.text
 
 

@@ -18,7 +18,7 @@ from bridge import (
     ServerAuthError,
     ServerConfig,
 )
-from bridge.client.auth.assertions import exchanged
+from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sharing import shared_sign_in
 from bridge.client.auth.sign_in import SignIn
@@ -135,7 +135,7 @@ def an_employee(authority: Authority, id_token: str = "id token") -> IdentityAss
     async def give() -> str:
         return id_token
 
-    source = exchanged(f"{authority.origin}/exchange", client_id="me", id_token=give, client_secret="mine")
+    source = exchange_assertion(f"{authority.origin}/exchange", client_id="me", id_token=give, client_secret="mine")
     return IdentityAssertion(
         client_id="program",
         client_secret=CLIENT_SECRET,

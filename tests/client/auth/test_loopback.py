@@ -8,12 +8,12 @@ import pytest
 from mcp.client.auth import OAuthFlowError
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.loopback import listening
+from bridge.client.auth.loopback import listen_for_redirect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bridge.client.auth.loopback import Loopback
+    from bridge.client.auth.loopback import RedirectListener
 
 pytestmark = pytest.mark.anyio
 DEADLINE_SECONDS = 30
@@ -33,7 +33,7 @@ async def answered(
             raise OAuthFlowError(f"{named} is not {issuer}")
 
     with anyio.fail_after(DEADLINE_SECONDS):
-        async with listening(redirect_uri, show) as loopback:
+        async with listen_for_redirect(redirect_uri, show) as loopback:
             await loopback.show(PAGE, check_issuer)
             result = await loopback.answer()
     return result.code, result.iss
@@ -128,18 +128,18 @@ async def test_a_page_that_cannot_be_shown_is_an_error() -> None:
 async def test_a_port_that_is_taken_is_an_error_that_names_it() -> None:
     async def nothing(url: str) -> None: ...
 
-    async with listening(None, nothing) as first:
+    async with listen_for_redirect(None, nothing) as first:
         port = httpx2.URL(first.redirect_uri).port
         with pytest.raises(SignInError, match=f"127.0.0.1 port {port}"):
-            async with listening(f"http://127.0.0.1:{port}/callback", nothing):
+            async with listen_for_redirect(f"http://127.0.0.1:{port}/callback", nothing):
                 pass
 
 
 async def test_localhost_is_listened_on_by_both_its_addresses() -> None:
     async def nothing(url: str) -> None: ...
 
-    loopback: Loopback
-    async with listening(None, nothing) as loopback:
+    loopback: RedirectListener
+    async with listen_for_redirect(None, nothing) as loopback:
         port = httpx2.URL(loopback.redirect_uri).port
 
     async def browse(uri: str) -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.auth.server_validation import Reach
+from bridge.client.auth.server_validation import AllowedAddresses
 
-PUBLIC = Reach("https://mcp.example.com/mcp")
+PUBLIC = AllowedAddresses("https://mcp.example.com/mcp")
 PRIVATE = (
     "10.0.0.1",
     "172.16.0.1",
@@ -40,19 +40,19 @@ def test_a_public_server_may_not_lead_to_a_private_address(host: str) -> None:
 
 @pytest.mark.parametrize("server", PRIVATE)
 def test_a_private_server_may_lead_to_another(server: str) -> None:
-    Reach(f"https://{server}/mcp").check("https://192.168.7.7/token")
+    AllowedAddresses(f"https://{server}/mcp").check("https://192.168.7.7/token")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "[::1]", "0.0.0.0"])
 def test_a_server_of_this_machine_may_lead_to_another_without_encryption(host: str) -> None:
-    Reach("http://localhost:8000/mcp").check(f"http://{host}:9000/token")
+    AllowedAddresses("http://localhost:8000/mcp").check(f"http://{host}:9000/token")
 
 
 @pytest.mark.parametrize("server", ["https://mcp.example.com/mcp", "http://127.0.0.1/mcp", "http://10.0.0.1/mcp"])
 @pytest.mark.parametrize("host", ["login.example.com", "10.0.0.1", "mcp.example.com", "localhost.example.com"])
 def test_nothing_goes_to_another_machine_without_encryption(server: str, host: str) -> None:
     with pytest.raises(SignInError, match="it has to be https"):
-        Reach(server).check(f"http://{host}/token")
+        AllowedAddresses(server).check(f"http://{host}/token")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "/token", "https://", "https://a:b", ""])
@@ -62,7 +62,7 @@ def test_what_is_not_on_the_web_is_refused(url: str) -> None:
 
 
 def test_an_authorization_server_that_the_user_has_named_may_be_private_and_its_neighbours_may_not() -> None:
-    reach = Reach("https://mcp.example.com/mcp", issuer="https://10.0.0.1:8443/tenant")
+    reach = AllowedAddresses("https://mcp.example.com/mcp", issuer="https://10.0.0.1:8443/tenant")
     reach.check("https://10.0.0.1:8443/token")
     for neighbour in ("https://10.0.0.2:8443/token", "https://10.0.0.1:9200/token"):
         with pytest.raises(SignInError, match="private network"):

@@ -9,7 +9,7 @@ import pytest
 from mcp.shared.auth import OAuthToken
 
 from bridge import Connection, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
-from bridge.client.auth.challenge import Signature
+from bridge.client.auth.challenge import RequestSigner
 from bridge.client.auth.dpop import ProofKey
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login
@@ -84,7 +84,7 @@ async def test_another_process_goes_on_with_the_key(authority: Authority, resour
 
 
 async def test_a_request_that_is_sent_again_with_a_token_that_is_not_bound_has_no_proof() -> None:
-    signature, sent = Signature(), httpx2.Request("POST", URL)
+    signature, sent = RequestSigner(), httpx2.Request("POST", URL)
     assert "DPoP" in signature.put(sent, LOGIN).headers
     signature.put(sent, LOGIN.model_copy(update={"proof_key": None}))
     assert (sent.headers["Authorization"], "DPoP" in sent.headers) == ("Bearer token", False)
@@ -219,5 +219,5 @@ async def test_a_refused_proof_is_told_with_what_may_be_wrong(
 
 def test_nothing_is_put_into_a_request_without_a_token() -> None:
     for login in (None, LOGIN.renewed(None)):
-        signed = Signature().put(httpx2.Request("POST", URL), login)
+        signed = RequestSigner().put(httpx2.Request("POST", URL), login)
         assert not {"authorization", "dpop"} & set(signed.headers)

@@ -11,8 +11,8 @@ from bridge.client.auth.dpop import Nonces, ProofKey
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import LoginStore, logged_out, login_key
-from bridge.client.auth.token_binding import Binding
+from bridge.client.auth.store import LoginStore, log_out, login_key
+from bridge.client.auth.token_binding import TokenBinding
 from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, program_with_key, stored_login, sum_by
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ async def test_a_login_that_was_bound_stays_so_until_it_is_forgotten(
     authority.judge, resource.judge, authority.says = None, None, {}
     with pytest.raises(SignInError, match="bridge logout forgets that"):
         await log_in(resource.url)
-    assert await logged_out(resource.url, OAuthLogin())
+    assert await log_out(resource.url, OAuthLogin())
     await log_in(resource.url)
     assert await bound_key(authority, resource) is None
     assert await sum_by(resource.url) == 3
@@ -226,7 +226,7 @@ async def test_an_authority_that_wants_one_nonce_after_another_is_given_up() -> 
         asked.append(request.headers["DPoP"])
         return httpx2.Response(400, json={"error": "use_dpop_nonce"}, headers={"DPoP-Nonce": str(len(asked))})
 
-    binding = Binding(Login(server_url="https://mcp.example.com", proof_key=ProofKey.generated()), Nonces())
+    binding = TokenBinding(Login(server_url="https://mcp.example.com", proof_key=ProofKey.generated()), Nonces())
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         request = http.build_request("POST", "https://login.example.com/token", data={"grant_type": "refresh_token"})
         with pytest.raises(SignInError, match="its authorization server wants another nonce"):
@@ -244,7 +244,7 @@ async def test_a_request_for_tokens_is_proved_however_its_content_type_is_writte
         proved.append("DPoP" in request.headers)
         return httpx2.Response(200, json={"access_token": "t", "token_type": "DPoP"})
 
-    binding = Binding(Login(server_url="https://mcp.example.com", proof_key=ProofKey.generated()), Nonces())
+    binding = TokenBinding(Login(server_url="https://mcp.example.com", proof_key=ProofKey.generated()), Nonces())
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         request = http.build_request(
             "POST",
