@@ -30,10 +30,10 @@ if TYPE_CHECKING:
         ServersConfig,
         StdioTransport,
     )
-    from bridge.client.connection import Connection
-    from bridge.client.handlers import ClientHandlers
+    from bridge.client.connection.connection import Connection
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.state import ConnectionState, ConnectionStatus
     from bridge.client.provider import McpToolProvider
-    from bridge.client.states import ConnectionState, ConnectionStatus
     from bridge.client.tool_catalog import ServerStatus, ToolsChange
     from bridge.errors import (
         ArgumentProblem,
@@ -266,10 +266,10 @@ _NAMES = {
         "ServersConfig",
         "StdioTransport",
     ),
-    "bridge.client.connection": ("Connection",),
-    "bridge.client.handlers": ("ClientHandlers",),
+    "bridge.client.connection.connection": ("Connection",),
+    "bridge.client.connection.handlers": ("ClientHandlers",),
+    "bridge.client.connection.state": ("ConnectionState", "ConnectionStatus"),
     "bridge.client.provider": ("McpToolProvider",),
-    "bridge.client.states": ("ConnectionState", "ConnectionStatus"),
     "bridge.client.tool_catalog": ("ServerStatus", "ToolsChange"),
     "bridge.errors": (
         "ArgumentProblem",

@@ -30,7 +30,7 @@ from bridge.tools.toolbox import ToolBox
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from bridge.client.handlers import ClientHandlers
+    from bridge.client.connection.handlers import ClientHandlers
     from bridge.tools.context import Caller, InvocationContext
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 

@@ -101,7 +101,7 @@ async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browse
     from bridge.client.auth.errors import SignInError  # noqa: PLC0415
     from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415
     from bridge.client.config.servers import HttpTransport  # noqa: PLC0415
-    from bridge.client.connection import Connection  # noqa: PLC0415
+    from bridge.client.connection.connection import Connection  # noqa: PLC0415
 
     grant, transport = grant_of(server), server.transport
     assert grant is not None

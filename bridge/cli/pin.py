@@ -77,7 +77,7 @@ def _listed(
     import anyio  # noqa: PLC0415 - wrong usage does without these
 
     from bridge.cli.servers import hurried, servers_of  # noqa: PLC0415
-    from bridge.client.connection import Connection  # noqa: PLC0415
+    from bridge.client.connection.connection import Connection  # noqa: PLC0415
     from bridge.errors import ServerError  # noqa: PLC0415
 
     assert not isinstance(target, FileTarget | ModuleTarget)

@@ -192,7 +192,7 @@ def _audit_file(options: TelemetryOptions) -> AuditFile:
 
 
 def _running_children() -> int:
-    from bridge.client.process import running_children  # noqa: PLC0415 - only when metrics are collected
+    from bridge.client.transports.process import running_children  # noqa: PLC0415 - only when metrics are collected
 
     return running_children()
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
         UnusableTransport,
     )
     from bridge.client.config.variables import InputDefinition, InputSource
-    from bridge.client.connection import Connection
-    from bridge.client.handlers import ClientHandlers
+    from bridge.client.connection.connection import Connection
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.state import ConnectionState, ConnectionStatus, ServerInfo, ToolListing
     from bridge.client.healing import Healing
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.client.resources import RemoteResource
-    from bridge.client.states import ConnectionState, ConnectionStatus, ServerInfo, ToolListing
     from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
 
 __all__ = [
@@ -66,10 +66,10 @@ __all__ = [
 _HOMES = {
     "BlockingToolProvider": "bridge.client.blocking",
     "ClientCredentials": "bridge.client.auth.grants",
-    "ClientHandlers": "bridge.client.handlers",
-    "Connection": "bridge.client.connection",
-    "ConnectionState": "bridge.client.states",
-    "ConnectionStatus": "bridge.client.states",
+    "ClientHandlers": "bridge.client.connection.handlers",
+    "Connection": "bridge.client.connection.connection",
+    "ConnectionState": "bridge.client.connection.state",
+    "ConnectionStatus": "bridge.client.connection.state",
     "Healing": "bridge.client.healing",
     "HttpTransport": "bridge.client.config.servers",
     "IdentityAssertion": "bridge.client.auth.grants",
@@ -82,11 +82,11 @@ _HOMES = {
     "RemoteName": "bridge.client.tool_catalog",
     "RemoteResource": "bridge.client.resources",
     "ServerConfig": "bridge.client.config.servers",
-    "ServerInfo": "bridge.client.states",
+    "ServerInfo": "bridge.client.connection.state",
     "ServerStatus": "bridge.client.tool_catalog",
     "ServersConfig": "bridge.client.config.servers",
     "StdioTransport": "bridge.client.config.servers",
-    "ToolListing": "bridge.client.states",
+    "ToolListing": "bridge.client.connection.state",
     "ToolsChange": "bridge.client.tool_catalog",
     "UnusableTransport": "bridge.client.config.servers",
     "config_json_schema": "bridge.client.config.schema",

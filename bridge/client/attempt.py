@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.client.call import Call
+    from bridge.client.connection.call import Call
 
 
 class Attempt:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from bridge.client.config.servers import HttpTransport, ServerConfig, ServersConfig
-from bridge.client.connection import Connection
+from bridge.client.connection.connection import Connection
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.portal import start_detached
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 if TYPE_CHECKING:
-    from bridge.client.call import Call
+    from bridge.client.connection.call import Call
 
 
 class Deadlines:

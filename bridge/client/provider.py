@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from bridge.client.connection import Connection
+from bridge.client.connection.connection import Connection
+from bridge.client.connection.state import ConnectionState
 from bridge.client.connection_pool import servers_from
 from bridge.client.healing import Healing
 from bridge.client.listeners import Listeners
 from bridge.client.resources import Resources
-from bridge.client.states import ConnectionState
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ServerStatus, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import Prefixing, ServerConfig
+    from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection_pool import Servers
-    from bridge.client.handlers import ClientHandlers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ToolCatalog, ToolFilter
     from bridge.client.upstream import HeaderSupplier
     from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest

@@ -106,7 +106,7 @@ class RemoteServer(Protocol):
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
     ) -> Json:
-        """Call a tool; see `bridge.client.connection.Connection.call_tool`."""
+        """Call a tool; see `bridge.client.connection.connection.Connection.call_tool`."""
         ...
 
 
@@ -162,7 +162,7 @@ class RemoteExecutor:
             MCP's ``CallToolResult`` as it came.
 
         Raises:
-            ServerError: As for `bridge.client.connection.Connection.call_tool`.
+            ServerError: As for `bridge.client.connection.connection.Connection.call_tool`.
             ArgumentsError: The arguments are no JSON data.
         """
         return await self.server.call_tool(

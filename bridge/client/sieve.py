@@ -2,8 +2,8 @@
 
 The SDK validates a page of a list as a whole, on the event loop: a page of 22 MB would stop every caller for seconds,
 and one malformed tool would cost all the others. So the tools of a page go around it, and are validated in parts, by
-the SDK's own rules; see `bridge.client.listing`. The stream also sees the answers that nobody waits for any more, and
-those to the greeting.
+the SDK's own rules; see `bridge.client.connection.tool_listing`. The stream also sees the answers that nobody waits for
+any more, and those to the greeting.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
-from bridge.client.greeting import GreetingWriter
+from bridge.client.connection.requests import GreetingWriter
 from bridge.text import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.client.link import Link
+    from bridge.client.connection.session import Link
     from bridge.types import Json
 
 LARGE_KEY = "io.github.mcp-toolbridge/large"

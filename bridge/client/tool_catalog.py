@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.states import ConnectionStatus
+    from bridge.client.connection.state import ConnectionStatus
     from bridge.errors import ServerError
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import Tool

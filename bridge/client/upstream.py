@@ -18,9 +18,9 @@ import anyio
 import anyio.lowlevel
 
 from bridge.client.config.servers import HttpTransport
+from bridge.client.connection.state import ConnectionState, ToolListing
 from bridge.client.connection_pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
 from bridge.client.remote_tool import remote_tool
-from bridge.client.states import ConnectionState, ToolListing
 from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
 from bridge.portal import start_detached
 from bridge.tools.context import InvocationContext
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection import Connection
+    from bridge.client.connection.connection import Connection
     from bridge.client.healing import Healing
     from bridge.tools.tool import Tool
     from bridge.types import Json
@@ -159,7 +159,7 @@ class Upstream:
     def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
     ) -> Coroutine[Any, Any, Json]:
-        """Call a tool, as whoever the context says; see `bridge.client.connection.Connection.call_tool`."""
+        """Call a tool, as whoever the context says; see `bridge.client.connection.connection.Connection.call_tool`."""
         if self._headers_supplier is None and self._meta_supplier is None:
             return self.connection.call_tool(name, arguments, context=context, meta=context.meta or None, **options)
         return self._call_supplied(name, arguments, context, options)
@@ -174,7 +174,7 @@ class Upstream:
             return await connection.call_tool(name, arguments, context=context, **options)
 
     async def request(self, method: str, params: Mapping[str, Any], context: InvocationContext) -> Json:
-        """Ask for something else, as whoever the context says; see `bridge.client.connection.Connection.request`."""
+        """Ask for something else, as whoever the context says; see `Connection.request`."""
         if meta := await self._meta(context):
             params = {**params, "_meta": meta}
         if self._headers_supplier is None:

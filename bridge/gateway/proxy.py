@@ -14,7 +14,7 @@ from uuid import uuid4
 import anyio
 
 from bridge.client.abandoned import GIVEN_UP_SECONDS
-from bridge.client.handlers import ClientHandlers
+from bridge.client.connection.handlers import ClientHandlers
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.server.channel import missing_capability
 from bridge.server.protocol import (
@@ -32,7 +32,7 @@ from bridge.wire.tools import result_from_wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.client.connection import Connection
+    from bridge.client.connection.connection import Connection
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
     from bridge.tools.context import InvocationContext

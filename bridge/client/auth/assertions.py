@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.server_validation import AllowedAddresses
-from bridge.client.limits import authority_client
+from bridge.client.transports.limits import authority_client
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import Event, move_on_after
 
-from bridge.client.http import START_SOON
+from bridge.client.transports.http import START_SOON
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:

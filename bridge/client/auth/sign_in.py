@@ -32,8 +32,8 @@ from bridge.client.auth.grants import OAuthLogin
 from bridge.client.auth.login import Login, StoredLogin
 from bridge.client.auth.loopback import listen_for_redirect
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
-from bridge.client.limits import authority_client
 from bridge.client.redaction import redact_url, scrub
+from bridge.client.transports.limits import authority_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login, SdkTokenStorage
 from bridge.client.auth.server_validation import AllowedAddresses
-from bridge.client.limits import authority_client
+from bridge.client.transports.limits import authority_client
 from bridge.errors import WireError
 
 if TYPE_CHECKING:

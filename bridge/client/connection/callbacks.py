@@ -19,7 +19,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from bridge.client.handlers import QuestionRefusedError, answer_wire
+from bridge.client.connection.handlers import QuestionRefusedError, answer_wire
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, ElicitRequestParams
     from pydantic import BaseModel
 
-    from bridge.client.call import Call
-    from bridge.client.handlers import ClientHandlers
-    from bridge.client.link import Link
+    from bridge.client.connection.call import Call
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.session import Link
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.client")

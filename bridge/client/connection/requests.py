@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.link import Link
+    from bridge.client.connection.session import Link
     from bridge.telemetry.instruments import Peer
     from bridge.telemetry.observer import Observer
 

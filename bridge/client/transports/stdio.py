@@ -17,7 +17,12 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
 from bridge.client.attempt import current_attempt
-from bridge.client.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, ResponseTooLongError, large_message
+from bridge.client.transports.limits import (
+    LARGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    ResponseTooLongError,
+    large_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
 
     from bridge.client.attempt import Attempt
-    from bridge.client.process import ChildProcess
+    from bridge.client.transports.process import ChildProcess
 
 _FLUSH_SECONDS = 0.5
 _MAX_NOISE_BYTES = 256 * 1024

@@ -17,11 +17,11 @@ from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from pydantic import ValidationError
 
 from bridge.client.config.servers import HttpTransport, StdioTransport, UnusableTransport
-from bridge.client.http import CONNECTION_CLOSED
-from bridge.client.limits import ResponseTooLongError
-from bridge.client.link import SessionExpiredError, UnauthorizedError
-from bridge.client.sse import NO_WORDS
-from bridge.client.stdio import LineTooLongError, NoProtocolError
+from bridge.client.connection.session import SessionExpiredError, UnauthorizedError
+from bridge.client.transports.http import CONNECTION_CLOSED
+from bridge.client.transports.limits import ResponseTooLongError
+from bridge.client.transports.sse import NO_WORDS
+from bridge.client.transports.stdio import LineTooLongError, NoProtocolError
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAnswerError,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.client.attempt import Attempt
     from bridge.client.auth.errors import SignInError
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.link import Link
+    from bridge.client.connection.session import Link
 
 _FORBIDDEN = 403
 _SERVER_ERROR = 500

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from bridge.client import HttpTransport, ServerConfig, sieve
-from bridge.client import listing as listing_module
+from bridge.client.connection import tool_listing as listing_module
 from bridge.errors import ServerAnswerError, ServerRefusedError
 from tests.client.conftest import opened, python_config
 

@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 
 from bridge import tool
-from bridge.client import HttpTransport, ServerConfig, http, transport
+from bridge.client import HttpTransport, ServerConfig
+from bridge.client.transports import http, opening
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAnswerError,
@@ -347,7 +348,7 @@ async def test_an_answer_in_an_encoding_that_was_not_asked_for_is_not_decoded() 
 
 @ERAS
 async def test_an_event_that_is_too_long_is_read_up_to_the_limit(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MAX_MESSAGE_BYTES", 2**20)
+    monkeypatch.setattr(opening, "MAX_MESSAGE_BYTES", 2**20)
     with endpoint(era, pay=flood(b"data: " + b"x" * 2**16 + b"\n", "text/event-stream")) as server:
         async with opened(server.config()) as connection:
             with pytest.raises(ServerRefusedError, match="exceeded the 1048576 byte limit"):

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from bridge.client import Connection, ConnectionState, StdioTransport
-from bridge.client.process import child_process
+from bridge.client.transports.process import child_process
 from bridge.errors import ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, opened, python_config, stdio_config
 from tests.client.served import STUBBORN
@@ -131,7 +131,7 @@ asyncio.run(main())
 FORGETS_NOTHING = """
 import asyncio, os, signal, sys
 from bridge.client import StdioTransport
-from bridge.client.process import child_process
+from bridge.client.transports.process import child_process
 
 async def main():
     for code in ("", {code!r}):
@@ -168,7 +168,8 @@ async def test_the_watchdog_leaves_alone_what_has_ended() -> None:
             ) as other,
         ):
             code = (
-                f"from bridge.client.watchdog import Watchdog; w = Watchdog(); w.add({kept.pid}); w.add({other.pid}); "
+                f"from bridge.client.transports.watchdog import Watchdog; w = Watchdog(); w.add({kept.pid}); "
+                f"w.add({other.pid}); "
             )
             await anyio.run_process([sys.executable, "-c", f"{code} w.discard({kept.pid})"], cwd=ROOT)
             assert await other.wait() == -signal.SIGKILL

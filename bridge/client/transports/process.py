@@ -2,7 +2,7 @@
 
 A child leads a session of its own, so that its process group can be ended as one: the shell that it was started by,
 and whatever it started itself. Only a process that leaves the group on purpose, as a daemon does, escapes. It ends with
-this process too, even where that is killed (see `bridge.client.watchdog`).
+this process too, even where that is killed (see `bridge.client.transports.watchdog`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge.client.environment import child_environment
-from bridge.client.watchdog import Watchdog
+from bridge.client.transports.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

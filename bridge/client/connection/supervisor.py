@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from bridge.client.connection.failures import Failures
+from bridge.client.connection.health import Watch
+from bridge.client.connection.session import Link
+from bridge.client.connection.state import ConnectionState
 from bridge.client.deadlines import Deadlines
-from bridge.client.failures import Failures
-from bridge.client.link import Link
 from bridge.client.peers import peer_of
-from bridge.client.states import ConnectionState
-from bridge.client.transport import Findings, opened
-from bridge.client.watch import Watch
+from bridge.client.transports.opening import Findings, opened
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.handlers import ClientHandlers
+    from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.healing import Healing
     from bridge.errors import ServerError, ServerUnavailableError
 

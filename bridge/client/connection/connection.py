@@ -1,8 +1,8 @@
 """Connection: one remote server, reached and kept, for a program that calls its tools for weeks.
 
     Connection ── what a program uses, from any task
-        ╰── Owner ── the one task that opens, closes and heals (`bridge.client.owner`)
-              ╰── Link ── one client of the SDK, from greeting to break (`bridge.client.link`)
+        ╰── Owner ── the one task that opens, closes and heals (`bridge.client.connection.supervisor`)
+              ╰── Link ── one client of the SDK, from greeting to break (`bridge.client.connection.session`)
 
 A call that finds the server down has an attempt made at once and waits a little. A call whose connection breaks is
 made again only where it provably never ran, or where it may be repeated; otherwise it ends at once.
@@ -14,10 +14,10 @@ import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
-from bridge.client.handlers import ClientHandlers
+from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.connection.state import ConnectionState, ConnectionStatus, ToolListing
 from bridge.client.healing import Healing
 from bridge.client.listeners import Listeners
-from bridge.client.states import ConnectionState, ConnectionStatus, ToolListing
 from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
 from bridge.portal import start_detached
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.link import Link
-    from bridge.client.owner import Owner
-    from bridge.client.states import Era, ServerInfo, TransportKind
+    from bridge.client.connection.session import Link
+    from bridge.client.connection.state import Era, ServerInfo, TransportKind
+    from bridge.client.connection.supervisor import Owner
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
@@ -190,7 +190,7 @@ class Connection:
         Raises:
             ServerError: They cannot be listed; it says why.
         """
-        from bridge.client.listing import list_tools  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.tool_listing import list_tools  # noqa: PLC0415 - loads the SDK
 
         owner = self._opened("listing tools")
         await owner.usable("listing tools", self.config.connect_wait_seconds)
@@ -242,7 +242,7 @@ class Connection:
             ServerAnswerError: Its answer is not what the protocol says.
             ArgumentsError: The arguments are no JSON data.
         """
-        from bridge.client.calling import Round, call_tool  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.calls import Round, call_tool  # noqa: PLC0415 - loads the SDK
 
         return await call_tool(
             self._opened(f"calling {name!r}"),
@@ -271,7 +271,7 @@ class Connection:
         Raises:
             ServerError: As for `call_tool`.
         """
-        from bridge.client.calling import request  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.calls import request  # noqa: PLC0415 - loads the SDK
 
         return await request(self._opened(f"asking for {method}"), self.config, method, params or {}, context)
 
@@ -289,7 +289,7 @@ class Connection:
         return self._owner
 
     def _start(self) -> None:
-        from bridge.client.owner import Owner  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.supervisor import Owner  # noqa: PLC0415 - loads the SDK
 
         self._owner = Owner(
             self.config,
@@ -312,7 +312,7 @@ class Connection:
         """After a reconnection: the tools may be others than before."""
         if self._listing is None:
             return
-        from bridge.client.listing import tools_over  # noqa: PLC0415 - loaded already
+        from bridge.client.connection.tool_listing import tools_over  # noqa: PLC0415 - loaded already
 
         try:
             listing = (await tools_over(link)).tools

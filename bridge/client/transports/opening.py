@@ -19,15 +19,15 @@ from mcp_types import DiscoverResult, Implementation
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from bridge.client.auth.sharing import shared_sign_in
-from bridge.client.callbacks import Callbacks
 from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
-from bridge.client.greeting import observed_greeting
-from bridge.client.http import WatchedHttpClient
-from bridge.client.limits import MAX_MESSAGE_BYTES
-from bridge.client.process import child_process
+from bridge.client.connection.callbacks import Callbacks
+from bridge.client.connection.requests import observed_greeting
 from bridge.client.sieve import sifted
-from bridge.client.sse import sse_streams
-from bridge.client.stdio import stdio_streams
+from bridge.client.transports.http import WatchedHttpClient
+from bridge.client.transports.limits import MAX_MESSAGE_BYTES
+from bridge.client.transports.process import child_process
+from bridge.client.transports.sse import sse_streams
+from bridge.client.transports.stdio import stdio_streams
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.handlers import ClientHandlers
-    from bridge.client.link import Link
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.session import Link
 
 _SPEAKS_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
 """The answers to a POST after which the older transport is tried (MCP transports, backwards compatibility)."""
@@ -67,7 +67,7 @@ async def opened(
         auth: How HTTP requests are signed.
 
     Raises:
-        Exception: It cannot be reached or greeted; see `bridge.client.failures`.
+        Exception: It cannot be reached or greeted; see `bridge.client.connection.failures`.
     """
     options = Callbacks(config.name, link, handlers).options()
     mode = "legacy" if findings.is_legacy and config.protocol == "auto" else config.protocol

@@ -10,15 +10,15 @@ from mcp_types import PaginatedRequestParams
 from pydantic_core import to_json
 
 from bridge.client.attempt import Attempt
-from bridge.client.calling import asked
+from bridge.client.connection.calls import asked
+from bridge.client.connection.state import ToolListing
 from bridge.client.sieve import TAKEN_KEY, sift
-from bridge.client.states import ToolListing
 from bridge.errors import WireError
 
 if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.link import Link
-    from bridge.client.owner import Owner
+    from bridge.client.connection.session import Link
+    from bridge.client.connection.supervisor import Owner
 
 MAX_PAGES = 10_000
 """A list that is longer than this many pages does not end."""

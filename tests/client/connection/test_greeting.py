@@ -8,7 +8,7 @@ import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from bridge.client import Connection, Healing
-from bridge.client.greeting import Greeting
+from bridge.client.connection.requests import Greeting
 from bridge.errors import ServerUnavailableError
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
 from bridge.telemetry.instruments import Peer
@@ -16,9 +16,9 @@ from bridge.telemetry.observer import Observer
 from bridge.telemetry.switch import enabled
 from tests.client.clock import Clock
 from tests.client.conftest import opened, python_config
+from tests.client.connection.test_connection import config_of
 from tests.client.endpoint import MODERN, endpoint, error_of
 from tests.client.scripted import scripted_config
-from tests.client.test_connection import config_of
 from tests.telemetry.measured import Measured
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 from pydantic_core import from_json
 
-from bridge.client.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, large_message
+from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, large_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport, stdio
+from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
+from bridge.client.transports import stdio
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerFailure, ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, python_config
 from tests.client.scripted import listed, scripted_config

@@ -16,8 +16,14 @@ from pydantic_core import from_json
 
 from bridge.client.attempt import current_attempt
 from bridge.client.auth.errors import SignInError
-from bridge.client.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, certificates, large_message, limited
 from bridge.client.sieve import LARGE_KEY
+from bridge.client.transports.limits import (
+    LARGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    certificates,
+    large_message,
+    limited,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

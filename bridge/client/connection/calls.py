@@ -19,12 +19,12 @@ from pydantic import ValidationError
 
 from bridge.client.attempt import Attempt
 from bridge.client.auth.errors import SignInError
-from bridge.client.call import Call
-from bridge.client.failures import is_cut_off, is_without_words
-from bridge.client.handlers import QuestionRefusedError, answer_wire
-from bridge.client.http import UNAUTHORIZED
-from bridge.client.limits import ResponseTooLongError
-from bridge.client.link import Link, UnauthorizedError
+from bridge.client.connection.call import Call
+from bridge.client.connection.failures import is_cut_off, is_without_words
+from bridge.client.connection.handlers import QuestionRefusedError, answer_wire
+from bridge.client.connection.session import Link, UnauthorizedError
+from bridge.client.transports.http import UNAUTHORIZED
+from bridge.client.transports.limits import ResponseTooLongError
 from bridge.errors import ArgumentProblem, ArgumentsError, WireError
 from bridge.tools.context import InvocationContext
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.handlers import ClientHandlers
-    from bridge.client.owner import Owner
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.supervisor import Owner
     from bridge.types import Json
 
 _T = TypeVar("_T")
@@ -90,7 +90,7 @@ async def call_tool(
     timeout_seconds: float | None,
     hands_on_questions: bool,
 ) -> Json:
-    """Call a tool, through all its rounds; see `bridge.client.connection.Connection.call_tool`."""
+    """Call a tool, through all its rounds; see `bridge.client.connection.connection.Connection.call_tool`."""
     _check_sendable(first)
     context = context or InvocationContext()
     phase = f"calling {first.name!r}"
@@ -120,7 +120,7 @@ async def call_tool(
 async def request(
     owner: Owner, config: ServerConfig, method: str, params: Mapping[str, Any], context: InvocationContext | None
 ) -> Json:
-    """Ask for something that can be asked twice; see `bridge.client.connection.Connection.request`."""
+    """Ask for something that can be asked twice; see `bridge.client.connection.connection.Connection.request`."""
 
     async def ask(link: Link, attempt: Attempt) -> Json:
         return await link.request(method, params, attempt, attempt.call.heard_progress if attempt.call else None)
@@ -266,7 +266,7 @@ class _Sending:
 
     async def _relist(self, link: Link) -> None:
         """The server wants headers that a tool's schema asks for, and that are known once it has been listed."""
-        from bridge.client.listing import tools_over  # noqa: PLC0415 - it stands on this module
+        from bridge.client.connection.tool_listing import tools_over  # noqa: PLC0415 - it stands on this module
 
         self._has_relisted = True
         try:

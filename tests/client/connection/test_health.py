@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.responses import Response
 
-from bridge.client import Connection, Healing, watch
+from bridge.client import Connection, Healing
+from bridge.client.connection import health
 from tests.client.clock import Clock
 from tests.client.endpoint import MODERN, endpoint
 
@@ -49,5 +50,5 @@ async def test_subscriptions_that_end_at_once_are_renewed_ever_more_slowly() -> 
 
 
 async def test_a_subscription_that_lasted_is_renewed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LASTING_SECONDS", 0.0)
+    monkeypatch.setattr(health, "LASTING_SECONDS", 0.0)
     await renewed_after(1.0, 1.0, 1.0)

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 
 from bridge.client.abandoned import Abandoned
 from bridge.client.attempt import Attempt, current_attempt, sending
+from bridge.client.connection.state import ServerInfo
 from bridge.client.peers import NOBODY
-from bridge.client.states import ServerInfo
 from bridge.telemetry import switch
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
     from bridge.client.auth.errors import SignInError
-    from bridge.client.call import Call
-    from bridge.client.greeting import Greeting
-    from bridge.client.process import ChildProcess
-    from bridge.client.states import Era, TransportKind
+    from bridge.client.connection.call import Call
+    from bridge.client.connection.requests import Greeting
+    from bridge.client.connection.state import Era, TransportKind
+    from bridge.client.transports.process import ChildProcess
     from bridge.telemetry.observer import Observer
     from bridge.types import Json
 

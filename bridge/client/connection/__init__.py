@@ -1,0 +1,1 @@
+"""One supervised connection: session, calls, recovery."""

@@ -1,0 +1,1 @@
+"""stdio, streamable HTTP, SSE and memory transports."""
