@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from bridge.client.config.variables import InputDefinition, InputSource
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import ConnectionState, ConnectionStatus, ServerInfo, ToolListing
-    from bridge.client.healing import Healing
+    from bridge.client.connection.state import ConnectionState, ConnectionStatus, Healing, ServerInfo, ToolListing
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.client.resources import RemoteResource
@@ -70,7 +69,7 @@ _HOMES = {
     "Connection": "bridge.client.connection.connection",
     "ConnectionState": "bridge.client.connection.state",
     "ConnectionStatus": "bridge.client.connection.state",
-    "Healing": "bridge.client.healing",
+    "Healing": "bridge.client.connection.state",
     "HttpTransport": "bridge.client.config.servers",
     "IdentityAssertion": "bridge.client.auth.grants",
     "InputDefinition": "bridge.client.config.variables",

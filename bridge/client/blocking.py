@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.state import Healing
     from bridge.client.connection_pool import Servers
-    from bridge.client.healing import Healing
     from bridge.client.resources import RemoteResource
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
     from bridge.client.upstream import HeaderSupplier

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from bridge.client.connection.connection import Connection
-from bridge.client.connection.state import ConnectionState
+from bridge.client.connection.state import ConnectionState, Healing, Listeners
 from bridge.client.connection_pool import servers_from
-from bridge.client.healing import Healing
-from bridge.client.listeners import Listeners
 from bridge.client.resources import Resources
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ServerStatus, ToolsChange
 from bridge.client.upstream import Upstream

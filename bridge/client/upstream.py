@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.connection import Connection
-    from bridge.client.healing import Healing
+    from bridge.client.connection.state import Healing
     from bridge.tools.tool import Tool
     from bridge.types import Json
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.healing import Healing
+    from bridge.client.connection.state import Healing
     from bridge.client.tool_catalog import ServerStatus
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.client.abandoned import GIVEN_UP_SECONDS
 from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.connection.requests import GIVEN_UP_SECONDS
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.server.channel import missing_capability
 from bridge.server.protocol import (

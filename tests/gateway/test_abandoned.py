@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.client import ClientHandlers, abandoned
+from bridge.client import ClientHandlers
+from bridge.client.connection import requests
 from bridge.gateway import Gateway
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer
@@ -135,8 +136,8 @@ async def test_a_server_that_never_answers_a_cancelled_call_may_ask_others_after
     async with two_callers() as callers:
         await callers.begin_and_give_up(callers.alice)
         assert "nobody was asked" in await callers.call(callers.bob, "speak")
-        later = monotonic() + abandoned.GIVEN_UP_SECONDS
-        monkeypatch.setattr(abandoned, "monotonic", lambda: later)
+        later = monotonic() + requests.GIVEN_UP_SECONDS
+        monkeypatch.setattr(requests, "monotonic", lambda: later)
         assert '"pin": "bob"' in await callers.call(callers.bob, "speak")
         assert (callers.bob.asked, callers.bob.heard) == (["Your PIN?"], [SECRET])
 

@@ -23,7 +23,6 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import union_scopes
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from bridge.client.auth.beside import begun
 from bridge.client.auth.challenge import Challenge, RequestSigner, credentials_needed, parse_challenge, token_refused
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
@@ -33,6 +32,7 @@ from bridge.client.auth.login import Login, StoredLogin
 from bridge.client.auth.loopback import listen_for_redirect
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.redaction import redact_url, scrub
+from bridge.client.transports.http import begun
 from bridge.client.transports.limits import authority_client
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from mcp import MCPError
 from mcp_types import HEADER_MISMATCH, LOG_LEVEL_META_KEY
 from pydantic import ValidationError
 
-from bridge.client.attempt import Attempt
 from bridge.client.auth.errors import SignInError
 from bridge.client.connection.call import Call
 from bridge.client.connection.failures import is_cut_off, is_without_words
 from bridge.client.connection.handlers import QuestionRefusedError, answer_wire
+from bridge.client.connection.requests import Attempt
 from bridge.client.connection.session import Link, UnauthorizedError
+from bridge.client.connection.tool_listing import tools_over
 from bridge.client.transports.http import UNAUTHORIZED
 from bridge.client.transports.limits import ResponseTooLongError
 from bridge.errors import ArgumentProblem, ArgumentsError, WireError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.state import ToolListing
     from bridge.client.connection.supervisor import Owner
     from bridge.types import Json
 
@@ -40,12 +42,17 @@ _T = TypeVar("_T")
 
 MAX_ROUNDS = 10
 """How often a server may ask within one call, as in the SDKs."""
+
 MAX_SENDS = 3
 """How often a call that may be repeated is sent."""
+
 _MAX_SESSIONS = 2
 """How often any other is, where its server says that it does not know the session, and so has not run it."""
+
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
 _STATE_ONLY_SECONDS = 0.1
+
 _EXIT_CODE_SECONDS = 0.5
 
 
@@ -303,3 +310,12 @@ def _check_sendable(this: Round) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         problem = ArgumentProblem("", f"JSON data ({error})")
         raise ArgumentsError(this.name, [problem]) from error
+
+
+async def list_tools(owner: Owner, config: ServerConfig) -> ToolListing:
+    """The tools of a server, over whatever link there is.
+
+    Raises:
+        ServerError: They cannot be listed.
+    """
+    return await asked(owner, config, "listing tools", tools_over, is_repeatable=True)

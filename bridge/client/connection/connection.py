@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.connection.handlers import ClientHandlers
-from bridge.client.connection.state import ConnectionState, ConnectionStatus, ToolListing
-from bridge.client.healing import Healing
-from bridge.client.listeners import Listeners
+from bridge.client.connection.state import ConnectionState, ConnectionStatus, Healing, Listeners, ToolListing
 from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
 from bridge.portal import start_detached
 
@@ -190,7 +188,7 @@ class Connection:
         Raises:
             ServerError: They cannot be listed; it says why.
         """
-        from bridge.client.connection.tool_listing import list_tools  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.calls import list_tools  # noqa: PLC0415 - loads the SDK
 
         owner = self._opened("listing tools")
         await owner.usable("listing tools", self.config.connect_wait_seconds)

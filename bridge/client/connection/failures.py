@@ -36,9 +36,9 @@ from bridge.errors import (
 from bridge.text import with_count
 
 if TYPE_CHECKING:
-    from bridge.client.attempt import Attempt
     from bridge.client.auth.errors import SignInError
     from bridge.client.config.servers import ServerConfig
+    from bridge.client.connection.requests import Attempt
     from bridge.client.connection.session import Link
 
 _FORBIDDEN = 403

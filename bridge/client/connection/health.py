@@ -10,12 +10,12 @@ import anyio
 from mcp import MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-from bridge.client.attempt import Attempt, sending
 from bridge.client.connection.failures import is_cut_off
+from bridge.client.connection.requests import Attempt, sending
 
 if TYPE_CHECKING:
     from bridge.client.connection.session import Link
-    from bridge.client.healing import Healing
+    from bridge.client.connection.state import Healing
 
 LASTING_SECONDS = 30.0
 """A subscription that lasted so long was a good one: the next is tried soon, however many were lost before it."""

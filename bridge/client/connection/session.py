@@ -16,10 +16,8 @@ from mcp_types import EmptyResult, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from bridge.client.abandoned import Abandoned
-from bridge.client.attempt import Attempt, current_attempt, sending
+from bridge.client.connection.requests import NOBODY, Abandoned, Attempt, current_attempt, sending
 from bridge.client.connection.state import ServerInfo
-from bridge.client.peers import NOBODY
 from bridge.telemetry import switch
 
 if TYPE_CHECKING:
@@ -78,7 +76,7 @@ class Link:
         is_deaf: No answer can come any more.
         greeting: What is asked to greet the server, while that is and somebody observes it.
         listing: Held while its tools are listed.
-        takes_tools: The tools of a page are kept from the SDK; see `bridge.client.sieve`.
+        takes_tools: The tools of a page are kept from the SDK; see `bridge.client.connection.tool_listing`.
         taken_tools: Those that were, by the key that the page has for them.
         large: The requests whose long results have been parsed, by the keys that stand for these.
     """

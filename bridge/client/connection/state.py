@@ -1,13 +1,24 @@
-"""States: how a connection is, and how it came to be so."""
+"""Connection states, reconnect policy, listeners.
+
+States: how a connection is, and how it came to be so.
+
+Healing: how soon a lost server is tried again, and how an idle one is watched.
+
+Listeners: whoever is to be told of something, until they no longer want to be.
+"""
 
 from __future__ import annotations
 
+import logging
+import random
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias
+
+import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.errors import ServerError
 
@@ -16,6 +27,13 @@ Era: TypeAlias = Literal["handshake", "modern"]
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "memory"]
 """How a server is reached."""
+
+MAX_BACK_OFF_SECONDS = 10.0
+"""However often it failed, a lost server is tried again after this long."""
+
+_logger = logging.getLogger("bridge.client")
+
+News = ParamSpec("News")
 
 
 class ConnectionState(Enum):
@@ -90,3 +108,62 @@ class ToolListing(NamedTuple):
     """What it lists that is no tool, each a sentence with the reason; left out of the tools."""
     refused: tuple[str, ...] = ()
     """What its pins refuse, likewise."""
+
+
+async def wait_at_most(event: anyio.Event, seconds: float) -> None:
+    """Wait for an event, for so long at most."""
+    with anyio.move_on_after(seconds):
+        await event.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Healing:
+    """How a connection heals. `wait` and `jitter` are the only clock and chance in it."""
+
+    first_delay_seconds: float = 0.2
+    """How long to wait after the first failure; each further one doubles it."""
+    max_delay_seconds: float = MAX_BACK_OFF_SECONDS
+    """How long to wait at most."""
+    health_check_seconds: float = 30.0
+    """How long nothing may be heard before the server is asked whether it is there."""
+    health_timeout_seconds: float = 10.0
+    """How long it may take to answer that."""
+    jitter: Callable[[], float] = random.random
+    """A number from 0 to 1: how much of the second half of a delay is waited, so that clients do not come at once."""
+    wait: Callable[[anyio.Event, float], Awaitable[None]] = wait_at_most
+    """Waits for an event, for a number of seconds at most."""
+
+    def delay_seconds(self, failures: int) -> float:
+        """How long to wait after this many failures in a row; 0 failures: not at all."""
+        if failures <= 0:
+            return 0.0
+        longest = min(self.first_delay_seconds * 2.0 ** min(failures - 1, 30), self.max_delay_seconds)
+        return longest * (0.5 + 0.5 * self.jitter())
+
+
+class Listeners(Generic[News]):
+    """Functions that are called with each piece of news, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[News, None]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Callable[News, None]) -> Callable[[], None]:
+        """Have a listener told from now on; returns a function that ends that, and may be called again."""
+        self._listeners.append(listener)
+
+        def end() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return end
+
+    def tell(self, *news: News.args, **more: News.kwargs) -> None:
+        """Tell all; what a listener raises is logged."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(*news, **more)
+            except Exception:
+                _logger.exception("a listener failed")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from bridge.client.connection.call import Deadlines
 from bridge.client.connection.failures import Failures
 from bridge.client.connection.health import Watch
+from bridge.client.connection.requests import peer_of
 from bridge.client.connection.session import Link
 from bridge.client.connection.state import ConnectionState
-from bridge.client.deadlines import Deadlines
-from bridge.client.peers import peer_of
 from bridge.client.transports.opening import Findings, opened
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.healing import Healing
+    from bridge.client.connection.state import Healing
     from bridge.errors import ServerError, ServerUnavailableError
 
 _logger = logging.getLogger("bridge.client")

@@ -1,7 +1,11 @@
-"""HTTP: the client under the SDK's HTTP transports, which knows what became of each request.
+"""HTTP client that reports the fate of each request.
+
+HTTP: the client under the SDK's HTTP transports, which knows what became of each request.
 
 The SDK's transports end as a whole when one request fails on its way, and say little of why. Here a request that
 fails is answered to them as a refusal, its attempt is told what happened, and the link is told what it means for it.
+
+Beside: what a request begins, waits for briefly, and then leaves to go on without it.
 """
 
 from __future__ import annotations
@@ -11,24 +15,20 @@ import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
+from anyio import Event, move_on_after
 from mcp_types import JSONRPCResponse
 from pydantic_core import from_json
 
-from bridge.client.attempt import current_attempt
 from bridge.client.auth.errors import SignInError
-from bridge.client.sieve import LARGE_KEY
-from bridge.client.transports.limits import (
-    LARGE_BYTES,
-    MAX_MESSAGE_BYTES,
-    certificates,
-    large_message,
-    limited,
-)
+from bridge.client.connection.requests import current_attempt
+from bridge.client.connection.tool_listing import LARGE_KEY
+from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, certificates, large_message, limited
+from bridge.portal import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from bridge.client.attempt import Attempt
+    from bridge.client.connection.requests import Attempt
 
 _logger = logging.getLogger("bridge.client")
 
@@ -39,8 +39,11 @@ UNAUTHORIZED = 401
 """The status with which a server asks for credentials."""
 
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+
 _NEVER_RUN_STATUSES = frozenset({UNAUTHORIZED, 407, 421})
+
 _SESSION_HEADER = "mcp-session-id"
+
 _UNKNOWN_SESSION = re.compile(
     rb"session[ -]?id|not initialized"
     rb"|(?:no|no valid|no such|no active|invalid|unknown|expired|missing) session"
@@ -50,9 +53,13 @@ _UNKNOWN_SESSION = re.compile(
     re.IGNORECASE,
 )
 """How servers that answer 400 in place of 404 say that they do not know a session."""
+
 _WRITE_SECONDS = 30.0
+
 _MAX_REDIRECTS = 5
+
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
+
 START_SOON = "bridge.client.start_soon"
 """The extension of a request by which what signs it does more beside, as long as the connection lasts."""
 
@@ -357,3 +364,29 @@ async def _lost_session(response: httpx2.Response) -> bool:
     if response.status_code != httpx2.codes.BAD_REQUEST:
         return False
     return _UNKNOWN_SESSION.search((await response.aread())[:1000]) is not None
+
+
+async def begun(work: Callable[[], Coroutine[Any, Any, None]], request: httpx2.Request, wait_seconds: float) -> None:
+    """Begin some work, and wait for its end for so long.
+
+    It belongs to the connection that the request goes over, if to any: that ends when what is shielded of it has.
+
+    Args:
+        work: What to do; it handles its own exceptions.
+        request: Who begins it.
+        wait_seconds: How long this waits, at most.
+    """
+    is_over = Event()
+
+    async def run() -> None:
+        try:
+            await work()
+        finally:
+            is_over.set()
+
+    if (start_soon := request.extensions.get(START_SOON)) is not None:
+        start_soon(run)
+    else:
+        start_detached(run, "renewal of a login")
+    with move_on_after(wait_seconds):
+        await is_over.wait()

@@ -1,46 +1,61 @@
-"""Transport: from what a configuration says of a server to a link with it.
+"""Opening a session over the configured transport.
+
+Transport: from what a configuration says of a server to a link with it.
 
 Whatever is opened here is closed here, by the same task, in the reverse order: the SDK's client, its transport, and
 the child with all that it started.
+
+Sharing: one `SignIn` for all connections to a server that sign in alike, so that one renewal serves them all.
 """
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+import shlex
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import anyio
+from anyio.lowlevel import RunVar
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import DiscoverResult, Implementation
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from bridge.client.auth.sharing import shared_sign_in
+from bridge.client.auth.errors import BY_A_KEY
+from bridge.client.auth.grants import OAuthLogin
+from bridge.client.auth.sign_in import SignIn
 from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.connection.callbacks import Callbacks
-from bridge.client.connection.requests import observed_greeting
-from bridge.client.sieve import sifted
+from bridge.client.connection.requests import Greeting, peer_of
+from bridge.client.connection.tool_listing import sifted
 from bridge.client.transports.http import WatchedHttpClient
 from bridge.client.transports.limits import MAX_MESSAGE_BYTES
 from bridge.client.transports.process import child_process
 from bridge.client.transports.sse import sse_streams
 from bridge.client.transports.stdio import stdio_streams
 from bridge.errors import ConfigError
+from bridge.telemetry import switch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     import httpx2
 
+    from bridge.client.auth.grants import Grant
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.session import Link
 
 _SPEAKS_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
 """The answers to a POST after which the older transport is tried (MCP transports, backwards compatibility)."""
+
+_Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
+
+_of_event_loop: RunVar[_Shared] = RunVar("bridge.client.transports.opening")
 
 
 @dataclass(slots=True)
@@ -161,3 +176,48 @@ async def _greeted_over_http(
 
 def _may_speak_sse(transport: HttpTransport, link: Link, mode: str) -> bool:
     return transport.kind is None and link.status in _SPEAKS_NO_STREAMABLE_HTTP and mode != LATEST_MODERN_VERSION
+
+
+def shared_sign_in(transport: HttpTransport) -> SignIn | None:
+    """What signs the requests to a server; None where a header does.
+
+    Where nothing is said of how to sign in, it is as whoever has logged in, if anybody has.
+    """
+    if any(name.lower() == "authorization" for name in transport.headers):
+        return None
+    hint = f"run: bridge login {shlex.quote(transport.login_target or transport.redacted())}"
+    key_hint = None
+    if transport.auth is None:
+        nonetheless = f"it names no authorization server; if it has logins nonetheless, {hint}"
+        key_hint = f"it wants a key: give it {BY_A_KEY} ({nonetheless})"
+        hint += " (or give it an 'Authorization' header in 'headers')"
+    grant = transport.auth or OAuthLogin()
+    shared = _of_event_loop.get(None)
+    if shared is None:
+        shared = WeakValueDictionary()
+        _of_event_loop.set(shared)
+    signing = shared.get((transport.url, grant))
+    if signing is None:
+        signing = shared[transport.url, grant] = SignIn(transport.url, grant, hint=hint, key_hint=key_hint)
+    return signing
+
+
+@contextmanager
+def observed_greeting(link: Link, config: ServerConfig) -> Iterator[None]:
+    """A block in which a server is greeted.
+
+    Args:
+        link: The connection.
+        config: The server.
+    """
+    if (observer := switch.observer()) is None:
+        yield
+        return
+    greeting = link.greeting = Greeting(observer, peer_of(config, link.kind, ""))
+    try:
+        yield
+    except BaseException as error:
+        greeting.ended(error)
+        raise
+    finally:
+        link.greeting = None

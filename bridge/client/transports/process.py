@@ -1,8 +1,12 @@
-"""Process: a child that is a server, its last words, and the end of its whole tree.
+"""Child process of a stdio server.
+
+Process: a child that is a server, its last words, and the end of its whole tree.
 
 A child leads a session of its own, so that its process group can be ended as one: the shell that it was started by,
 and whatever it started itself. Only a process that leaves the group on purpose, as a daemon does, escapes. It ends with
 this process too, even where that is killed (see `bridge.client.transports.watchdog`).
+
+Environment: the variables that a child process gets.
 """
 
 from __future__ import annotations
@@ -19,32 +23,48 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridge.client.environment import child_environment
 from bridge.client.transports.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-    from bridge.client.config.servers import StdioTransport
+    from bridge.client.config.servers import InheritEnvironment, StdioTransport
 
 _logger = logging.getLogger("bridge.client")
 
 EXIT_GRACE_SECONDS = 2.0
 """How long a child may take to end by itself once its input has ended (MCP lifecycle, shutdown)."""
+
 TERMINATE_GRACE_SECONDS = 2.0
 """How long it may take to end once it was asked to by a signal."""
+
 _REAP_SECONDS = 2.0
+
 _POLL_SECONDS = 0.01
+
 _CLOSING_ERRORS = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
 _MAX_WORDS = 20
+
 _MAX_WORD_CHARS = 500
 
 _alive: set[int] = set()
 """The process groups of children that have not been ended: ended with this process, whatever happens to its loops."""
+
 _watchdog = Watchdog()
 """Ends them where this process is killed."""
+
+MINIMAL = (
+    (
+        *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
+        *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+    )
+    if sys.platform == "win32"
+    else ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+)
+"""What any program needs, and nothing that may be secret."""
 
 
 class ChildProcess:
@@ -223,3 +243,19 @@ def end_all_children() -> None:
     """End every child with all that it started, at once: for a process that ends without a word."""
     for pid in tuple(_alive):
         _signal_group(pid, _KILL)
+
+
+def child_environment(
+    inherit: InheritEnvironment, added: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The whole environment of a child.
+
+    Args:
+        inherit: What it inherits: what any program needs, everything, or these variables beside that.
+        added: What it gets beside that; stronger.
+        environ: What there is to inherit; by default this process's environment.
+    """
+    there = os.environ if environ is None else environ
+    names = there.keys() if inherit == "all" else (*MINIMAL, *(() if inherit == "minimal" else inherit))
+    inherited = {name: there[name] for name in names if name in there}
+    return {name: value for name, value in inherited.items() if not value.startswith("()")} | dict(added)

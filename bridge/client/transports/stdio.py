@@ -1,7 +1,7 @@
 """Stdio: a child's pipes as the pair of streams that the SDK's client wants.
 
-Beside what the SDK's own does: a request is known to be sent or not (see `bridge.client.attempt`), a child that ends is
-told at once, and what is no message of the protocol is kept for the error that may follow.
+Beside what the SDK's own does: a request is known to be sent or not (see `bridge.client.connection.requests`), a child
+that ends is told at once, and what is no message of the protocol is kept for the error that may follow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
-from bridge.client.attempt import current_attempt
+from bridge.client.connection.requests import current_attempt
 from bridge.client.transports.limits import (
     LARGE_BYTES,
     MAX_MESSAGE_BYTES,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectSendStream
 
-    from bridge.client.attempt import Attempt
+    from bridge.client.connection.requests import Attempt
     from bridge.client.transports.process import ChildProcess
 
 _FLUSH_SECONDS = 0.5

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from bridge.client import abandoned
-from bridge.client.abandoned import GIVEN_UP_SECONDS, Abandoned
-from bridge.client.attempt import Attempt
+from bridge.client.connection import requests
+from bridge.client.connection.requests import GIVEN_UP_SECONDS, Abandoned, Attempt
 from bridge.tools.context import InvocationContext
 
 
@@ -24,7 +23,7 @@ class Time:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     time = Time()
-    monkeypatch.setattr(abandoned, "monotonic", time)
+    monkeypatch.setattr(requests, "monotonic", time)
     return time
 
 
@@ -94,7 +93,7 @@ def test_a_call_that_was_never_sent_is_not_remembered() -> None:
 def test_beyond_the_limit_nobody_can_be_told_from_anybody_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, time: Time
 ) -> None:
-    monkeypatch.setattr(abandoned, "MAX_REMEMBERED", 1)
+    monkeypatch.setattr(requests, "MAX_REMEMBERED", 1)
     calls = Abandoned()
     calls.add(attempt_of(ALICE, 1))
     time.now += GIVEN_UP_SECONDS - 1

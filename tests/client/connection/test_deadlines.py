@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge.client.connection.call import Call
-from bridge.client.deadlines import Deadlines
+from bridge.client.connection.call import Call, Deadlines
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:

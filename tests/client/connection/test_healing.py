@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client import Healing
-from bridge.client.healing import MAX_BACK_OFF_SECONDS
+from bridge.client.connection.state import MAX_BACK_OFF_SECONDS
 
 
 def test_each_failure_doubles_the_delay_up_to_the_cap() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.client.listeners import Listeners
+from bridge.client.connection.state import Listeners
 
 if TYPE_CHECKING:
     import pytest

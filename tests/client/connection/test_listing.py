@@ -8,7 +8,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridge.client import HttpTransport, ServerConfig, sieve
+from bridge.client import HttpTransport, ServerConfig
+from bridge.client.connection import tool_listing
 from bridge.client.connection import tool_listing as listing_module
 from bridge.errors import ServerAnswerError, ServerRefusedError
 from tests.client.conftest import opened, python_config
@@ -126,7 +127,7 @@ async def test_others_get_their_turn_while_a_long_list_is_validated(monkeypatch:
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    real = sieve.sift
+    real = tool_listing.sift
     monkeypatch.setattr(listing_module, "sift", sift)
     async with opened(listing('{"tools": [TOOL] * 1000}')) as connection, anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client.environment import child_environment
+from bridge.client.transports.process import child_environment
 
 ENVIRON = {"PATH": "/bin", "HOME": "/root", "SECRET": "1", "OF_MINE": "2", "SHELL": "() { :; }"}
 
