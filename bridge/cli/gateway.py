@@ -12,7 +12,7 @@ from bridge.cli.servers import pinned, servers_of
 from bridge.cli.serving import Serving
 from bridge.cli.status_json import status_as_json
 from bridge.cli.targets import ConfigTarget
-from bridge.client.transports.process import end_all_children
+from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
 from bridge.tools.toolbox import ToolBox
@@ -79,7 +79,7 @@ def serving_again(
                 with suppress(asyncio.CancelledError):
                     await following
 
-    return Serving(gateway.tools, lifespan, end_all_children, lambda: [*map(status_as_json, gateway.status())])
+    return Serving(gateway.tools, lifespan, kill_all_children, lambda: [*map(status_as_json, gateway.status())])
 
 
 def _label(target: RemoteTarget) -> str:

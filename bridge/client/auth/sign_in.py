@@ -32,7 +32,7 @@ from bridge.client.auth.login import Login, StoredLogin
 from bridge.client.auth.loopback import listen_for_redirect
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.redaction import redact_url, scrub
-from bridge.client.transports.http import begun
+from bridge.client.transports.http import start_and_wait
 from bridge.client.transports.limits import authority_client
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class SignIn(httpx2.Auth):
                 )
 
         self._rests_until = monotonic() + _REST_SECONDS
-        await begun(renew, request, _SOON_SECONDS)
+        await start_and_wait(renew, request, _SOON_SECONDS)
         return found
 
     def _is_to_be_refreshed(self, login: Login) -> bool:

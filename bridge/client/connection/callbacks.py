@@ -19,7 +19,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from bridge.client.connection.handlers import QuestionRefusedError, answer_wire
+from bridge.client.connection.handlers import QuestionRefusedError, answer_question
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.client.connection.call import Call
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.session import Link
+    from bridge.client.connection.session import Session
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.client")
@@ -47,7 +47,7 @@ class Callbacks:
         handlers: Who answers questions.
     """
 
-    def __init__(self, name: str, link: Link, handlers: ClientHandlers) -> None:
+    def __init__(self, name: str, link: Session, handlers: ClientHandlers) -> None:
         self._name = name
         self._link = link
         self._handlers = handlers
@@ -116,7 +116,7 @@ class Callbacks:
                 for waiting in calls:
                     stack.enter_context(waiting.asking())
                 context = InvocationContext() if call is None else call.context
-                return await answer_wire(self._handlers, wire, context)
+                return await answer_question(self._handlers, wire, context)
         except QuestionRefusedError as error:
             return ErrorData(code=INVALID_PARAMS, message=str(error))
 

@@ -19,11 +19,11 @@ from pydantic import ValidationError
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.connection.call import Call
-from bridge.client.connection.failures import is_cut_off, is_without_words
-from bridge.client.connection.handlers import QuestionRefusedError, answer_wire
-from bridge.client.connection.requests import Attempt
-from bridge.client.connection.session import Link, UnauthorizedError
-from bridge.client.connection.tool_listing import tools_over
+from bridge.client.connection.failures import is_bare_http_error, is_connection_loss
+from bridge.client.connection.handlers import QuestionRefusedError, answer_question
+from bridge.client.connection.requests import OutgoingRequest
+from bridge.client.connection.session import Session, UnauthorizedError
+from bridge.client.connection.tool_listing import list_all_pages
 from bridge.client.transports.http import UNAUTHORIZED
 from bridge.client.transports.limits import ResponseTooLongError
 from bridge.errors import ArgumentProblem, ArgumentsError, WireError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.state import ToolListing
-    from bridge.client.connection.supervisor import Owner
+    from bridge.client.connection.supervisor import Supervisor
     from bridge.types import Json
 
 _T = TypeVar("_T")
@@ -57,7 +57,7 @@ _EXIT_CODE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CallRound:
     """What is sent for one round of a call."""
 
     name: str
@@ -71,7 +71,7 @@ class Round:
     request_state: str | None = None
     """The state that the round before ended with."""
 
-    def params(self, link: Link, context: InvocationContext) -> Json:
+    def params(self, link: Session, context: InvocationContext) -> Json:
         """The parameters of ``tools/call``, as the era of the link has them."""
         params: Json = {"name": self.name, "arguments": dict(self.arguments)}
         meta = dict(self.meta or {})
@@ -87,10 +87,10 @@ class Round:
 
 
 async def call_tool(
-    owner: Owner,
+    owner: Supervisor,
     config: ServerConfig,
     handlers: ClientHandlers,
-    first: Round,
+    first: CallRound,
     *,
     context: InvocationContext | None,
     is_repeatable: bool,
@@ -125,21 +125,21 @@ async def call_tool(
 
 
 async def request(
-    owner: Owner, config: ServerConfig, method: str, params: Mapping[str, Any], context: InvocationContext | None
+    owner: Supervisor, config: ServerConfig, method: str, params: Mapping[str, Any], context: InvocationContext | None
 ) -> Json:
     """Ask for something that can be asked twice; see `bridge.client.connection.connection.Connection.request`."""
 
-    async def ask(link: Link, attempt: Attempt) -> Json:
+    async def ask(link: Session, attempt: OutgoingRequest) -> Json:
         return await link.request(method, params, attempt, attempt.call.heard_progress if attempt.call else None)
 
-    return await asked(owner, config, f"asking for {method}", ask, is_repeatable=True, context=context)
+    return await request_with_retry(owner, config, f"asking for {method}", ask, is_repeatable=True, context=context)
 
 
-async def asked(
-    owner: Owner,
+async def request_with_retry(
+    owner: Supervisor,
     config: ServerConfig,
     phase: str,
-    ask: Callable[[Link, Attempt], Awaitable[_T]],
+    ask: Callable[[Session, OutgoingRequest], Awaitable[_T]],
     *,
     is_repeatable: bool,
     context: InvocationContext | None = None,
@@ -166,8 +166,8 @@ async def asked(
     raise send.unanswered(call)
 
 
-def _calling(this: Round, call: Call) -> Callable[[Link, Attempt], Awaitable[Json]]:
-    def ask(link: Link, attempt: Attempt) -> Awaitable[Json]:
+def _calling(this: CallRound, call: Call) -> Callable[[Session, OutgoingRequest], Awaitable[Json]]:
+    def ask(link: Session, attempt: OutgoingRequest) -> Awaitable[Json]:
         return link.request("tools/call", this.params(link, call.context), attempt, call.heard_progress)
 
     return ask
@@ -189,25 +189,25 @@ class _Sending:
     )
 
     def __init__(
-        self, owner: Owner, config: ServerConfig, phase: str, *, is_repeatable: bool, is_for_somebody: bool = True
+        self, owner: Supervisor, config: ServerConfig, phase: str, *, is_repeatable: bool, is_for_somebody: bool = True
     ) -> None:
         self._owner = owner
         self._config = config
         self._phase = phase
         self._is_repeatable = is_repeatable
         self._is_for_somebody = is_for_somebody
-        self._link: Link | None = None
-        self._attempt: Attempt | None = None
+        self._link: Session | None = None
+        self._attempt: OutgoingRequest | None = None
         self._sends = 0
         self._has_relisted = False
 
-    async def through(self, call: Call, ask: Callable[[Link, Attempt], Awaitable[_T]]) -> _T:
+    async def through(self, call: Call, ask: Callable[[Session, OutgoingRequest], Awaitable[_T]]) -> _T:
         """Ask until there is an answer, or a reason not to ask again."""
         wait_seconds = self._config.connect_wait_seconds
         waited_until: float | None = None
         while True:
             link = self._link = self._owner.ready_link or await self._owner.usable(self._phase, wait_seconds)
-            attempt = self._attempt = Attempt(call)
+            attempt = self._attempt = OutgoingRequest(call)
             link.calls.add(call)
             try:
                 return await ask(link, attempt)
@@ -240,7 +240,7 @@ class _Sending:
             link=self._link,
         )
 
-    async def _decide(self, link: Link, attempt: Attempt, error: MCPError) -> bool:
+    async def _decide(self, link: Session, attempt: OutgoingRequest, error: MCPError) -> bool:
         """Return where the question is to be asked again: whether to have the server looked at first.
 
         Raises:
@@ -261,7 +261,7 @@ class _Sending:
         if error.code == HEADER_MISMATCH and link.era == "modern" and not self._has_relisted:
             await self._relist(link)
             return False
-        if not is_cut_off(error, link, attempt) and not is_without_words(error, attempt.status):
+        if not is_connection_loss(error, link, attempt) and not is_bare_http_error(error, attempt.status):
             raise failures.refused(self._phase, error, attempt.status, attempt.failure) from error
         self._sends += attempt.sent
         if attempt.sent and not (self._is_repeatable and self._sends < MAX_SENDS):
@@ -271,25 +271,25 @@ class _Sending:
             raise failures.outcome_unknown(self._phase, link, attempt.failure or error) from error
         return True
 
-    async def _relist(self, link: Link) -> None:
+    async def _relist(self, link: Session) -> None:
         """The server wants headers that a tool's schema asks for, and that are known once it has been listed."""
-        from bridge.client.connection.tool_listing import tools_over  # noqa: PLC0415 - it stands on this module
+        from bridge.client.connection.tool_listing import list_all_pages  # noqa: PLC0415 - it stands on this module
 
         self._has_relisted = True
         try:
-            await tools_over(link)
+            await list_all_pages(link)
         except MCPError as error:
             raise self._owner.failures.refused(self._phase, error, None) from error
 
 
-async def _examined(link: Link) -> None:
+async def _examined(link: Session) -> None:
     """Have it found out whether a link can still be used."""
     if not link.ended.is_set():
         link.suspect()
         await link.checked.wait()
 
 
-async def _answers(owner: Owner, result: Json, handlers: ClientHandlers, call: Call) -> Json | None:
+async def _answers(owner: Supervisor, result: Json, handlers: ClientHandlers, call: Call) -> Json | None:
     """Answer what a modern server asks before it goes on; None where it only wants to be called again."""
     questions = result.get("inputRequests")
     if not questions:
@@ -297,13 +297,13 @@ async def _answers(owner: Owner, result: Json, handlers: ClientHandlers, call: C
         return None
     try:
         with call.asking():
-            return {key: await answer_wire(handlers, question, call.context) for key, question in questions.items()}
+            return {key: await answer_question(handlers, question, call.context) for key, question in questions.items()}
     except QuestionRefusedError as error:
         problem = WireError(f"it asks what is not answered here: {error}")
         raise owner.failures.unreadable(f"calling, {', '.join(questions)}", problem) from error
 
 
-def _check_sendable(this: Round) -> None:
+def _check_sendable(this: CallRound) -> None:
     """What is no JSON would be found out by the SDK's transports, which would end the whole connection for it."""
     try:
         _as_json((dict(this.arguments), this.meta and dict(this.meta))).encode()
@@ -312,10 +312,10 @@ def _check_sendable(this: Round) -> None:
         raise ArgumentsError(this.name, [problem]) from error
 
 
-async def list_tools(owner: Owner, config: ServerConfig) -> ToolListing:
+async def list_tools(owner: Supervisor, config: ServerConfig) -> ToolListing:
     """The tools of a server, over whatever link there is.
 
     Raises:
         ServerError: They cannot be listed.
     """
-    return await asked(owner, config, "listing tools", tools_over, is_repeatable=True)
+    return await request_with_retry(owner, config, "listing tools", list_all_pages, is_repeatable=True)

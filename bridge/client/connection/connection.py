@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection.session import Link
+    from bridge.client.connection.session import Session
     from bridge.client.connection.state import Era, ServerInfo, TransportKind
-    from bridge.client.connection.supervisor import Owner
+    from bridge.client.connection.supervisor import Supervisor
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
@@ -59,7 +59,7 @@ class Connection:
         self._handlers = handlers or ClientHandlers()
         self._healing = healing or Healing()
         self._auth = auth
-        self._owner: Owner | None = None
+        self._owner: Supervisor | None = None
         self._state_listeners = Listeners[[ConnectionState]]()
         self._tools_listeners = Listeners[[]]()
         self._listing: list[Json] | None = None
@@ -240,13 +240,13 @@ class Connection:
             ServerAnswerError: Its answer is not what the protocol says.
             ArgumentsError: The arguments are no JSON data.
         """
-        from bridge.client.connection.calls import Round, call_tool  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.calls import CallRound, call_tool  # noqa: PLC0415 - loads the SDK
 
         return await call_tool(
             self._opened(f"calling {name!r}"),
             self.config,
             self._handlers,
-            Round(name, arguments, meta, input_responses, request_state),
+            CallRound(name, arguments, meta, input_responses, request_state),
             context=context,
             is_repeatable=repeatable and self.config.trusted,
             timeout_seconds=timeout_seconds,
@@ -276,10 +276,10 @@ class Connection:
     # --- underneath --------------------------------------------------------------------------------------------------
 
     @property
-    def _last_link(self) -> Link | None:
+    def _last_link(self) -> Session | None:
         return self._owner.last if self._owner else None
 
-    def _opened(self, phase: str) -> Owner:
+    def _opened(self, phase: str) -> Supervisor:
         if self._owner is None or self._owner.is_stopping:
             raise ServerUnavailableError(
                 ServerFailure(server=self.name, phase=phase, reason="the connection is not open", hint="open it first")
@@ -287,9 +287,9 @@ class Connection:
         return self._owner
 
     def _start(self) -> None:
-        from bridge.client.connection.supervisor import Owner  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - loads the SDK
 
-        self._owner = Owner(
+        self._owner = Supervisor(
             self.config,
             handlers=self._handlers,
             healing=self._healing,
@@ -302,18 +302,18 @@ class Connection:
         self._changed(ConnectionState.CONNECTING, None)
         start_detached(self._owner.run, f"connection to {self.name}")
 
-    async def _close(self, owner: Owner) -> None:
+    async def _close(self, owner: Supervisor) -> None:
         owner.stop()
         await owner.done.wait()
 
-    async def _relist(self, link: Link) -> None:
+    async def _relist(self, link: Session) -> None:
         """After a reconnection: the tools may be others than before."""
         if self._listing is None:
             return
-        from bridge.client.connection.tool_listing import tools_over  # noqa: PLC0415 - loaded already
+        from bridge.client.connection.tool_listing import list_all_pages  # noqa: PLC0415 - loaded already
 
         try:
-            listing = (await tools_over(link)).tools
+            listing = (await list_all_pages(link)).tools
         except Exception as error:  # noqa: BLE001 - whoever lists the tools will be told
             _logger.debug("server %r: the tools cannot be listed again: %r", self.name, error)
             self._tools_listeners.tell()

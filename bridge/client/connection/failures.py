@@ -38,8 +38,8 @@ from bridge.text import with_count
 if TYPE_CHECKING:
     from bridge.client.auth.errors import SignInError
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection.requests import Attempt
-    from bridge.client.connection.session import Link
+    from bridge.client.connection.requests import OutgoingRequest
+    from bridge.client.connection.session import Session
 
 _FORBIDDEN = 403
 _SERVER_ERROR = 500
@@ -56,7 +56,7 @@ class _Cause:
     is_auth: bool = False
 
 
-class Failures:
+class ErrorTranslator:
     """Makes the errors of one server.
 
     Args:
@@ -66,7 +66,7 @@ class Failures:
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
 
-    def unavailable(self, error: BaseException, link: Link) -> ServerUnavailableError:
+    def unavailable(self, error: BaseException, link: Session) -> ServerUnavailableError:
         """The error for a server that could not be started, reached or greeted."""
         if isinstance(transport := self._config.transport, UnusableTransport):
             cause = _Cause(transport.reason, "correct its entry; the other servers are not affected", is_permanent=True)
@@ -74,7 +74,7 @@ class Failures:
             cause = self._cause_of_start(_leaf(error), link)
         return self._unavailable(self._first_phase, cause, link)
 
-    def too_slow(self, link: Link) -> ServerUnavailableError:
+    def too_slow(self, link: Session) -> ServerUnavailableError:
         """The error for a server that did not start and greet in time."""
         cause = _Cause(
             f"did not start and greet within {with_count(self._config.connect_timeout_seconds, 'second')}",
@@ -83,7 +83,7 @@ class Failures:
         return self._unavailable(self._first_phase, cause, link)
 
     def lost(
-        self, link: Link, error: BaseException | None = None, *, phase: str = "connected"
+        self, link: Session, error: BaseException | None = None, *, phase: str = "connected"
     ) -> ServerUnavailableError:
         """The error for a server that was ready, and is no more."""
         return self._unavailable(phase, self._cause_of_loss(link, error), link)
@@ -100,13 +100,13 @@ class Failures:
         again = replace(last.failure, phase=phase, reason=f"it is not available: {last.failure.reason}")
         return ServerAuthError(again) if isinstance(last, ServerAuthError) else ServerUnavailableError(again)
 
-    def outcome_unknown(self, phase: str, link: Link, error: BaseException) -> OutcomeUnknownError:
+    def outcome_unknown(self, phase: str, link: Session, error: BaseException) -> OutcomeUnknownError:
         """The error for a call whose answer cannot come any more."""
         cause = self._cause_of_loss(link, error)
         reason = f"{cause.reason}; it may have run: the outcome is unknown"
         return OutcomeUnknownError(self._failure(phase, _Cause(reason, cause.hint), link))
 
-    def timed_out(self, phase: str, seconds: float, *, is_idle: bool, sent: bool, link: Link | None) -> ServerError:
+    def timed_out(self, phase: str, seconds: float, *, is_idle: bool, sent: bool, link: Session | None) -> ServerError:
         """The error for a call that took too long."""
         without = " without a sign of progress" if is_idle else ""
         reason = f"no answer within {with_count(seconds, 'second')}{without}"
@@ -151,11 +151,11 @@ class Failures:
     def _first_phase(self) -> str:
         return "starting" if isinstance(self._config.transport, StdioTransport) else "connecting"
 
-    def _unavailable(self, phase: str, cause: _Cause, link: Link | None = None) -> ServerUnavailableError:
+    def _unavailable(self, phase: str, cause: _Cause, link: Session | None = None) -> ServerUnavailableError:
         failure = self._failure(phase, cause, link)
         return ServerAuthError(failure) if cause.is_auth else ServerUnavailableError(failure)
 
-    def _failure(self, phase: str, cause: _Cause, link: Link | None = None) -> ServerFailure:
+    def _failure(self, phase: str, cause: _Cause, link: Session | None = None) -> ServerFailure:
         child = link.child if link is not None else None
         return ServerFailure(
             server=self._config.name,
@@ -171,7 +171,7 @@ class Failures:
     def _scrubbed(self, text: str) -> str:
         return self._config.transport.scrub(text[:_MAX_REASON_CHARS])
 
-    def _cause_of_start(self, error: BaseException, link: Link) -> _Cause:
+    def _cause_of_start(self, error: BaseException, link: Session) -> _Cause:
         transport = self._config.transport
         if isinstance(transport, StdioTransport) and isinstance(error, OSError) and link.child is None:
             return _cause_of_spawn(error, transport)
@@ -193,7 +193,7 @@ class Failures:
         hint = f"have the key or token granted it; or leave its header out, and run: bridge login {target} {asked}"
         return _Cause(f"the scope {scope!r} is missing (HTTP 403)", hint)
 
-    def _cause_of_loss(self, link: Link, error: BaseException | None) -> _Cause:
+    def _cause_of_loss(self, link: Session, error: BaseException | None) -> _Cause:
         reason = link.reason or (_leaf(error) if error is not None else None)
         if isinstance(reason, UnauthorizedError):
             return _auth(reason)
@@ -206,7 +206,7 @@ class Failures:
         return _cause_of_transport(reason)
 
 
-def is_cut_off(error: MCPError, link: Link, attempt: Attempt) -> bool:
+def is_connection_loss(error: MCPError, link: Session, attempt: OutgoingRequest) -> bool:
     """Whether an error was made on this side because the answer cannot come any more; servers give that code too."""
     if error.code != CONNECTION_CLOSED:
         return False
@@ -215,7 +215,7 @@ def is_cut_off(error: MCPError, link: Link, attempt: Attempt) -> bool:
     return link.is_deaf or attempt.cut_off or (not attempt.sent and attempt.status is None)
 
 
-def is_without_words(error: MCPError, status: int | None) -> bool:
+def is_bare_http_error(error: MCPError, status: int | None) -> bool:
     """Whether a server, or what stands before it, failed with an HTTP status and no error of the protocol."""
     return status is not None and status >= _SERVER_ERROR and error.message == NO_WORDS
 

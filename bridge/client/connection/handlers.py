@@ -70,7 +70,7 @@ class QuestionRefusedError(Exception):
     """A server's question has no answer; its text is fit for the server."""
 
 
-async def answer_wire(handlers: ClientHandlers, wire: Mapping[str, Any], context: InvocationContext) -> Json:
+async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], context: InvocationContext) -> Json:
     """Answer a question as MCP writes it.
 
     Args:

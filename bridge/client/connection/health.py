@@ -10,11 +10,11 @@ import anyio
 from mcp import MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-from bridge.client.connection.failures import is_cut_off
-from bridge.client.connection.requests import Attempt, sending
+from bridge.client.connection.failures import is_connection_loss
+from bridge.client.connection.requests import OutgoingRequest, as_current_request
 
 if TYPE_CHECKING:
-    from bridge.client.connection.session import Link
+    from bridge.client.connection.session import Session
     from bridge.client.connection.state import Healing
 
 LASTING_SECONDS = 30.0
@@ -23,7 +23,7 @@ LASTING_SECONDS = 30.0
 _logger = logging.getLogger("bridge.client")
 
 
-class Watch:
+class HealthMonitor:
     """Watches one link, until it ends.
 
     Args:
@@ -36,7 +36,7 @@ class Watch:
         hears_changes: Set when changes are told from here on, or it is known that they cannot be.
     """
 
-    def __init__(self, link: Link, name: str, healing: Healing, changes_wanted: anyio.Event) -> None:
+    def __init__(self, link: Session, name: str, healing: Healing, changes_wanted: anyio.Event) -> None:
         self.hears_changes = anyio.Event()
         if link.era != "modern" or not link.info.announces_tools:  # in the handshake era they come by themselves
             self.hears_changes.set()
@@ -57,12 +57,12 @@ class Watch:
     async def _check(self) -> None:
         link = self._link
         checked, link.checked, link.suspicion = link.checked, anyio.Event(), anyio.Event()
-        attempt = Attempt()
+        attempt = OutgoingRequest()
         try:
             with anyio.fail_after(self._healing.health_timeout_seconds):
                 await link.ping(attempt)
         except MCPError as error:
-            if is_cut_off(error, link, attempt):  # any other answer is a sign of life
+            if is_connection_loss(error, link, attempt):  # any other answer is a sign of life
                 link.fail(error)
         except Exception as error:  # noqa: BLE001 - whatever came, it was no sign of life
             link.fail(error)
@@ -75,13 +75,13 @@ class Watch:
         await self._changes_wanted.wait()
         losses = 0
         while not link.ended.is_set():
-            began, attempt = anyio.current_time(), Attempt()
+            began, attempt = anyio.current_time(), OutgoingRequest()
             try:
                 await self._subscribe(attempt)
             except ListenNotSupportedError:
                 return
             except MCPError as error:
-                if not is_cut_off(error, link, attempt):
+                if not is_connection_loss(error, link, attempt):
                     _logger.debug("server %r tells of no changes: %s", self._name, error)
                     return
             except SubscriptionLost:
@@ -92,10 +92,10 @@ class Watch:
             link.suspect()
             await self._healing.wait(link.ended, self._healing.delay_seconds(losses))
 
-    async def _subscribe(self, attempt: Attempt) -> None:
+    async def _subscribe(self, attempt: OutgoingRequest) -> None:
         """Hear of changes for as long as one subscription lasts."""
         async with AsyncExitStack() as stack:
-            with sending(attempt):
+            with as_current_request(attempt):
                 listening = self._link.client.listen(tools_list_changed=True)
                 subscription = await stack.enter_async_context(listening)
             if self.hears_changes.is_set():

@@ -53,7 +53,7 @@ NOBODY = Peer("memory", "")
 """The peer of a link that has not been greeted."""
 
 
-class Greeting:
+class HandshakeTelemetry:
     """What a server is asked until it is greeted, one request after the other.
 
     Args:
@@ -97,14 +97,14 @@ class _GivenUp(NamedTuple):
     at: float
 
 
-class Abandoned:
+class CancelledCalls:
     """The calls over one link that were given up after they were sent, until they are answered or time has passed."""
 
     def __init__(self) -> None:
-        self._calls: dict[Attempt, _GivenUp] = {}  # the oldest first
+        self._calls: dict[OutgoingRequest, _GivenUp] = {}  # the oldest first
         self._full_at: float | None = None
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: OutgoingRequest) -> None:
         """Remember one whose cancellation has gone out."""
         if attempt.call is None or not attempt.sent:
             return
@@ -151,7 +151,7 @@ def _words(context: InvocationContext) -> tuple[object, ...] | None:
     return None if context.has_listener else (context.caller, context.memory_id, context.parameters)
 
 
-class Attempt:
+class OutgoingRequest:
     """One request on its way.
 
     Attributes:
@@ -178,18 +178,18 @@ class Attempt:
         self.large_result: dict[str, Any] | None = None
 
 
-current_attempt: ContextVar[Attempt | None] = ContextVar("bridge.client.current_attempt", default=None)
+current_request: ContextVar[OutgoingRequest | None] = ContextVar("bridge.client.current_attempt", default=None)
 """The attempt in whose context this code runs; None for what belongs to none."""
 
 
 @contextmanager
-def sending(attempt: Attempt) -> Iterator[None]:
+def as_current_request(attempt: OutgoingRequest) -> Iterator[None]:
     """What is sent in this block is of this attempt."""
-    token = current_attempt.set(attempt)
+    token = current_request.set(attempt)
     try:
         yield
     finally:
-        current_attempt.reset(token)
+        current_request.reset(token)
 
 
 def peer_of(config: ServerConfig, kind: str | None, protocol_version: str) -> Peer:

@@ -16,7 +16,13 @@ from mcp_types import EmptyResult, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from bridge.client.connection.requests import NOBODY, Abandoned, Attempt, current_attempt, sending
+from bridge.client.connection.requests import (
+    NOBODY,
+    CancelledCalls,
+    OutgoingRequest,
+    as_current_request,
+    current_request,
+)
 from bridge.client.connection.state import ServerInfo
 from bridge.telemetry import switch
 
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
-    from bridge.client.connection.requests import Greeting
+    from bridge.client.connection.requests import HandshakeTelemetry
     from bridge.client.connection.state import Era, TransportKind
     from bridge.client.transports.process import ChildProcess
     from bridge.telemetry.observer import Observer
@@ -58,7 +64,7 @@ class UnauthorizedError(Exception):
         self.why = why
 
 
-class Link:
+class Session:
     """One connection.
 
     Attributes:
@@ -85,7 +91,7 @@ class Link:
         self.kind: TransportKind | None = None
         self.child: ChildProcess | None = None
         self.calls: set[Call] = set()
-        self.abandoned: Abandoned | None = None
+        self.abandoned: CancelledCalls | None = None
         self.ended = anyio.Event()
         self.left = anyio.Event()
         self.reason: Exception | None = None
@@ -94,11 +100,11 @@ class Link:
         self.answers = 0
         self.status: int | None = None
         self.is_deaf = False
-        self.greeting: Greeting | None = None
+        self.greeting: HandshakeTelemetry | None = None
         self.listing = anyio.Lock()
         self.takes_tools = False
         self.taken_tools: dict[int, list[Any]] = {}
-        self.large: WeakValueDictionary[str, Attempt] = WeakValueDictionary()
+        self.large: WeakValueDictionary[str, OutgoingRequest] = WeakValueDictionary()
         self.peer = NOBODY
         self.protocol_version = ""
         self.era: Era = "handshake"
@@ -122,9 +128,9 @@ class Link:
         if not self.calls and self.ended.is_set():
             self.left.set()
 
-    def abandon(self, attempt: Attempt) -> None:
+    def abandon(self, attempt: OutgoingRequest) -> None:
         """Nobody waits for an answer any more, while the server may go on."""
-        self.abandoned = self.abandoned or Abandoned()
+        self.abandoned = self.abandoned or CancelledCalls()
         self.abandoned.add(attempt)
 
     @property
@@ -152,7 +158,7 @@ class Link:
         else:
             self.fail(error)
 
-    def parsed(self, attempt: Attempt) -> str:
+    def parsed(self, attempt: OutgoingRequest) -> str:
         """The result of an attempt has been parsed; returns the key by which it is fetched, once."""
         key = token_hex()
         self.large[key] = attempt
@@ -242,7 +248,7 @@ class Link:
         self,
         method: str,
         params: Mapping[str, Any],
-        attempt: Attempt,
+        attempt: OutgoingRequest,
         on_progress: ProgressFnT | None = None,
     ) -> Coroutine[Any, Any, Json]:
         """Ask the server; its result as it came, once it is what the protocol has for it.
@@ -260,7 +266,7 @@ class Link:
         observer: Observer,
         method: str,
         params: Mapping[str, Any],
-        attempt: Attempt,
+        attempt: OutgoingRequest,
         on_progress: ProgressFnT | None,
     ) -> Json:
         with observer.asking(method, params.get("name") if method == "tools/call" else None, self.peer) as asking:
@@ -271,19 +277,19 @@ class Link:
             return result
 
     async def _request(
-        self, method: str, params: Mapping[str, Any], attempt: Attempt, on_progress: ProgressFnT | None
+        self, method: str, params: Mapping[str, Any], attempt: OutgoingRequest, on_progress: ProgressFnT | None
     ) -> Json:
         attempt.sent = not self.sees_attempts
-        token = current_attempt.set(attempt)
+        token = current_request.set(attempt)
         try:
             request = _Asked(method=method, params=params)
             result: Json = await self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
         finally:
-            current_attempt.reset(token)
+            current_request.reset(token)
         self.answers += 1
         return result
 
-    async def ping(self, attempt: Attempt) -> None:
+    async def ping(self, attempt: OutgoingRequest) -> None:
         """Ask whether the server is there.
 
         Raises:
@@ -292,7 +298,10 @@ class Link:
         method = "server/discover" if self.era == "modern" else "ping"
         observer = switch.observer()
         # Its trace needs nothing more: the SDK writes the current one into what it sends.
-        with nullcontext() if observer is None else observer.asking(method, None, self.peer), sending(attempt):
+        with (
+            nullcontext() if observer is None else observer.asking(method, None, self.peer),
+            as_current_request(attempt),
+        ):
             if self.era == "modern":
                 await self.client.session.send_discover(self.protocol_version)
             else:
@@ -302,5 +311,5 @@ class Link:
 
 def _named_call() -> Call | None:
     """The call that the transport names as the one on whose behalf the server speaks."""
-    attempt = current_attempt.get()
+    attempt = current_request.get()
     return None if attempt is None else attempt.call

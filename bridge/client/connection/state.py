@@ -110,7 +110,7 @@ class ToolListing(NamedTuple):
     """What its pins refuse, likewise."""
 
 
-async def wait_at_most(event: anyio.Event, seconds: float) -> None:
+async def wait_with_timeout(event: anyio.Event, seconds: float) -> None:
     """Wait for an event, for so long at most."""
     with anyio.move_on_after(seconds):
         await event.wait()
@@ -130,7 +130,7 @@ class Healing:
     """How long it may take to answer that."""
     jitter: Callable[[], float] = random.random
     """A number from 0 to 1: how much of the second half of a delay is waited, so that clients do not come at once."""
-    wait: Callable[[anyio.Event, float], Awaitable[None]] = wait_at_most
+    wait: Callable[[anyio.Event, float], Awaitable[None]] = wait_with_timeout
     """Waits for an event, for a number of seconds at most."""
 
     def delay_seconds(self, failures: int) -> float:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge.client.connection.call import Deadlines
-from bridge.client.connection.failures import Failures
-from bridge.client.connection.health import Watch
+from bridge.client.connection.failures import ErrorTranslator
+from bridge.client.connection.health import HealthMonitor
 from bridge.client.connection.requests import peer_of
-from bridge.client.connection.session import Link
+from bridge.client.connection.session import Session
 from bridge.client.connection.state import ConnectionState
-from bridge.client.transports.opening import Findings, opened
+from bridge.client.transports.opening import DetectedTransport, open_session
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 
@@ -45,7 +45,7 @@ _SETTLE_SECONDS = 0.5
 """How long a child that has closed its output is given to end, so that its exit code can be told."""
 
 
-class Owner:
+class Supervisor:
     """Opens and closes one connection; its `run` is the owner task.
 
     Args:
@@ -67,19 +67,19 @@ class Owner:
         healing: Healing,
         auth: httpx2.Auth | None,
         changed: Callable[[ConnectionState, ServerError | None], None],
-        relist: Callable[[Link], Awaitable[None]],
+        relist: Callable[[Session], Awaitable[None]],
         tools_changed: Callable[[], None],
         wants_changes: Callable[[], bool],
     ) -> None:
-        self.link: Link | None = None
+        self.link: Session | None = None
         """The link to use; None while there is none."""
-        self.last: Link | None = None
+        self.last: Session | None = None
         """The link that was greeted last, usable or not."""
         self.done = anyio.Event()
         self.connects = 0
         self.error: ServerUnavailableError | None = None
-        self.failures = Failures(config)
-        self.findings = Findings()
+        self.failures = ErrorTranslator(config)
+        self.findings = DetectedTransport()
         self.deadlines = Deadlines()
         self._config = config
         self._handlers = handlers
@@ -90,7 +90,7 @@ class Owner:
         self._tools_changed = tools_changed
         self._wants_changes = wants_changes
         self._changes_wanted = anyio.Event()
-        self._watch: Watch | None = None
+        self._watch: HealthMonitor | None = None
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
@@ -100,7 +100,7 @@ class Owner:
         self._answers_at_greeting = 0
         self._greeted_at = 0.0
         self._connecting: anyio.CancelScope | None = None
-        self._finishing: set[Link] = set()
+        self._finishing: set[Session] = set()
 
     # --- for everyone ------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Owner:
         return self._stopping.is_set()
 
     @property
-    def ready_link(self) -> Link | None:
+    def ready_link(self) -> Session | None:
         """The link to use at once; None where that has to be waited for."""
         return self.link if self.link is not None and not self.link.ended.is_set() else None
 
@@ -126,7 +126,7 @@ class Owner:
             self._connecting.cancel()
         self._notify()
 
-    async def usable(self, phase: str, seconds: float) -> Link:
+    async def usable(self, phase: str, seconds: float) -> Session:
         """A link to use: at once where there is one, else after an attempt that is begun at once.
 
         All who wait wait for the same attempts.
@@ -204,7 +204,7 @@ class Owner:
         while not self._stopping.is_set():
             self._was_useful = False
             connects = self.connects
-            error: ServerUnavailableError = await links.start(self._live, Link(self._tools_changed))
+            error: ServerUnavailableError = await links.start(self._live, Session(self._tools_changed))
             if self._stopping.is_set():
                 break
             failures = 0 if self._was_useful else failures + 1
@@ -232,7 +232,7 @@ class Owner:
         is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
         return is_wanted
 
-    async def _live(self, link: Link, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
+    async def _live(self, link: Session, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
         """Open a link, serve it until it ends, and close it.
 
         Calls that run over a link by HTTP go on when it has ended, and it is closed after the last of them: whether
@@ -249,7 +249,7 @@ class Owner:
         )
         try:
             with scope:
-                async with opened(link, self._config, self._handlers, self.findings, self._auth):
+                async with open_session(link, self._config, self._handlers, self.findings, self._auth):
                     watch = await self._greeted(link)
                     scope.deadline = float("inf")
                     self._connecting = None
@@ -276,7 +276,7 @@ class Owner:
             self.link = None
             task_status.started(self.failures.too_slow(link) if lost is None else lost)
 
-    async def _finish(self, link: Link) -> None:
+    async def _finish(self, link: Session) -> None:
         """Wait for the end of the last call over a link that has ended, or for `stop`."""
         self._finishing.add(link)
         try:
@@ -284,7 +284,7 @@ class Owner:
         finally:
             self._finishing.discard(link)
 
-    async def _greeted(self, link: Link) -> Watch:
+    async def _greeted(self, link: Session) -> HealthMonitor:
         link.peer = peer_of(self._config, link.kind, link.protocol_version)
         if self.connects:
             await self._relist(link)
@@ -297,14 +297,14 @@ class Owner:
         self._greeted_at = anyio.current_time()
         if (observer := switch.observer()) is not None:
             observer.connected(self._config.name)
-        watch = self._watch = Watch(link, self._config.name, self._healing, self._changes_wanted)
+        watch = self._watch = HealthMonitor(link, self._config.name, self._healing, self._changes_wanted)
         if self._wants_changes():
             self._changes_wanted.set()
         self._tell(ConnectionState.READY, None)
         self._notify()
         return watch
 
-    async def _serve(self, link: Link, watch: Watch) -> None:
+    async def _serve(self, link: Session, watch: HealthMonitor) -> None:
         """Keep a link alive until it ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.keep_alive)
@@ -314,7 +314,7 @@ class Owner:
             await self._settle(link)
             tasks.cancel_scope.cancel()
 
-    def _lost(self, link: Link) -> ServerUnavailableError:
+    def _lost(self, link: Session) -> ServerUnavailableError:
         """Use a link no more; returns why."""
         link.fail(None)
         self.link = None
@@ -329,7 +329,7 @@ class Owner:
             self._tell(_state_after(error, was_ready=True), error)
         return error
 
-    async def _settle(self, link: Link) -> None:
+    async def _settle(self, link: Session) -> None:
         """Give a child that has ended time to be reaped."""
         if link.child is not None and not self._stopping.is_set():
             await link.child.settle(_SETTLE_SECONDS)

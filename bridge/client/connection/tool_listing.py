@@ -24,7 +24,7 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from bridge.client.connection.requests import Attempt
+from bridge.client.connection.requests import OutgoingRequest
 from bridge.client.connection.state import ToolListing
 from bridge.errors import WireError
 from bridge.text import short_repr
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.client.connection.session import Link
+    from bridge.client.connection.session import Session
     from bridge.types import Json
 
 MAX_PAGES = 10_000
@@ -54,13 +54,13 @@ _TOOLS_AT_ONCE = 50
 _HEADER_KEYWORD = b'"x-mcp-header"'
 
 LARGE_KEY = "io.github.mcp-toolbridge/large"
-"""The key of a short answer under which a long result is found in `Link.large`."""
+"""The key of a short answer under which a long result is found in `Session.large`."""
 
 TAKEN_KEY = "io.github.mcp-toolbridge/taken"
-"""The key of a page under which its tools are found in `Link.taken_tools`."""
+"""The key of a page under which its tools are found in `Session.taken_tools`."""
 
 
-async def tools_over(link: Link, attempt: Attempt | None = None) -> ToolListing:
+async def list_all_pages(link: Session, attempt: OutgoingRequest | None = None) -> ToolListing:
     """The tools of a server over one link: all pages, without what is no tool.
 
     In the modern era over HTTP, tools whose schemas ask for headers have these sent from now on, and tools that ask for
@@ -71,7 +71,7 @@ async def tools_over(link: Link, attempt: Attempt | None = None) -> ToolListing:
         ValidationError: It answered what the protocol does not know.
         WireError: The list does not end, or is too long.
     """
-    attempt = attempt or Attempt()
+    attempt = attempt or OutgoingRequest()
     listed = _Listed()
     cursor: str | None = None
     ttl_seconds: float | None = None
@@ -114,7 +114,7 @@ class _Listed:
             raise WireError(f"its list of tools is longer than {MAX_LIST_BYTES / 2**20:g} MiB")
 
 
-async def _page(link: Link, cursor: str | None, attempt: Attempt) -> dict[str, Any]:
+async def _page(link: Session, cursor: str | None, attempt: OutgoingRequest) -> dict[str, Any]:
     """One page, with its tools as they came, whatever they are."""
     link.takes_tools = True
     try:
@@ -126,7 +126,7 @@ async def _page(link: Link, cursor: str | None, attempt: Attempt) -> dict[str, A
         link.taken_tools.clear()
 
 
-async def _add_page(listed: _Listed, link: Link, page: dict[str, Any], cursor: str | None) -> None:
+async def _add_page(listed: _Listed, link: Session, page: dict[str, Any], cursor: str | None) -> None:
     """Add the tools of a page, a few at a time, so that others get their turn however long it is."""
     tools, frame = page["tools"], {**page, "tools": []}
     size_bytes, wants_headers = 0, False
@@ -160,7 +160,7 @@ def _shorter(seconds: float | None, ttl_milliseconds: Any) -> float | None:
     return min(ttl_milliseconds / 1000, float("inf") if seconds is None else seconds)
 
 
-class GreetingWriter(ObjectSendStream[SessionMessage]):
+class HandshakeWriter(ObjectSendStream[SessionMessage]):
     """The stream that the SDK writes its messages to.
 
     Args:
@@ -168,7 +168,7 @@ class GreetingWriter(ObjectSendStream[SessionMessage]):
         link: The connection.
     """
 
-    def __init__(self, messages: Any, link: Link) -> None:
+    def __init__(self, messages: Any, link: Session) -> None:
         self._messages = messages
         self._link = link
 
@@ -183,7 +183,7 @@ class GreetingWriter(ObjectSendStream[SessionMessage]):
         await self._messages.aclose()
 
 
-class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
+class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
     """The stream that the SDK reads a server's messages from.
 
     Args:
@@ -191,7 +191,7 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
         link: The connection; tools are taken out while its ``takes_tools`` is set.
     """
 
-    def __init__(self, messages: Any, link: Link) -> None:
+    def __init__(self, messages: Any, link: Session) -> None:
         self._messages = messages
         self._link = link
 
@@ -225,15 +225,15 @@ class SiftedStream(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 @asynccontextmanager
-async def sifted(
-    transport: AbstractAsyncContextManager[tuple[Any, Any]], link: Link
-) -> AsyncIterator[tuple[SiftedStream, Any]]:
+async def filtered(
+    transport: AbstractAsyncContextManager[tuple[Any, Any]], link: Session
+) -> AsyncIterator[tuple[ToolListFilter, Any]]:
     """A transport of the SDK with a sieve before what it reads."""
     async with transport as (messages, writer):
-        yield SiftedStream(messages, link), writer if link.greeting is None else GreetingWriter(writer, link)
+        yield ToolListFilter(messages, link), writer if link.greeting is None else HandshakeWriter(writer, link)
 
 
-def _take_tools(page: Json, link: Link) -> None:
+def _take_tools(page: Json, link: Session) -> None:
     page.pop(TAKEN_KEY, None)  # a server has no say in that
     tools = page.get("tools")
     if isinstance(tools, list) and "content" not in page:

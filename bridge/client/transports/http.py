@@ -20,15 +20,15 @@ from mcp_types import JSONRPCResponse
 from pydantic_core import from_json
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.connection.requests import current_attempt
+from bridge.client.connection.requests import current_request
 from bridge.client.connection.tool_listing import LARGE_KEY
-from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, certificates, large_message, limited
+from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, default_ssl_context, large_message, limited
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from bridge.client.connection.requests import Attempt
+    from bridge.client.connection.requests import OutgoingRequest
 
 _logger = logging.getLogger("bridge.client")
 
@@ -64,7 +64,7 @@ START_SOON = "bridge.client.start_soon"
 """The extension of a request by which what signs it does more beside, as long as the connection lasts."""
 
 
-class HttpWatcher(Protocol):
+class HttpEvents(Protocol):
     """Who is told what happens to requests."""
 
     @property
@@ -80,7 +80,7 @@ class HttpWatcher(Protocol):
     def stream_lost(self, error: Exception) -> None:
         """The one stream that all answers come by has ended."""
 
-    def parsed(self, attempt: Attempt) -> str:
+    def parsed(self, attempt: OutgoingRequest) -> str:
         """The result of an attempt has been parsed; returns the key by which it is fetched."""
 
     def suspect(self) -> None:
@@ -96,7 +96,7 @@ class HttpWatcher(Protocol):
         """Run something beside, as long as the connection lasts."""
 
 
-class WatchedHttpClient(httpx2.AsyncClient):
+class TrackedHttpClient(httpx2.AsyncClient):
     """An HTTP client whose requests' fates are told to their attempts and to a watcher.
 
     Args:
@@ -109,7 +109,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
 
     def __init__(
         self,
-        watcher: HttpWatcher,
+        watcher: HttpEvents,
         *,
         is_sse: bool,
         headers: dict[str, str],
@@ -119,7 +119,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         super().__init__(
             headers={"accept-encoding": "gzip", **headers},
             auth=auth,
-            verify=certificates(),
+            verify=default_ssl_context(),
             event_hooks={"response": [limited(MAX_MESSAGE_BYTES)]},
             timeout=httpx2.Timeout(None, connect=connect_seconds, write=_WRITE_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
@@ -133,7 +133,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         await request.aread()  # to follow a redirect with it, and to look into it
         if request.method == "GET":
             return await self._get(request, options)
-        attempt = current_attempt.get()
+        attempt = current_request.get()
         if request.method != "POST":
             return await self._goodbye(request, options)
         if attempt is None or attempt.sent:
@@ -143,7 +143,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
             attempt = None
         return await self._post(request, options, attempt)
 
-    async def _post(self, request: httpx2.Request, options: dict[str, Any], attempt: Attempt | None) -> httpx2.Response:
+    async def _post(
+        self, request: httpx2.Request, options: dict[str, Any], attempt: OutgoingRequest | None
+    ) -> httpx2.Response:
         if attempt is not None:
             attempt.sent = True
         try:
@@ -169,7 +171,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             attempt.status = response.status_code
         return response
 
-    def _shortened(self, response: httpx2.Response, attempt: Attempt) -> httpx2.Response:
+    def _shortened(self, response: httpx2.Response, attempt: OutgoingRequest) -> httpx2.Response:
         """Parse a long result, and give the SDK's transport a short answer that stands for it.
 
         Raises:
@@ -212,7 +214,9 @@ class WatchedHttpClient(httpx2.AsyncClient):
                 await response.aclose()
         return response
 
-    async def _refused(self, request: httpx2.Request, response: httpx2.Response, attempt: Attempt | None) -> None:
+    async def _refused(
+        self, request: httpx2.Request, response: httpx2.Response, attempt: OutgoingRequest | None
+    ) -> None:
         status = response.status_code
         refusal = httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response)
         lost = (self._is_sse or _SESSION_HEADER in request.headers) and await _lost_session(response)
@@ -230,7 +234,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
             self._watcher.unauthorized(status)
 
     def _not_signed(
-        self, request: httpx2.Request, error: SignInError, attempt: Attempt | None = None
+        self, request: httpx2.Request, error: SignInError, attempt: OutgoingRequest | None = None
     ) -> httpx2.Response:
         """What the SDK's transport is told where no token can be had."""
         status = httpx2.codes.FORBIDDEN if error.is_step_up else UNAUTHORIZED
@@ -261,7 +265,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
         if response.status_code == UNAUTHORIZED:
             self._watcher.unauthorized(response.status_code)
         elif response.status_code == httpx2.codes.OK:
-            if (attempt := current_attempt.get()) is not None:
+            if (attempt := current_request.get()) is not None:
                 attempt.cut_off = False  # the answer goes on here
             self._watch(response, self._stream_ended)
         elif response.status_code == httpx2.codes.NOT_FOUND and not self._is_sse:
@@ -275,7 +279,7 @@ class WatchedHttpClient(httpx2.AsyncClient):
     def _answer_ended(self, error: Exception | None) -> None:
         """A stream has ended that nobody had read enough of: nobody reads on behind an answer."""
         _logger.debug("the stream of an answer ended: %r", error)
-        if (attempt := current_attempt.get()) is not None:
+        if (attempt := current_request.get()) is not None:
             attempt.cut_off = True
 
     def _stream_ended(self, error: Exception | None) -> None:
@@ -325,7 +329,7 @@ class _EndingStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _goes_behind(request: httpx2.Request, attempt: Attempt | None) -> bool:
+def _goes_behind(request: httpx2.Request, attempt: OutgoingRequest | None) -> bool:
     """Whether a message is an answer, or says that a call is cancelled: no later message has to wait for it."""
     message = from_json(request.content)
     if message.get("method") == "notifications/cancelled" and attempt is not None:
@@ -366,7 +370,9 @@ async def _lost_session(response: httpx2.Response) -> bool:
     return _UNKNOWN_SESSION.search((await response.aread())[:1000]) is not None
 
 
-async def begun(work: Callable[[], Coroutine[Any, Any, None]], request: httpx2.Request, wait_seconds: float) -> None:
+async def start_and_wait(
+    work: Callable[[], Coroutine[Any, Any, None]], request: httpx2.Request, wait_seconds: float
+) -> None:
     """Begin some work, and wait for its end for so long.
 
     It belongs to the connection that the request goes over, if to any: that ends when what is shielded of it has.

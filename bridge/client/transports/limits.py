@@ -34,7 +34,7 @@ class ResponseTooLongError(httpx2.TransportError):
 
 
 @cache
-def certificates() -> ssl.SSLContext:
+def default_ssl_context() -> ssl.SSLContext:
     """The certificates to trust, read once: reading takes ten times as long as all the rest of a connection."""
     return httpx2.create_ssl_context()
 
@@ -68,7 +68,7 @@ def authority_client(timeout_seconds: float) -> httpx2.AsyncClient:
     """
     return httpx2.AsyncClient(
         timeout=timeout_seconds,
-        verify=certificates(),
+        verify=default_ssl_context(),
         headers={"accept-encoding": "gzip"},
         event_hooks={"response": [limited(MAX_DOCUMENT_BYTES)]},
     )

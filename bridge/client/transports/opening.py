@@ -30,9 +30,9 @@ from bridge.client.auth.grants import OAuthLogin
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.connection.callbacks import Callbacks
-from bridge.client.connection.requests import Greeting, peer_of
-from bridge.client.connection.tool_listing import sifted
-from bridge.client.transports.http import WatchedHttpClient
+from bridge.client.connection.requests import HandshakeTelemetry, peer_of
+from bridge.client.connection.tool_listing import filtered
+from bridge.client.transports.http import TrackedHttpClient
 from bridge.client.transports.limits import MAX_MESSAGE_BYTES
 from bridge.client.transports.process import child_process
 from bridge.client.transports.sse import sse_streams
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.session import Link
+    from bridge.client.connection.session import Session
 
 _SPEAKS_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
 """The answers to a POST after which the older transport is tried (MCP transports, backwards compatibility)."""
@@ -59,7 +59,7 @@ _of_event_loop: RunVar[_Shared] = RunVar("bridge.client.transports.opening")
 
 
 @dataclass(slots=True)
-class Findings:
+class DetectedTransport:
     """What earlier links found out about a server, so that later ones need not."""
 
     is_sse: bool = False
@@ -69,9 +69,9 @@ class Findings:
 
 
 @asynccontextmanager
-async def opened(
-    link: Link, config: ServerConfig, handlers: ClientHandlers, findings: Findings, auth: httpx2.Auth | None
-) -> AsyncIterator[Link]:
+async def open_session(
+    link: Session, config: ServerConfig, handlers: ClientHandlers, findings: DetectedTransport, auth: httpx2.Auth | None
+) -> AsyncIterator[Session]:
     """Reach a server and greet it; the link is ready in this block.
 
     Args:
@@ -94,7 +94,7 @@ async def opened(
             case StdioTransport() as transport:
                 link.kind = "stdio"
                 link.child = await stack.enter_async_context(child_process(transport, config.name))
-                streams = sifted(stdio_streams(link.child, link.child_ended, link.undelivered), link)
+                streams = filtered(stdio_streams(link.child, link.child_ended, link.undelivered), link)
                 client = await _greeted(stack, link, config, streams, mode, options)
             case MemoryTransport(server=server):
                 link.kind = "memory"
@@ -115,7 +115,7 @@ def _bridge() -> Implementation:
 
 
 async def _greeted(
-    stack: AsyncExitStack, link: Link, config: ServerConfig, server: Any, mode: str, options: Mapping[str, Any]
+    stack: AsyncExitStack, link: Session, config: ServerConfig, server: Any, mode: str, options: Mapping[str, Any]
 ) -> Client:
     client = Client(
         server,
@@ -124,7 +124,7 @@ async def _greeted(
         client_info=_bridge(),
         **options,
     )
-    with observed_greeting(link, config):
+    with observed_handshake(link, config):
         await stack.enter_async_context(client)
         if mode == LATEST_MODERN_VERSION:  # the SDK has sent nothing yet, and knows nothing of the server
             said = await client.session.send_discover(mode)
@@ -134,16 +134,16 @@ async def _greeted(
 
 async def _greeted_over_http(
     stack: AsyncExitStack,
-    link: Link,
+    link: Session,
     config: ServerConfig,
     transport: HttpTransport,
     mode: str,
     options: Mapping[str, Any],
-    findings: Findings,
+    findings: DetectedTransport,
     auth: httpx2.Auth | None,
 ) -> Client:
-    def http_client(*, is_sse: bool) -> WatchedHttpClient:
-        return WatchedHttpClient(
+    def http_client(*, is_sse: bool) -> TrackedHttpClient:
+        return TrackedHttpClient(
             link,
             is_sse=is_sse,
             headers=dict(transport.headers),
@@ -157,7 +157,7 @@ async def _greeted_over_http(
         try:
             http = await inner.enter_async_context(http_client(is_sse=False))
             messages = streamable_http_client(transport.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
-            streams = sifted(messages, link)
+            streams = filtered(messages, link)
             client = await _greeted(inner, link, config, streams, mode, options)
         except BaseException as error:
             await inner.aclose()
@@ -167,14 +167,14 @@ async def _greeted_over_http(
             await stack.enter_async_context(inner)
             return client
     link.kind = "sse"
-    streams = sifted(sse_streams(transport.url, http_client(is_sse=True)), link)
+    streams = filtered(sse_streams(transport.url, http_client(is_sse=True)), link)
     # The specification has no modern era over SSE.
     client = await _greeted(stack, link, config, streams, "legacy", options)
     findings.is_sse = transport.kind is None
     return client
 
 
-def _may_speak_sse(transport: HttpTransport, link: Link, mode: str) -> bool:
+def _may_speak_sse(transport: HttpTransport, link: Session, mode: str) -> bool:
     return transport.kind is None and link.status in _SPEAKS_NO_STREAMABLE_HTTP and mode != LATEST_MODERN_VERSION
 
 
@@ -203,7 +203,7 @@ def shared_sign_in(transport: HttpTransport) -> SignIn | None:
 
 
 @contextmanager
-def observed_greeting(link: Link, config: ServerConfig) -> Iterator[None]:
+def observed_handshake(link: Session, config: ServerConfig) -> Iterator[None]:
     """A block in which a server is greeted.
 
     Args:
@@ -213,7 +213,7 @@ def observed_greeting(link: Link, config: ServerConfig) -> Iterator[None]:
     if (observer := switch.observer()) is None:
         yield
         return
-    greeting = link.greeting = Greeting(observer, peer_of(config, link.kind, ""))
+    greeting = link.greeting = HandshakeTelemetry(observer, peer_of(config, link.kind, ""))
     try:
         yield
     except BaseException as error:

@@ -239,7 +239,7 @@ def running_children() -> int:
 
 
 @atexit.register
-def end_all_children() -> None:
+def kill_all_children() -> None:
     """End every child with all that it started, at once: for a process that ends without a word."""
     for pid in tuple(_alive):
         _signal_group(pid, _KILL)

@@ -16,7 +16,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
-from bridge.client.connection.requests import current_attempt
+from bridge.client.connection.requests import current_request
 from bridge.client.transports.limits import (
     LARGE_BYTES,
     MAX_MESSAGE_BYTES,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectSendStream
 
-    from bridge.client.connection.requests import Attempt
+    from bridge.client.connection.requests import OutgoingRequest
     from bridge.client.transports.process import ChildProcess
 
 _FLUSH_SECONDS = 0.5
@@ -54,12 +54,12 @@ class LineTooLongError(Exception):
 class LineWriter(ObjectSendStream[SessionMessage]):
     """Messages to lines; the child's input, as the SDK's client writes to it."""
 
-    def __init__(self, lines: MemoryObjectSendStream[tuple[bytes, Attempt | None]]) -> None:
+    def __init__(self, lines: MemoryObjectSendStream[tuple[bytes, OutgoingRequest | None]]) -> None:
         self._lines = lines
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message."""
-        message, attempt = item.message, current_attempt.get()
+        message, attempt = item.message, current_request.get()
         if attempt is not None and attempt.sent and isinstance(message, JSONRPCNotification):
             attempt.request_id = (message.params or {}).get("requestId")  # nothing else is said for it but its end
         text = message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -166,7 +166,7 @@ async def stdio_streams(
         ended: Called when it can no longer be talked to.
         refused: Called when what it says is no protocol, or too long, and is read no further.
     """
-    lines, written = anyio.create_memory_object_stream[tuple[bytes, "Attempt | None"]](0)
+    lines, written = anyio.create_memory_object_stream[tuple[bytes, "OutgoingRequest | None"]](0)
     flushed = anyio.Event()
 
     async def write() -> None:

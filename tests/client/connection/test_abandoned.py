@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bridge.client.connection import requests
-from bridge.client.connection.requests import GIVEN_UP_SECONDS, Abandoned, Attempt
+from bridge.client.connection.requests import GIVEN_UP_SECONDS, CancelledCalls, OutgoingRequest
 from bridge.tools.context import InvocationContext
 
 
@@ -33,9 +33,9 @@ def of(peer: object | None, **words: Any) -> InvocationContext:
     return InvocationContext(channel=channel, **words)
 
 
-def attempt_of(context: InvocationContext, request_id: object = None, *, sent: bool = True) -> Attempt:
+def attempt_of(context: InvocationContext, request_id: object = None, *, sent: bool = True) -> OutgoingRequest:
     call: Any = SimpleNamespace(context=context)
-    attempt = Attempt(call, sent=sent)
+    attempt = OutgoingRequest(call, sent=sent)
     attempt.request_id = request_id
     return attempt
 
@@ -44,7 +44,7 @@ ALICE, BOB, UNKNOWN = of(object()), of(object()), of(None)
 
 
 def test_a_client_is_told_from_others_until_their_calls_are_answered() -> None:
-    calls = Abandoned()
+    calls = CancelledCalls()
     calls.add(attempt_of(ALICE, 7))
     told = [calls.are_all_of(each) for each in (ALICE, BOB, UNKNOWN, InvocationContext())]
     assert told == [True, False, False, False]
@@ -55,14 +55,14 @@ def test_a_client_is_told_from_others_until_their_calls_are_answered() -> None:
 
 
 def test_whoever_is_not_known_is_nobody_else() -> None:
-    calls = Abandoned()
+    calls = CancelledCalls()
     calls.add(attempt_of(UNKNOWN, 7))
     assert not calls.are_all_of(UNKNOWN)
     assert not calls.are_all_of(ALICE)
 
 
 def test_a_program_that_calls_for_itself_is_one_as_long_as_it_says_the_same_of_itself() -> None:
-    calls = Abandoned()
+    calls = CancelledCalls()
     calls.add(attempt_of(InvocationContext(memory_id=1, parameters={"user": "bob"}), 7))
     assert calls.are_all_of(InvocationContext(memory_id=1, parameters={"user": "bob"}))
     for another in ({"memory_id": 1}, {"memory_id": 2, "parameters": {"user": "bob"}}):
@@ -71,7 +71,7 @@ def test_a_program_that_calls_for_itself_is_one_as_long_as_it_says_the_same_of_i
 
 
 def test_a_call_that_is_never_answered_counts_for_a_bounded_time(time: Time) -> None:
-    calls = Abandoned()
+    calls = CancelledCalls()
     calls.add(attempt_of(ALICE, 7))
     time.now += GIVEN_UP_SECONDS / 2
     calls.add(attempt_of(BOB, 8))
@@ -84,9 +84,9 @@ def test_a_call_that_is_never_answered_counts_for_a_bounded_time(time: Time) -> 
 
 
 def test_a_call_that_was_never_sent_is_not_remembered() -> None:
-    calls = Abandoned()
+    calls = CancelledCalls()
     calls.add(attempt_of(ALICE, sent=False))
-    calls.add(Attempt(sent=True))
+    calls.add(OutgoingRequest(sent=True))
     assert calls.are_all_of(UNKNOWN)
 
 
@@ -94,7 +94,7 @@ def test_beyond_the_limit_nobody_can_be_told_from_anybody_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, time: Time
 ) -> None:
     monkeypatch.setattr(requests, "MAX_REMEMBERED", 1)
-    calls = Abandoned()
+    calls = CancelledCalls()
     calls.add(attempt_of(ALICE, 1))
     time.now += GIVEN_UP_SECONDS - 1
     calls.add(attempt_of(BOB, 2))

@@ -8,7 +8,7 @@ import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from bridge.client import Connection, Healing
-from bridge.client.connection.requests import Greeting
+from bridge.client.connection.requests import HandshakeTelemetry
 from bridge.errors import ServerUnavailableError
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
 from bridge.telemetry.instruments import Peer
@@ -96,7 +96,7 @@ async def test_a_server_that_ends_instead_of_answering_is_a_failure() -> None:
 
 def test_an_answer_that_comes_too_late_is_none() -> None:
     measured = Measured()
-    greeting = Greeting(Observer(measured.instruments), Peer("http", "", "slow"))
+    greeting = HandshakeTelemetry(Observer(measured.instruments), Peer("http", "", "slow"))
     greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=DISCOVER))
     greeting.received(JSONRPCResponse(jsonrpc="2.0", id=7, result={}))
     greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=2, method=INITIALIZE))
