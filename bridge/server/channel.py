@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mcp.server import ServerRequestContext
 
-    from bridge.server.running import RunningCalls
+    from bridge.server.running_calls import RunningCalls
     from bridge.tools.context import LogLevel
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json

@@ -10,7 +10,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridge.server.running import RunningCalls
+    from bridge.server.running_calls import RunningCalls
 
 _logger = logging.getLogger("bridge.server")
 

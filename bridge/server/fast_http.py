@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from bridge.server.core import Publisher
     from bridge.server.fast_path import FastPath, PlainCall
-    from bridge.server.publisher import Publisher
-    from bridge.server.running import RunningCalls
+    from bridge.server.running_calls import RunningCalls
     from bridge.server.sessions import Session, Sessions
     from bridge.types import Json
 

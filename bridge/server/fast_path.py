@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.server.auth.access import Access
+    from bridge.server.core import Publisher
     from bridge.server.jsonrpc import MessageId
-    from bridge.server.publisher import Publisher
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from bridge.server.core import Publisher
     from bridge.server.fast_path import PlainCall
     from bridge.server.jsonrpc import MessageId
-    from bridge.server.publisher import Publisher
     from bridge.types import Json
 
 _LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream
 
+    from bridge.server.core import Publisher
     from bridge.server.pipes import OutputPipe
-    from bridge.server.publisher import Publisher
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")

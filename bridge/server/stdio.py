@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
+    from bridge.server.core import Publisher
     from bridge.server.diversion import ProtocolStreams
     from bridge.server.jsonrpc import MessageId
     from bridge.server.lines import LongLine
     from bridge.server.pipes import InputPipe, OutputPipe
-    from bridge.server.publisher import Publisher
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")

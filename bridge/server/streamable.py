@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bridge.server.lowlevel import PublishedServer
+    from bridge.server.sdk_server import PublishedServer
     from bridge.server.sessions import Sessions
     from bridge.server.shared.sessions import SharedSessions
     from bridge.server.streams import Streams

@@ -15,8 +15,8 @@ from bridge.tools.questions import InputRequired
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bridge.server.core import Publisher
     from bridge.server.fast_path import PlainCall
-    from bridge.server.publisher import Publisher
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
     from bridge.tools.context import InvocationContext

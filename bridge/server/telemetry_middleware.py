@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-    from bridge.server.publisher import Publisher
+    from bridge.server.core import Publisher
     from bridge.telemetry.observer import Observer
     from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import Caller

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.server.auth.access import EVERYTHING, matches
-from bridge.server.catalog import Catalog
+from bridge.server.tool_list import Catalog
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

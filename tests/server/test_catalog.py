@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.server.catalog import Catalog, CursorError
+from bridge.server.tool_list import Catalog, CursorError
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import made
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.server.core import Publisher
 from bridge.server.fast_path import FastPath, PlainCall, answer, failure
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
@@ -13,7 +14,6 @@ from bridge.server.protocol import (
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
 )
-from bridge.server.publisher import Publisher
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import CLIENT_INFO, call, initialize, modern, request

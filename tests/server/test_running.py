@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridge.server.running import RunningCalls
+from bridge.server.running_calls import RunningCalls
 
 pytestmark = pytest.mark.anyio
 

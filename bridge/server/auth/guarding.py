@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
     from starlette.types import Scope
 
+    from bridge.server.core import Publisher
     from bridge.server.fast_http import Beginner, Work
-    from bridge.server.publisher import Publisher
 
     Begin = Callable[[Scope, dict[bytes, bytes], bytes], Answer | Work | None]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.auth.auth import Auth
-    from bridge.server.publisher import Publisher
+    from bridge.server.core import Publisher
     from bridge.tools.tool import Tool
     from bridge.types import Json
 

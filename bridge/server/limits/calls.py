@@ -13,9 +13,9 @@ from bridge.tools.execution import execute
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from bridge.server.core import Execute
     from bridge.server.limits.account import Accounts
-    from bridge.server.publisher import Execute
-    from bridge.server.running import RunningCalls
+    from bridge.server.running_calls import RunningCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult

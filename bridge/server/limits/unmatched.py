@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
+    from bridge.server.core import Publisher
     from bridge.server.limits.limits import Limits
-    from bridge.server.publisher import Publisher
 
     Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 

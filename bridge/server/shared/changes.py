@@ -18,7 +18,7 @@ from bridge.server.changes import ToolChanges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bridge.server.publisher import Publisher
+    from bridge.server.core import Publisher
     from bridge.server.shared.link import Link
 
 

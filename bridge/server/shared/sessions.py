@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import Message, Receive, Scope, Send
 
-    from bridge.server.lowlevel import PublishedServer
+    from bridge.server.sdk_server import PublishedServer
     from bridge.server.sessions import Sessions
     from bridge.server.shared.link import Link
     from bridge.types import Json

@@ -15,7 +15,6 @@ import anyio
 
 from bridge.errors import UnknownToolError
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.catalog import CACHE_SCOPE
 from bridge.server.changes import ToolChanges
 from bridge.server.protocol import (
     INTERNAL_ERROR,
@@ -25,7 +24,8 @@ from bridge.server.protocol import (
     CallRefused,
     ProtocolError,
 )
-from bridge.server.running import RunningCalls
+from bridge.server.running_calls import RunningCalls
+from bridge.server.tool_list import CACHE_SCOPE
 from bridge.server.views import Views
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.questions import InputRequired
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.limits import Limits
     from bridge.server.limits.account import Accounts
-    from bridge.server.lowlevel import PublishedServer
+    from bridge.server.sdk_server import PublishedServer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.types import Json
@@ -156,7 +156,7 @@ class Publisher:
     @cached_property
     def server(self) -> PublishedServer:
         """The SDK's server, which any of its transports can run; built, and the SDK imported, on first use."""
-        from bridge.server.lowlevel import build_server  # noqa: PLC0415 - the SDK takes most of a second to import
+        from bridge.server.sdk_server import build_server  # noqa: PLC0415 - the SDK takes most of a second to import
 
         return build_server(self)
 

@@ -23,8 +23,8 @@ from pydantic_core import to_json
 
 from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.catalog import CACHE_SCOPE, CursorError
 from bridge.server.channel import HandshakeChannel, ModernChannel
+from bridge.server.core import DISCOVERY_TTL_MS
 from bridge.server.limits.account import account_of
 from bridge.server.log_levels import LogLevels
 from bridge.server.protocol import (
@@ -35,10 +35,10 @@ from bridge.server.protocol import (
     MODERN_VERSIONS,
     ProtocolError,
 )
-from bridge.server.publisher import DISCOVERY_TTL_MS
 from bridge.server.sessions import SESSION
 from bridge.server.subscriptions import Subscriptions
 from bridge.server.telemetry_middleware import ObservingMiddleware
+from bridge.server.tool_list import CACHE_SCOPE, CursorError
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.context import LOG_LEVELS, InvocationContext
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
     from mcp_types import RequestParamsMeta
 
-    from bridge.server.catalog import Catalog
-    from bridge.server.publisher import Publisher
+    from bridge.server.core import Publisher
     from bridge.server.sessions import Session
+    from bridge.server.tool_list import Catalog
     from bridge.types import Json
 
     Request = ServerRequestContext[Any, Any]
