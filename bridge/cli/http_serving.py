@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.auth.unmatched import Unmatched
-    from bridge.server.core import Publisher
+    from bridge.server.publisher import Publisher
     from bridge.server.telemetry_metrics import WrittenMetrics
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth import Auth
-    from bridge.server.core import Publisher
+    from bridge.server.publisher import Publisher
 
 _NAME = "bridge"
 
@@ -55,7 +55,7 @@ def run(
         raise DefinitionError(f"transport must be 'stdio' or 'http', not {transport!r}")
     if transport == "stdio" and auth is not None:
         raise DefinitionError("over stdio whoever starts the program is the caller; auth needs transport='http'")
-    from bridge.server.core import Publisher  # noqa: PLC0415 - after mistakes that are told without it
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after mistakes that are told without it
 
     publisher = Publisher(
         tools,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.cli.telemetry_options import TelemetryOptions
     from bridge.client.config.servers import Prefixing
     from bridge.client.tool_pins import PinMode
-    from bridge.server.core import Publisher
+    from bridge.server.publisher import Publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def publisher_of(
     Raises:
         click.UsageError: The options cannot be.
     """
-    from bridge.server.core import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     try:
         return Publisher(

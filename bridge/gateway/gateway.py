@@ -62,7 +62,7 @@ _PREFIXES = ("content-", "mcp-", "proxy-", "sec-")
 class Gateway:
     """Remote servers, to be served again as one. It belongs to the event loop in which it is opened.
 
-    Serve `tools` with a `bridge.server.core.Publisher`, over any transport, while the gateway is open.
+    Serve `tools` with a `bridge.server.publisher.Publisher`, over any transport, while the gateway is open.
 
     Args:
         servers: The servers; their names are all different (see `bridge.gateway.gateway.merged_servers`).

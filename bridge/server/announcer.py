@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.subscriptions import ServerEvent
 
-    from bridge.server.changes import ToolChanges
+    from bridge.server.tool_list import ToolChanges
 
 
 class ChangesBus:

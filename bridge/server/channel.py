@@ -1,12 +1,17 @@
-"""The way from a running tool back to a remote client, over the SDK, in both eras of the protocol.
+"""Progress, log and questions from a running tool to its client.
+
+The way from a running tool back to a remote client, over the SDK, in both eras of the protocol.
 
 In the handshake era a question is a request that the server sends and waits for. In the modern era nothing may wait:
 the call ends in a result that asks, and is run again with the answers.
+
+What a tool asks its client, as an observer hears of it.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -25,13 +30,16 @@ from pydantic_core import to_json
 
 from bridge.errors import ToolError, WireError
 from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
-from bridge.server.telemetry_questions import observed_question
+from bridge.server.sse import is_message
+from bridge.telemetry import switch
+from bridge.telemetry.instruments import Peer
 from bridge.tools.context import LOG_LEVELS
 from bridge.tools.questions import Elicitation, InputRequired, Resumption, Sampling, UrlElicitation
 from bridge.wire.questions import answer_from_wire, question_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from mcp.server import ServerRequestContext
 
@@ -45,6 +53,9 @@ _REQUESTS: dict[str, type[ElicitRequest | CreateMessageRequest | ListRootsReques
     "sampling/createMessage": CreateMessageRequest,
     "roots/list": ListRootsRequest,
 }
+
+if TYPE_CHECKING:
+    Request = ServerRequestContext[Any, Any]
 
 
 class RemoteChannel:
@@ -251,3 +262,27 @@ def missing_capability(question: Question, capabilities: Mapping[str, Any]) -> J
 def _spelled(capability: Json) -> str:
     ((name, modes),) = capability.items()
     return ".".join([name, *modes])
+
+
+def client_of(ctx: Request) -> Peer:
+    """Who sent a message, as telemetry tells of it."""
+    return Peer(_transport_of(ctx), ctx.protocol_version or "")
+
+
+def _transport_of(ctx: Request) -> str:
+    if ctx.request is None:
+        return "stdio"
+    return "sse" if is_message(ctx.request.scope) else "http"
+
+
+def observed_question(method: str, request: ServerRequestContext[Any, Any]) -> AbstractContextManager[object]:
+    """A block in which a request is sent to a client, and its answer awaited.
+
+    Its trace needs nothing more: the SDK writes the current one into what it sends.
+
+    Args:
+        method: MCP's method.
+        request: The client's request, while which it is asked.
+    """
+    observer = switch.observer()
+    return nullcontext() if observer is None else observer.asking(method, None, client_of(request))

@@ -1,21 +1,15 @@
-"""The publisher: a ToolBox as an MCP server, in both eras of the protocol, whatever the transport.
-
-Publisher ── tools, catalog, policy, call ── what any answer needs; nothing of the SDK
-    ╰── .server ── the SDK's low-level Server, built on first use; stdio and HTTP drive it
-"""
+"""ServerCore: identity, capabilities and views of what is served, and the execution of calls, without the SDK."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
 from bridge.errors import UnknownToolError
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.changes import ToolChanges
 from bridge.server.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -25,8 +19,7 @@ from bridge.server.protocol import (
     ProtocolError,
 )
 from bridge.server.running_calls import RunningCalls
-from bridge.server.tool_list import CACHE_SCOPE
-from bridge.server.views import Views
+from bridge.server.tool_list import CACHE_SCOPE, ToolChanges, Views
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
@@ -34,52 +27,28 @@ from bridge.tools.toolbox import ToolBox
 from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bridge.server.auth.access import Access
     from bridge.server.limits import Limits
     from bridge.server.limits.account import Accounts
-    from bridge.server.sdk_server import PublishedServer
+    from bridge.server.limits.calls import Execute
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.types import Json
 
-    Execute = Callable[
-        [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
-    ]
-
 _logger = logging.getLogger("bridge.server")
+
 _Raised = TypeVar("_Raised", bound=BaseException)
+
 _Written = TypeVar("_Written")
 
 DISCOVERY_TTL_MS = 60_000
 """How long a client may rely on what the server said of itself, in milliseconds."""
 
 
-class Publisher:
-    """A ToolBox, published.
-
-    Args:
-        tools: What is published: a ToolBox, whose changes reach the clients, or anything that one takes.
-        name: What the server calls itself.
-        version: The version of what is published; empty where it has none.
-        title: A name for people.
-        instructions: What a model should know about the server as a whole.
-        page_size: How many tools a page of the list holds at most; None for one page, because many clients read only
-            the first.
-        policy: How calls and their failures are treated. Whatever it says, the text of an exception that no author
-            raised for the model stays on this side, and an unknown tool is an error of the protocol.
-        state_keys: Secrets of at least 32 bytes that seal what a client carries between the rounds of one call: the
-            first seals, all open. Processes that serve together need the same ones; None for one of this process.
-        memory_id_of: Says to which memory a call belongs, given its context. By default, and in the context that it
-            gets, that is the caller's name where the caller proved one, else the session's id, else None.
-        limits: How much each caller may take; None for as much as there is. What is of requests is `http_app`'s to see.
-        max_calls: How many calls of all callers may run or wait at once; None for as many as come.
-
-    Raises:
-        DefinitionError: There are no tools in what is published, or one that cannot be made.
-        ValueError: The page size, or how many calls there may be, is not positive.
-    """
+class ServerCore:
+    """Published tools without the SDK's server; `bridge.server.Publisher` documents the arguments."""
 
     def __init__(
         self,
@@ -152,13 +121,6 @@ class Publisher:
             "cacheScope": CACHE_SCOPE,
         }
         return told if self.instructions is None else told | {"instructions": self.instructions}
-
-    @cached_property
-    def server(self) -> PublishedServer:
-        """The SDK's server, which any of its transports can run; built, and the SDK imported, on first use."""
-        from bridge.server.sdk_server import build_server  # noqa: PLC0415 - the SDK takes most of a second to import
-
-        return build_server(self)
 
     async def call(
         self,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic_core import from_json
 
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.fast_path import failure, unplanned
+from bridge.server.fast_path import unplanned
 from bridge.server.hang_up import HungUpError, until_hang_up
 from bridge.server.json_answer import CONTENT_TYPE
 from bridge.server.limits.account import caller_key
-from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED
+from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, failure
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from bridge.server.core import Publisher
+    from bridge.server.core import ServerCore
     from bridge.server.fast_path import FastPath, PlainCall
     from bridge.server.running_calls import RunningCalls
     from bridge.server.sessions import Session, Sessions
@@ -77,7 +77,7 @@ class FastHttp:
         paths: Where the endpoint is, within its app.
     """
 
-    def __init__(self, publisher: Publisher, sessions: Sessions, paths: Iterable[str]) -> None:
+    def __init__(self, publisher: ServerCore, sessions: Sessions, paths: Iterable[str]) -> None:
         self._paths = frozenset(paths)
         self._sessions = sessions
         self._running = publisher.running

@@ -30,8 +30,11 @@ from bridge.server.protocol import (
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
     ProtocolError,
+    answer,
+    failure,
+    write_result,
 )
-from bridge.server.views import MAX_VIEWS
+from bridge.server.tool_list import MAX_VIEWS
 from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.questions import InputRequired
 
@@ -39,20 +42,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.server.auth.access import Access
-    from bridge.server.core import Publisher
-    from bridge.server.jsonrpc import MessageId
+    from bridge.server.core import ServerCore
+    from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
 
 _REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
+
 _CALL = frozenset({"name", "arguments", "_meta"})
+
 _LIST = frozenset({"cursor", "_meta"})
+
 _ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"}) | TRACE_KEYS
+
 _OF_ONE_REQUEST = TRACE_KEYS | {"progressToken"}
+
 _INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
+
 _IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
+
 UNSERVED = frozenset({"resources/list", "resources/templates/list", "prompts/list"})
 """Methods of the protocol that ask for nothing and that nothing here serves: clients try them at every start."""
 
@@ -81,7 +91,7 @@ class FastPath:
         publisher: What is served.
     """
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: ServerCore) -> None:
         self._publisher = publisher
         self._access = EVERYTHING
         self._limited: dict[Access, FastPath] = {}
@@ -110,7 +120,7 @@ class FastPath:
         """Plan the answer to a request of the handshake era, after its handshake.
 
         Args:
-            message: What `bridge.server.jsonrpc.read_message` found to be a request.
+            message: What `bridge.server.protocol.read_message` found to be a request.
             version: The revision that was agreed on; empty for that of `initialize`, if it was answered here.
         """
         params = message.get("params")
@@ -125,7 +135,7 @@ class FastPath:
         """Plan the answer to a request of the 2026-07-28 revision; of its HTTP headers it knows nothing.
 
         Args:
-            message: What `bridge.server.jsonrpc.read_message` found to be a request.
+            message: What `bridge.server.protocol.read_message` found to be a request.
         """
         params = message.get("params")
         if not (params and self._is_plain(message) and self._is_plain_envelope(params.get("_meta"))):
@@ -279,30 +289,11 @@ def agreed_version(requested: str) -> str:
     return requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
 
 
-def answer(request: MessageId, result: bytes) -> bytes:
-    """A JSON-RPC response with a result that is JSON already."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_id_as_json(request), result)
-
-
-def failure(request: MessageId, error: Json) -> bytes:
-    """A JSON-RPC response with an error."""
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
-
-
 def unplanned(request: Json, error: Exception) -> bytes:
     """The answer to a request that cannot be planned by a mistake on this side, which is logged."""
     _logger.error("the request %r could not be answered", request["method"], exc_info=error)
     told = f"the request {request['method']!r} failed; the server's log says why"
     return failure(request["id"], {"code": INTERNAL_ERROR, "message": told})
-
-
-def write_result(result: Json) -> bytes:
-    """A result as JSON, which has no words for numbers that are not finite; the SDK says null, too."""
-    return to_json(result, inf_nan_mode="null")
-
-
-def _id_as_json(request: MessageId) -> bytes:
-    return b"%d" % request if type(request) is int else to_json(request)
 
 
 def _is_plain_meta(meta: object) -> bool:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bridge.server.fast_path import failure
-from bridge.server.jsonrpc import is_request
-from bridge.server.protocol import CONNECTION_CLOSED
+from bridge.server.protocol import CONNECTION_CLOSED, failure, is_request
 from bridge.server.telemetry_fast_path import fast_path_of, hide_replay
 from bridge.tools.context import InvocationContext
 
@@ -20,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from bridge.server.core import Publisher
+    from bridge.server.core import ServerCore
     from bridge.server.fast_path import PlainCall
-    from bridge.server.jsonrpc import MessageId
+    from bridge.server.protocol import MessageId
     from bridge.types import Json
 
 _LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
@@ -40,7 +38,7 @@ class FastStdio:
     """
 
     def __init__(
-        self, publisher: Publisher, write: Callable[[bytes], None], answered: Callable[[MessageId], None]
+        self, publisher: ServerCore, write: Callable[[bytes], None], answered: Callable[[MessageId], None]
     ) -> None:
         self._publisher = publisher
         self._write = write

@@ -23,13 +23,13 @@ from starlette.routing import Route
 
 from bridge.errors import DefinitionError
 from bridge.server.body import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
-from bridge.server.core import Publisher
 from bridge.server.cross_origin import CrossOrigin
 from bridge.server.direct import Direct
-from bridge.server.drain import Drain
 from bridge.server.edge import Edge
 from bridge.server.fast_http import FastHttp
 from bridge.server.names import Names
+from bridge.server.publisher import Publisher
+from bridge.server.running_calls import Drain
 from bridge.server.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.sse import MESSAGES_PATH, STREAM_PATH, SseMessages, SseStream
 from bridge.server.streamable import StreamableEndpoint
@@ -113,7 +113,7 @@ def http_app(
     Returns:
         The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
         uvicorn, wait for their connections before they end the lifespan: call it before they wait. Its ``state.drain``
-        does the same and lets running calls end (see `bridge.server.drain.Drain`); run it while they wait.
+        does the same and lets running calls end (see `bridge.server.running_calls.Drain`); run it while they wait.
 
     Raises:
         DefinitionError: There are no tools in what is served, or ``auth`` cannot verify a credential.

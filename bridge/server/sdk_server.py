@@ -1,4 +1,9 @@
-"""A Publisher on the SDK's low-level Server: the handlers, and what stands around them."""
+"""The SDK's low-level server over ServerCore; telemetry middleware.
+
+A ServerCore on the SDK's low-level Server: the handlers, and what stands around them.
+
+What the SDK answers, observed: a middleware in the place of the SDK's own, whose spans would be second ones.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ from pydantic_core import to_json
 
 from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.channel import HandshakeChannel, ModernChannel
+from bridge.server.channel import HandshakeChannel, ModernChannel, client_of
 from bridge.server.core import DISCOVERY_TTL_MS
 from bridge.server.limits.account import account_of
 from bridge.server.log_levels import LogLevels
@@ -37,10 +42,9 @@ from bridge.server.protocol import (
 )
 from bridge.server.sessions import SESSION
 from bridge.server.subscriptions import Subscriptions
-from bridge.server.telemetry_middleware import ObservingMiddleware
 from bridge.server.tool_list import CACHE_SCOPE, CursorError
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import TRACE_KEYS, trace_in
+from bridge.telemetry.conventions import TOOLS_CALL, TRACE_KEYS, trace_in
 from bridge.tools.context import LOG_LEVELS, InvocationContext
 from bridge.tools.questions import InputRequired
 from bridge.wire.tools import forwarded_meta
@@ -49,25 +53,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult
     from mcp.server.models import InitializationOptions
     from mcp_types import RequestParamsMeta
 
-    from bridge.server.core import Publisher
+    from bridge.server.channel import Request
+    from bridge.server.core import ServerCore
     from bridge.server.sessions import Session
     from bridge.server.tool_list import Catalog
+    from bridge.telemetry.observer import Observer
+    from bridge.telemetry.operations import ServerOperation
+    from bridge.tools.context import Caller
     from bridge.types import Json
 
-    Request = ServerRequestContext[Any, Any]
-
 _logger = logging.getLogger("bridge.server")
+
 _NOTHING: Mapping[str, Any] = {}
 
 STATE_TTL_SECONDS = 3600.0
 """How long a client may take to answer what a call asks."""
 
 
-def build_server(publisher: Publisher) -> PublishedServer:
+def build_server(publisher: ServerCore) -> PublishedServer:
     """The SDK's server for a publisher."""
     handlers = _Handlers(publisher)
     server = PublishedServer(
@@ -129,7 +136,7 @@ class PublishedServer(Server[Any]):
 class _Handlers:
     """What answers the requests of clients."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: ServerCore) -> None:
         self._publisher = publisher
         self.log_levels = LogLevels()
 
@@ -267,3 +274,68 @@ def _translated(function: Callable[..., Json], *arguments: Any) -> Json:
         return function(*arguments)
     except ProtocolError as error:
         raise MCPError(error.code, error.message, error.data) from None
+
+
+class ObservingMiddleware:
+    """Tells an observer of every message.
+
+    Args:
+        publisher: What is served.
+        observer: Who is told.
+        caller_of_request: Says who sent the message that is being answered.
+    """
+
+    def __init__(
+        self, publisher: ServerCore, observer: Observer, caller_of_request: Callable[[], Caller | None]
+    ) -> None:
+        self._tools = publisher.tools
+        self._observer = observer
+        self._caller_of_request = caller_of_request
+
+    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Have a message answered, and tell what came of it."""
+        if self._observer.is_replay(ctx.request_id, ctx.method):
+            return await call_next(ctx)
+        operation = self._begun(ctx)
+        try:
+            result = await call_next(ctx)
+        except MCPError as error:
+            operation.end_with_code(error.error.code, error.error.message)
+            raise
+        except ValidationError:
+            operation.end_with_code(
+                INVALID_PARAMS, "Invalid request parameters"
+            )  # what pydantic says quotes the client
+            raise
+        except Exception as error:
+            operation.end(type(error).__name__)
+            raise
+        except BaseException:
+            operation.end_cancelled()
+            raise
+        operation.end_with_result(result)
+        return result
+
+    def _begun(self, ctx: Request) -> ServerOperation:
+        params: Any = ctx.params or {}
+        name = params.get("name") if ctx.method == TOOLS_CALL else None
+        tool = self._tools.find(name) if isinstance(name, str) else None
+        peer = client_of(ctx)
+        arguments = params.get("arguments")
+        caller = self._caller_of_request()
+        series, details = self._observer.series(ctx.method, None if tool is None else tool.name, peer), None
+        if ctx.method == TOOLS_CALL:
+            details = self._observer.call_details(
+                name if isinstance(name, str) else None,
+                None if tool is None else tool.server,
+                None if caller is None else caller.name,
+                peer.transport,
+                arguments if isinstance(arguments, dict) else {},
+            )
+        return self._observer.serve(
+            series,
+            ctx.request_id,
+            params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
+            None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
+            details,
+        )

@@ -22,8 +22,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from bridge.server.jsonrpc import MessageId, is_request
-from bridge.server.protocol import INTERNAL_ERROR
+from bridge.server.protocol import INTERNAL_ERROR, MessageId, is_request
 from bridge.text import clip
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream
 
-    from bridge.server.core import Publisher
     from bridge.server.pipes import OutputPipe
+    from bridge.server.publisher import Publisher
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")

@@ -21,22 +21,28 @@ import anyio
 
 from bridge.server.fast_path import unplanned
 from bridge.server.fast_stdio import FastStdio
-from bridge.server.jsonrpc import MalformedMessageError, error_text, id_of_request, is_request, read_message
 from bridge.server.lifeline import Lifeline
 from bridge.server.lines import LineSplitter
 from bridge.server.pipes import open_input, open_output
-from bridge.server.protocol import INVALID_REQUEST
+from bridge.server.protocol import (
+    INVALID_REQUEST,
+    MalformedMessageError,
+    error_text,
+    id_of_request,
+    is_request,
+    read_message,
+)
 from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.server.core import Publisher
     from bridge.server.diversion import ProtocolStreams
-    from bridge.server.jsonrpc import MessageId
     from bridge.server.lines import LongLine
     from bridge.server.pipes import InputPipe, OutputPipe
+    from bridge.server.protocol import MessageId
+    from bridge.server.publisher import Publisher
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bridge.server.fast_path import UNSERVED, FastPath, answer, write_result
-from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY, ProtocolError
+from bridge.server.fast_path import UNSERVED, FastPath
+from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY, ProtocolError, answer, write_result
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TOOL_ERROR, TOOLS_CALL
 from bridge.telemetry.instruments import Peer
@@ -15,7 +15,7 @@ from bridge.tools.questions import InputRequired
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridge.server.core import Publisher
+    from bridge.server.core import ServerCore
     from bridge.server.fast_path import PlainCall
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SESSION_HEADER = "mcp-session-id"
 
 
-def fast_path_of(publisher: Publisher, transport: str) -> FastPath:
+def fast_path_of(publisher: ServerCore, transport: str) -> FastPath:
     """The fast path for what a publisher serves, observed where somebody observes.
 
     Args:
@@ -55,7 +55,7 @@ class ObservedFastPath(FastPath):
         transport: How clients come.
     """
 
-    def __init__(self, publisher: Publisher, observer: Observer, transport: str) -> None:
+    def __init__(self, publisher: ServerCore, observer: Observer, transport: str) -> None:
         super().__init__(publisher)
         self._observer = observer
         self._tools = publisher.tools

@@ -1,21 +1,32 @@
-"""The catalog: the tools of a ToolBox as clients see them listed, computed once per change.
+"""Pages of tools, views by access, change notifications.
+
+The catalog: the tools of a ToolBox as clients see them listed, computed once per change.
 
 Pure data, without the SDK: MCP's ``Tool`` objects in pages with opaque cursors (schema ``ListToolsResult``, both eras).
+
+News of a ToolBox's changes, carried from any thread to whoever listens on an event loop.
+
+Views: the tools of one ToolBox as callers of different access see them.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from anyio.lowlevel import EventLoopToken, current_token
+
 from bridge.errors import BridgeError
+from bridge.server.auth.access import EVERYTHING, matches
+from bridge.tools.toolbox import ToolBox
 from bridge.wire.tools import tool_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from bridge.tools.toolbox import ToolBox
+    from bridge.server.auth.access import Access
     from bridge.types import Json
 
 LIST_TTL_MS = 0
@@ -26,6 +37,9 @@ CACHE_SCOPE: Final = "private"
 
 HEADER_KEYWORD = "x-mcp-header"
 """The schema keyword by which a parameter asks to be mirrored in an ``Mcp-Param-*`` header."""
+
+MAX_VIEWS = 64
+"""How many lists are kept for callers who see only a part of the tools; of more, the one made first is made again."""
 
 
 class CursorError(BridgeError, ValueError):
@@ -160,3 +174,113 @@ def _mentions(schema: object, keyword: str) -> bool:
         elif isinstance(node, list):
             pending.extend(node)
     return False
+
+
+class ToolChanges:
+    """Tells listeners, each on the event loop that it came from, that the tools have changed.
+
+    Changes that follow one another before a listener could be told are told once.
+
+    Args:
+        tools: Whose changes are told.
+    """
+
+    def __init__(self, tools: ToolBox) -> None:
+        self._bells: dict[object, _Bell] = {}
+        self.close = tools.on_change(self.ring)
+        """Stop following the ToolBox."""
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` on this event loop after changes; returns what ends that, which may be called twice."""
+        token = object()
+        self._bells[token] = _Bell(current_token(), listener)
+
+        def end() -> None:
+            self._bells.pop(token, None)
+
+        return end
+
+    def ring(self) -> None:
+        """Tell every listener; from any thread."""
+        for bell in tuple(self._bells.values()):
+            bell.ring()
+
+    def __len__(self) -> int:
+        return len(self._bells)
+
+
+class _Bell:
+    """One listener, and the loop on which it is called."""
+
+    def __init__(self, loop: EventLoopToken, listener: Callable[[], None]) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._rung = False
+
+    def ring(self) -> None:
+        if self._rung:
+            return
+        self._rung = True
+        native: Any = self._loop.native_token
+        # Asyncio's loop and trio's token both take a call from any thread, and neither lets the caller wait.
+        schedule = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
+        try:
+            schedule(self._answer)
+        except RuntimeError:
+            # The loop has ended, and its listeners with it.
+            return
+
+    def _answer(self) -> None:
+        # Before the call: a change during it rings again.
+        self._rung = False
+        self._listener()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The tools as some callers see them."""
+
+    tools: ToolBox
+    """What these callers can call, and what an unknown name is compared with."""
+    catalog: Catalog
+    """What they are listed."""
+
+
+class Views:
+    """The views of one ToolBox, each computed once per change.
+
+    Args:
+        tools: The tools.
+        page_size: As for `Catalog`.
+
+    Raises:
+        ValueError: The page size is not positive.
+    """
+
+    def __init__(self, tools: ToolBox, page_size: int | None = None) -> None:
+        self._page_size = page_size
+        self.whole = View(tools, Catalog(tools, page_size))
+        """What is seen by whoever may know of all tools."""
+        self._partial: dict[tuple[str, ...], View] = {}
+        self.close = tools.on_change(self._forget)
+        """Stop following the ToolBox."""
+
+    def of(self, access: Access = EVERYTHING) -> View:
+        """What a caller of some access sees."""
+        if access.tools is None:
+            return self.whole
+        partial = self._partial  # what is made of tools that change meanwhile goes where it is forgotten
+        view = partial.get(access.tools)
+        if view is None:
+            if len(partial) >= MAX_VIEWS:
+                partial.pop(next(iter(partial)), None)
+            view = partial[access.tools] = self._made(access.tools)
+        return view
+
+    def _made(self, patterns: tuple[str, ...]) -> View:
+        tools = ToolBox()
+        tools.replace(tool for tool in self.whole.tools if matches(patterns, tool.name))
+        return View(tools, Catalog(tools, self._page_size))
+
+    def _forget(self) -> None:
+        self._partial = {}

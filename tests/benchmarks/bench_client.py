@@ -22,7 +22,7 @@ from bridge.client import (
     ServerConfig,
     StdioTransport,
 )
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from tests.benchmarks import tools
 from tests.benchmarks.http_server import serving
 from tests.benchmarks.messages import Era

@@ -27,7 +27,7 @@ from bridge import (
     tool,
 )
 from bridge.client import Connection, McpToolProvider, RemoteExecutor, RemoteName, parse_config
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from tests.client.conftest import python_config, stdio_config
 from tests.client.scripted import listed, scripted_config
 

@@ -20,7 +20,7 @@ from bridge import (
 )
 from bridge.client import ConnectionState, Healing, HttpTransport, McpToolProvider
 from bridge.errors import DefinitionError, ServerUnavailableError
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from tests.client.clock import Clock
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, memory_config, names, provided

@@ -14,7 +14,7 @@ import pytest
 
 from bridge import MemoryTransport, ServerConfig, ToolBox, tool
 from bridge.client import McpToolProvider
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from tests.faults.holdings import Holdings, leaked_processes
 from tests.faults.served import note
 from tests.faults.table import Outcome, markdown

@@ -7,7 +7,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bridge.server.changes import ToolChanges
+from bridge.server.tool_list import ToolChanges
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, GREET, made
 

@@ -19,7 +19,7 @@ from mcp_types import (
 
 from bridge.errors import ToolError
 from bridge.server.channel import missing_capability
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.tools.content import Text
 from bridge.tools.function import tool
 from bridge.tools.questions import Elicitation, Roots, Sampling, SamplingMessage, UrlElicitation

@@ -6,7 +6,7 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import NAME_FORM, made

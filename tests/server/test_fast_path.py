@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.server.core import Publisher
-from bridge.server.fast_path import FastPath, PlainCall, answer, failure
+from bridge.server.fast_path import FastPath, PlainCall
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
+    answer,
+    failure,
 )
+from bridge.server.publisher import Publisher
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import CLIENT_INFO, call, initialize, modern, request

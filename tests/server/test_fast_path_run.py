@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from bridge.errors import ToolError
-from bridge.server.core import Publisher
 from bridge.server.fast_path import FastPath, PlainCall
 from bridge.server.protocol import SERVER_INFO_KEY, CallRefused, ProtocolError
+from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.questions import Elicitation, InputRequired

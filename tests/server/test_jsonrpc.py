@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.server.jsonrpc import MalformedMessageError, error_text, id_of_request, is_request, read_message
+from bridge.server.protocol import MalformedMessageError, error_text, id_of_request, is_request, read_message
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

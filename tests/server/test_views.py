@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bridge.server.auth.access import EVERYTHING, Access
-from bridge.server.views import MAX_VIEWS, Views
+from bridge.server.tool_list import MAX_VIEWS, Views
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, GREET
 

@@ -9,7 +9,7 @@ from mcp import Client
 from mcp_types import TextContent
 
 from bridge import Caller, InvocationContext, ToolBox, execute, tool, tools_from
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.service.ai_service import ai_service
 from bridge.service.approval import ApprovalPolicy, Decision
 from bridge.service.interface import MemoryId

@@ -120,7 +120,7 @@ class MemoryTransport:
     """A server in this process."""
 
     server: Any
-    """The SDK's low-level ``Server``, such as a `bridge.server.core.Publisher`'s ``server``, or its ``MCPServer``.
+    """The SDK's low-level ``Server``, such as a `bridge.server.publisher.Publisher`'s ``server``, or its ``MCPServer``.
     """
 
     def redacted(self) -> str:

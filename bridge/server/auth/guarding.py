@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
     from starlette.types import Scope
 
-    from bridge.server.core import Publisher
+    from bridge.server.core import ServerCore
     from bridge.server.fast_http import Beginner, Work
 
     Begin = Callable[[Scope, dict[bytes, bytes], bytes], Answer | Work | None]
@@ -42,7 +42,7 @@ class Guarding:
         max_request_bytes: How long a request's body may be.
     """
 
-    def __init__(self, auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> None:
+    def __init__(self, auth: Auth | TokenVerifier, publisher: ServerCore, max_request_bytes: int) -> None:
         self._auth = Auth.of(auth)
         self._publisher = publisher
         self._max_request_bytes = max_request_bytes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.auth.auth import Auth
-    from bridge.server.core import Publisher
+    from bridge.server.core import ServerCore
     from bridge.tools.tool import Tool
     from bridge.types import Json
 
@@ -41,7 +41,7 @@ class ScopedTools:
     """
 
     def __init__(
-        self, app: ASGIApp, *, auth: Auth, publisher: Publisher, metadata_url: str | None, max_bytes: int
+        self, app: ASGIApp, *, auth: Auth, publisher: ServerCore, metadata_url: str | None, max_bytes: int
     ) -> None:
         self._app = app
         self._auth = auth

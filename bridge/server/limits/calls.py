@@ -13,7 +13,6 @@ from bridge.tools.execution import execute
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bridge.server.core import Execute
     from bridge.server.limits.account import Accounts
     from bridge.server.running_calls import RunningCalls
     from bridge.tools.context import InvocationContext
@@ -23,6 +22,11 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _Written = TypeVar("_Written")
+
+if TYPE_CHECKING:
+    Execute = Callable[
+        [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
+    ]
 
 
 class LimitedCalls:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.server.core import Publisher
+    from bridge.server.core import ServerCore
     from bridge.server.limits.limits import Limits
 
     Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -28,7 +28,7 @@ class UnmatchedLimits:
         publisher: What has the tools. While there are none, they are still to come.
     """
 
-    def __init__(self, limits: Limits, publisher: Publisher) -> None:
+    def __init__(self, limits: Limits, publisher: ServerCore) -> None:
         self._patterns = frozenset((*limits.tool_rates, *limits.tool_concurrency, *limits.tool_result_bytes))
         self._publisher = publisher
         self._told: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class UnmatchedLimits:
         self._told = found
 
 
-def looked_after(publisher: Publisher, lifespan: Lifespan | None) -> Lifespan | None:
+def looked_after(publisher: ServerCore, lifespan: Lifespan | None) -> Lifespan | None:
     """What brings the tools, with a look at what limits say of them: now where they are there, else once they came.
 
     Args:

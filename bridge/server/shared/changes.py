@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from pydantic_core import to_json
 
-from bridge.server.changes import ToolChanges
+from bridge.server.tool_list import ToolChanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bridge.server.core import Publisher
+    from bridge.server.core import ServerCore
     from bridge.server.shared.link import Link
 
 
@@ -30,7 +30,7 @@ class SharedChanges:
         link: The way to the other replicas.
     """
 
-    def __init__(self, publisher: Publisher, link: Link) -> None:
+    def __init__(self, publisher: ServerCore, link: Link) -> None:
         self._publisher = publisher
         self._link = link
         self._changed = anyio.Event()

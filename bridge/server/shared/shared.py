@@ -16,7 +16,7 @@ from bridge.server.shared.sessions import SharedSessions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bridge.server.core import Publisher
+    from bridge.server.publisher import Publisher
     from bridge.server.sessions import Sessions
 
 

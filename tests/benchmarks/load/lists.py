@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from bridge import ToolBox
-from bridge.server.core import Publisher
 from bridge.server.fast_path import FastPath
+from bridge.server.publisher import Publisher
 from tests.benchmarks.http_server import serving
 from tests.benchmarks.load.section import Section
 from tests.benchmarks.load.stopwatch import best_seconds

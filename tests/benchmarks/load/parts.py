@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
-from bridge.server.core import Publisher
 from bridge.server.direct import Direct
 from bridge.server.fast_http import Answer, FastHttp
 from bridge.server.fast_path import FastPath, PlainCall
 from bridge.server.fast_stdio import FastStdio
-from bridge.server.jsonrpc import read_message
 from bridge.server.names import Names
+from bridge.server.protocol import read_message
+from bridge.server.publisher import Publisher
 from bridge.server.sessions import Sessions
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.results import ResultWriter

@@ -16,7 +16,7 @@ from bridge.errors import (
     ServerUnavailableError,
     ToolError,
 )
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer, Question
 from tests.client.conftest import opened, proxied, python_config, stdio_config

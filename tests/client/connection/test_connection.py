@@ -18,7 +18,7 @@ from bridge.client import (
     StdioTransport,
 )
 from bridge.errors import ArgumentsError, ServerRefusedError, ServerUnavailableError
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from tests.client import served
 from tests.client.conftest import DEADLINE_SECONDS, opened, stdio_config
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.client import ClientHandlers, HttpTransport, MemoryTransport, ServerConfig
 from bridge.errors import ServerAnswerError, ServerRefusedError
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, SamplingAnswer
 from tests.client.conftest import RemoteServer, opened, stdio_config

@@ -8,7 +8,7 @@ import pytest
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.guarding import Guarding
 from bridge.server.auth.unmatched import Unmatched
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.tools.toolbox import ToolBox
 from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
 

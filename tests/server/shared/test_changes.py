@@ -11,7 +11,7 @@ import pytest
 
 from bridge import ToolBox, tool
 from bridge.server import http_app
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.server.sessions import Sessions
 from bridge.server.shared import Shared
 from bridge.tools.transform import renamed

@@ -11,7 +11,7 @@ from redis.crc import key_slot
 
 from bridge.redis import blocking_redis_at, redis_at
 from bridge.server import http_app
-from bridge.server.core import Publisher
+from bridge.server.publisher import Publisher
 from bridge.server.sessions import Sessions
 from bridge.server.shared import Shared
 from bridge.server.shared import link as link_module
