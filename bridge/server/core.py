@@ -19,7 +19,7 @@ from bridge.server.protocol import (
     ProtocolError,
 )
 from bridge.server.running_calls import RunningCalls
-from bridge.server.tool_list import CACHE_SCOPE, ToolChanges, Views
+from bridge.server.tool_list import CACHE_SCOPE, ToolChanges, ToolViews
 from bridge.tools.execution import LOCAL, execute
 from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
@@ -73,7 +73,7 @@ class ServerCore:
         self.state_keys = state_keys
         self.memory_id_of = memory_id_of
         self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_refuse_unknown)
-        self.views = Views(tools, page_size)
+        self.views = ToolViews(tools, page_size)
         self.catalog = self.views.whole.catalog
         self.changes = ToolChanges(tools)
         self.running = RunningCalls()

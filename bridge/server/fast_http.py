@@ -20,7 +20,7 @@ from bridge.server.fast_path import unplanned
 from bridge.server.hang_up import HungUpError, until_hang_up
 from bridge.server.json_answer import CONTENT_TYPE
 from bridge.server.limits.account import caller_key
-from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, failure
+from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, error_message
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
@@ -249,7 +249,7 @@ class _SessionCall:
             self._running.leave(task)
         if is_cancelled:
             task.uncancel()
-            body = failure(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
+            body = error_message(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
         return Answer(body, session_id=session.id)
 
 

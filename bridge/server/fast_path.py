@@ -30,8 +30,8 @@ from bridge.server.protocol import (
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
     ProtocolError,
-    answer,
-    failure,
+    error_message,
+    result_message,
     write_result,
 )
 from bridge.server.tool_list import MAX_VIEWS
@@ -165,7 +165,7 @@ class FastPath:
         }
         if publisher.instructions is not None:
             result["instructions"] = publisher.instructions
-        return answer(message["id"], to_json(result))
+        return result_message(message["id"], to_json(result))
 
     async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
         """Run a call, which never raises but to be cancelled.
@@ -178,18 +178,18 @@ class FastPath:
             result = await self._publisher.call(
                 call.name, call.arguments, context, write, modern=call.modern, access=self._access
             )
-            return answer(call.id, result), 0
+            return result_message(call.id, result), 0
         except (ProtocolError, InputRequired) as error:
             return self._refusal(call, error)
 
     def _refusal(self, call: PlainCall, error: ProtocolError | InputRequired) -> tuple[bytes, int]:
         if isinstance(error, ProtocolError):
             told = {"code": error.code, "message": error.message}
-            return failure(call.id, told if error.data is None else told | {"data": error.data}), error.code
+            return error_message(call.id, told if error.data is None else told | {"data": error.data}), error.code
         words = "the tool %r asked another round, though it had promised not to talk back"
         _logger.error(words, call.name, exc_info=error)
         told = {"code": INTERNAL_ERROR, "message": f"the call of {call.name!r} failed; the server's log says why"}
-        return failure(call.id, told), INTERNAL_ERROR
+        return error_message(call.id, told), INTERNAL_ERROR
 
     def _write_stamped(self, result: Json) -> bytes:
         """A result of the modern era, which says who made it; what its author said of that stands."""
@@ -207,10 +207,10 @@ class FastPath:
             case "tools/list":
                 return self._list(message["id"], params, modern=False)
             case "ping" if not params:
-                return answer(message["id"], b"{}")
+                return result_message(message["id"], b"{}")
             case _ if method in UNSERVED and not params:
                 error = {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method}
-                return failure(message["id"], error)
+                return error_message(message["id"], error)
         return None
 
     def _modern_at_once(self, message: Json) -> bytes | None:
@@ -220,7 +220,7 @@ class FastPath:
             case "tools/list":
                 return self._list(message["id"], params, modern=True)
             case "server/discover" if len(params) == 1:
-                return answer(message["id"], self._discover())
+                return result_message(message["id"], self._discover())
         return None
 
     def _call(
@@ -248,7 +248,7 @@ class FastPath:
         if known is None or known[0] is not page:
             whole = {**page, "_meta": self._stamp} if modern else page
             known = self._lists[modern] = page, write_result(whole)
-        return answer(request, known[1])
+        return result_message(request, known[1])
 
     def _discover(self) -> bytes:
         if self._discovery is None:
@@ -293,7 +293,7 @@ def unplanned(request: Json, error: Exception) -> bytes:
     """The answer to a request that cannot be planned by a mistake on this side, which is logged."""
     _logger.error("the request %r could not be answered", request["method"], exc_info=error)
     told = f"the request {request['method']!r} failed; the server's log says why"
-    return failure(request["id"], {"code": INTERNAL_ERROR, "message": told})
+    return error_message(request["id"], {"code": INTERNAL_ERROR, "message": told})
 
 
 def _is_plain_meta(meta: object) -> bool:

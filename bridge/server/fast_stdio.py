@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bridge.server.protocol import CONNECTION_CLOSED, failure, is_request
+from bridge.server.protocol import CONNECTION_CLOSED, error_message, is_request
 from bridge.server.telemetry_fast_path import fast_path_of, hide_replay
 from bridge.tools.context import InvocationContext
 
@@ -95,7 +95,7 @@ class FastStdio:
     def answer_unfinished(self) -> None:
         """Answer calls that `cancel` did not end."""
         while self._unfinished:
-            self._write(failure(self._unfinished.pop(), _CLOSED) + b"\n")
+            self._write(error_message(self._unfinished.pop(), _CLOSED) + b"\n")
 
     def _opened(self, message: Json) -> bool:
         if message["method"] != "initialize":
@@ -147,7 +147,7 @@ class FastStdio:
         finally:
             if call.id in self._unfinished:
                 self._unfinished.discard(call.id)
-                self._write(failure(call.id, _CLOSED) + b"\n")
+                self._write(error_message(call.id, _CLOSED) + b"\n")
             del self._calls[str(call.id)]
             self._answered(call.id)
 

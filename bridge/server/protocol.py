@@ -102,12 +102,12 @@ class CallRefused(BaseException):
         self.error = error
 
 
-def answer(request: MessageId, result: bytes) -> bytes:
+def result_message(request: MessageId, result: bytes) -> bytes:
     """A JSON-RPC response with a result that is JSON already."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_id_as_json(request), result)
 
 
-def failure(request: MessageId, error: Json) -> bytes:
+def error_message(request: MessageId, error: Json) -> bytes:
     """A JSON-RPC response with an error."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
 
@@ -192,7 +192,7 @@ def is_request(message: Json) -> bool:
     return "method" in message and "id" in message
 
 
-def error_text(error: MalformedMessageError) -> bytes:
+def malformed_message_error(error: MalformedMessageError) -> bytes:
     """The answer to text that is no message."""
     wire = {"code": error.code, "message": error.message}
     # Unlike pydantic's, this writes an id that has a lone surrogate, and all in ASCII.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.server.core import ServerCore
 
 if TYPE_CHECKING:
-    from bridge.server.sdk_server import PublishedServer
+    from bridge.server.sdk_server import SdkServer
 
 
 class Publisher(ServerCore):
@@ -37,7 +37,7 @@ class Publisher(ServerCore):
     """
 
     @cached_property
-    def server(self) -> PublishedServer:
+    def server(self) -> SdkServer:
         """The SDK's server, which any of its transports can run; built, and the SDK imported, on first use."""
         from bridge.server.sdk_server import build_server  # noqa: PLC0415 - the SDK takes most of a second to import
 

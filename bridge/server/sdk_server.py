@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from bridge.server.channel import Request
     from bridge.server.core import ServerCore
     from bridge.server.sessions import Session
-    from bridge.server.tool_list import Catalog
+    from bridge.server.tool_list import ToolList
     from bridge.telemetry.observer import Observer
     from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import Caller
@@ -74,10 +74,10 @@ STATE_TTL_SECONDS = 3600.0
 """How long a client may take to answer what a call asks."""
 
 
-def build_server(publisher: ServerCore) -> PublishedServer:
+def build_server(publisher: ServerCore) -> SdkServer:
     """The SDK's server for a publisher."""
     handlers = _Handlers(publisher)
-    server = PublishedServer(
+    server = SdkServer(
         publisher.name,
         version=publisher.version,
         title=publisher.title,
@@ -99,12 +99,12 @@ def build_server(publisher: ServerCore) -> PublishedServer:
     boundary = RequestStateBoundary(security, default_audience=publisher.name)
     observer = switch.observer()
     # The SDK's own opens spans where a program has set OpenTelemetry up; ours does all that it does.
-    observing = server.middleware if observer is None else [ObservingMiddleware(publisher, observer, caller_of_request)]
+    observing = server.middleware if observer is None else [TelemetryMiddleware(publisher, observer, caller_of_request)]
     server.middleware[:] = [_guard, Announcer(publisher.changes), _check_trace, *observing, _explain_state, boundary]
     return server
 
 
-class PublishedServer(Server[Any]):
+class SdkServer(Server[Any]):
     """The SDK's server, which says in both eras that it tells of changes."""
 
     log_levels: LogLevels
@@ -177,7 +177,7 @@ class _Handlers:
             await self.log_levels.on_change(session, params.level)
         return EmptyResult()
 
-    def _catalog(self) -> Catalog:
+    def _catalog(self) -> ToolList:
         return self._publisher.views.of(access_of_request()).catalog
 
     def _channel(self, request: Request) -> HandshakeChannel | ModernChannel:
@@ -276,7 +276,7 @@ def _translated(function: Callable[..., Json], *arguments: Any) -> Json:
         raise MCPError(error.code, error.message, error.data) from None
 
 
-class ObservingMiddleware:
+class TelemetryMiddleware:
     """Tells an observer of every message.
 
     Args:

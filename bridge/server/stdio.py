@@ -27,9 +27,9 @@ from bridge.server.pipes import open_input, open_output
 from bridge.server.protocol import (
     INVALID_REQUEST,
     MalformedMessageError,
-    error_text,
     id_of_request,
     is_request,
+    malformed_message_error,
     read_message,
 )
 from bridge.telemetry.switch import observed_session
@@ -196,7 +196,7 @@ class StdioServer:
             try:
                 message = self._read(line)
             except MalformedMessageError as error:
-                self._output.write(error_text(error) + b"\n")
+                self._output.write(malformed_message_error(error) + b"\n")
                 continue
             if message is None:
                 continue

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bridge.server.sdk_server import PublishedServer
+    from bridge.server.sdk_server import SdkServer
     from bridge.server.sessions import Sessions
     from bridge.server.shared.sessions import SharedSessions
     from bridge.server.streams import Streams
@@ -53,7 +53,7 @@ class StreamableEndpoint:
 
     def __init__(
         self,
-        server: PublishedServer,
+        server: SdkServer,
         streams: Streams,
         sessions: Sessions,
         max_request_bytes: int,

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bridge.server.fast_path import UNSERVED, FastPath
-from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY, ProtocolError, answer, write_result
+from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY, ProtocolError, result_message, write_result
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TOOL_ERROR, TOOLS_CALL
 from bridge.telemetry.instruments import Peer
@@ -108,7 +108,7 @@ class ObservedFastPath(FastPath):
             operation.end_cancelled()
             raise
         operation.end(TOOL_ERROR if failed else None)
-        return answer(call.id, written), 0
+        return result_message(call.id, written), 0
 
     def _heard_stamped(self, result: Json) -> tuple[bytes, bool]:
         return self._write_stamped(result), result["isError"]

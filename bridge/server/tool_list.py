@@ -46,7 +46,7 @@ class CursorError(BridgeError, ValueError):
     """A cursor that this server did not make."""
 
 
-class Catalog:
+class ToolList:
     """The list of a ToolBox's tools, kept until the ToolBox changes.
 
     Args:
@@ -237,21 +237,21 @@ class _Bell:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ToolView:
     """The tools as some callers see them."""
 
     tools: ToolBox
     """What these callers can call, and what an unknown name is compared with."""
-    catalog: Catalog
+    catalog: ToolList
     """What they are listed."""
 
 
-class Views:
+class ToolViews:
     """The views of one ToolBox, each computed once per change.
 
     Args:
         tools: The tools.
-        page_size: As for `Catalog`.
+        page_size: As for `ToolList`.
 
     Raises:
         ValueError: The page size is not positive.
@@ -259,13 +259,13 @@ class Views:
 
     def __init__(self, tools: ToolBox, page_size: int | None = None) -> None:
         self._page_size = page_size
-        self.whole = View(tools, Catalog(tools, page_size))
+        self.whole = ToolView(tools, ToolList(tools, page_size))
         """What is seen by whoever may know of all tools."""
-        self._partial: dict[tuple[str, ...], View] = {}
+        self._partial: dict[tuple[str, ...], ToolView] = {}
         self.close = tools.on_change(self._forget)
         """Stop following the ToolBox."""
 
-    def of(self, access: Access = EVERYTHING) -> View:
+    def of(self, access: Access = EVERYTHING) -> ToolView:
         """What a caller of some access sees."""
         if access.tools is None:
             return self.whole
@@ -277,10 +277,10 @@ class Views:
             view = partial[access.tools] = self._made(access.tools)
         return view
 
-    def _made(self, patterns: tuple[str, ...]) -> View:
+    def _made(self, patterns: tuple[str, ...]) -> ToolView:
         tools = ToolBox()
         tools.replace(tool for tool in self.whole.tools if matches(patterns, tool.name))
-        return View(tools, Catalog(tools, self._page_size))
+        return ToolView(tools, ToolList(tools, self._page_size))
 
     def _forget(self) -> None:
         self._partial = {}

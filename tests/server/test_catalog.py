@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.server.tool_list import Catalog, CursorError
+from bridge.server.tool_list import CursorError, ToolList
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import made
 
@@ -29,17 +29,17 @@ def names(page: Mapping[str, Any]) -> list[str]:
 
 
 def test_a_list_is_one_page_unless_a_size_is_given() -> None:
-    page = Catalog(box(*map(str, range(1000)))).page(modern=False)
+    page = ToolList(box(*map(str, range(1000)))).page(modern=False)
     assert len(page["tools"]) == 1000
     assert "nextCursor" not in page
 
 
 def test_an_empty_toolbox_is_an_empty_page() -> None:
-    assert Catalog(ToolBox()).page(modern=False) == {"tools": []}
+    assert ToolList(ToolBox()).page(modern=False) == {"tools": []}
 
 
 def test_pages_come_in_order_and_are_whole() -> None:
-    catalog = Catalog(box("e", "d", "c", "b", "a"), page_size=2)
+    catalog = ToolList(box("e", "d", "c", "b", "a"), page_size=2)
     found, cursor = [], None
     for _ in range(3):
         page = catalog.page(cursor, modern=True)
@@ -50,12 +50,12 @@ def test_pages_come_in_order_and_are_whole() -> None:
 
 
 def test_a_page_that_is_exactly_full_has_no_next() -> None:
-    assert "nextCursor" not in Catalog(box("a", "b"), page_size=2).page(modern=True)
+    assert "nextCursor" not in ToolList(box("a", "b"), page_size=2).page(modern=True)
 
 
 def test_a_page_is_written_once_until_the_tools_change() -> None:
     tools = box("a")
-    catalog = Catalog(tools)
+    catalog = ToolList(tools)
     first = catalog.page(modern=True)
     assert catalog.page(modern=True) is first
     tools.add(made("b", nothing))
@@ -64,7 +64,7 @@ def test_a_page_is_written_once_until_the_tools_change() -> None:
 
 def test_a_cursor_goes_on_after_its_tool_whatever_was_removed_before_it() -> None:
     tools = box("a", "b", "c", "d")
-    catalog = Catalog(tools, page_size=2)
+    catalog = ToolList(tools, page_size=2)
     cursor = catalog.page(modern=True)["nextCursor"]
     tools.remove("a")
     assert names(catalog.page(cursor, modern=True)) == ["c", "d"]
@@ -72,7 +72,7 @@ def test_a_cursor_goes_on_after_its_tool_whatever_was_removed_before_it() -> Non
 
 def test_a_cursor_whose_tool_is_gone_skips_nothing() -> None:
     tools = box("a", "b", "c", "d")
-    catalog = Catalog(tools, page_size=2)
+    catalog = ToolList(tools, page_size=2)
     cursor = catalog.page(modern=True)["nextCursor"]
     tools.remove("b")
     assert names(catalog.page(cursor, modern=True)) == ["c", "d"]
@@ -80,7 +80,7 @@ def test_a_cursor_whose_tool_is_gone_skips_nothing() -> None:
 
 def test_a_cursor_beyond_what_is_left_is_an_empty_page() -> None:
     tools = box("a", "b", "c", "d")
-    catalog = Catalog(tools, page_size=3)
+    catalog = ToolList(tools, page_size=3)
     cursor = catalog.page(modern=True)["nextCursor"]
     tools.replace([])
     assert names(catalog.page(cursor, modern=True)) == []
@@ -92,16 +92,16 @@ FOREIGN = ["", "x", "WzEsMl0=", "bnVsbA==", "eyJhIjoxfQ==", "W3RydWUsImEiXQ==", 
 @pytest.mark.parametrize("cursor", FOREIGN)
 def test_a_cursor_of_somebody_else_is_refused(cursor: object) -> None:
     with pytest.raises(CursorError):
-        Catalog(box("a")).page(cursor, modern=True)
+        ToolList(box("a")).page(cursor, modern=True)
 
 
 def test_a_page_holds_at_least_one_tool() -> None:
     with pytest.raises(ValueError, match="page_size must be at least 1, not 0"):
-        Catalog(ToolBox(), page_size=0)
+        ToolList(ToolBox(), page_size=0)
 
 
 def test_the_modern_era_gets_hints_for_caching() -> None:
-    assert Catalog(ToolBox()).page(modern=True) == {
+    assert ToolList(ToolBox()).page(modern=True) == {
         "resultType": "complete",
         "tools": [],
         "ttlMs": 0,
@@ -114,7 +114,7 @@ def test_an_output_schema_of_no_object_is_kept_from_the_handshake_era() -> None:
         made("numbers", nothing, output_schema={"type": "array"}),
         made("whole", nothing, output_schema={"type": "object"}),
     )
-    catalog = Catalog(tools)
+    catalog = ToolList(tools)
     assert [tool.get("outputSchema") for tool in catalog.page(modern=False)["tools"]] == [None, {"type": "object"}]
     assert [tool.get("outputSchema") for tool in catalog.page(modern=True)["tools"]] == [
         {"type": "array"},
@@ -124,7 +124,7 @@ def test_an_output_schema_of_no_object_is_kept_from_the_handshake_era() -> None:
 
 def test_only_a_tool_with_mirrored_parameters_has_its_schema_looked_at() -> None:
     mirrored = {"type": "object", "properties": {"o": {"properties": {"r": {"type": "string", "x-mcp-header": "R"}}}}}
-    catalog = Catalog(ToolBox(made("mirrored", nothing, parameters=mirrored), made("plain", nothing)))
+    catalog = ToolList(ToolBox(made("mirrored", nothing, parameters=mirrored), made("plain", nothing)))
     assert catalog.header_schema("mirrored") == mirrored
     assert catalog.header_schema("plain") is None
     assert catalog.header_schema("unknown") is None
@@ -132,14 +132,14 @@ def test_only_a_tool_with_mirrored_parameters_has_its_schema_looked_at() -> None
 
 def test_a_closed_catalog_no_longer_follows_its_toolbox() -> None:
     tools = box("a")
-    catalog = Catalog(tools)
+    catalog = ToolList(tools)
     catalog.close()
     tools.add(made("b", nothing))
     assert names(catalog.page(modern=True)) == ["a"]
 
 
 def test_only_the_pages_that_our_cursors_lead_to_are_kept() -> None:
-    catalog = Catalog(box(*"abcdef"), page_size=2)
+    catalog = ToolList(box(*"abcdef"), page_size=2)
     ours = catalog.page(catalog.page(modern=True)["nextCursor"], modern=True)
     assert names(ours) == ["c", "d"]
     assert catalog.page(catalog.page(modern=True)["nextCursor"], modern=True) is ours

@@ -12,8 +12,8 @@ from bridge.server.protocol import (
     LOG_LEVEL_KEY,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
-    answer,
-    failure,
+    error_message,
+    result_message,
 )
 from bridge.server.publisher import Publisher
 from bridge.tools.execution import ExecutionPolicy
@@ -247,5 +247,5 @@ def test_a_tool_that_comes_or_goes_is_seen_by_the_next_call() -> None:
 
 def test_an_answer_carries_an_id_of_any_size_and_spelling() -> None:
     for id_ in (0, -1, 10**400, "", "7", 'a "quoted" \\ id'):
-        assert json.loads(answer(id_, b"{}")) == {"jsonrpc": "2.0", "id": id_, "result": {}}
-        assert json.loads(failure(id_, {"code": 1}))["id"] == id_
+        assert json.loads(result_message(id_, b"{}")) == {"jsonrpc": "2.0", "id": id_, "result": {}}
+        assert json.loads(error_message(id_, {"code": 1}))["id"] == id_

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.server.protocol import MalformedMessageError, error_text, id_of_request, is_request, read_message
+from bridge.server.protocol import (
+    MalformedMessageError,
+    id_of_request,
+    is_request,
+    malformed_message_error,
+    read_message,
+)
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -59,12 +65,12 @@ def test_blank_text_is_no_message(text: bytes) -> None:
 
 def test_an_error_answers_the_request_that_it_knows_and_no_other() -> None:
     known = MalformedMessageError(-32602, "'params' must be an object", "ü")
-    assert json.loads(error_text(known)) == {
+    assert json.loads(malformed_message_error(known)) == {
         "jsonrpc": "2.0",
         "id": "ü",
         "error": {"code": -32602, "message": "'params' must be an object"},
     }
-    assert json.loads(error_text(MalformedMessageError(-32700, "what?")))["id"] is None
+    assert json.loads(malformed_message_error(MalformedMessageError(-32700, "what?")))["id"] is None
 
 
 LONG = "x" * 2000

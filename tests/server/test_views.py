@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 from bridge.server.auth.access import EVERYTHING, Access
-from bridge.server.tool_list import MAX_VIEWS, Views
+from bridge.server.tool_list import MAX_VIEWS, ToolViews
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, GREET
 
 SOME = Access(tools=("a*",))
 
 
-def listed(views: Views, access: Access) -> list[str]:
+def listed(views: ToolViews, access: Access) -> list[str]:
     return [each["name"] for each in views.of(access).catalog.page(modern=True)["tools"]]
 
 
 def test_a_view_holds_what_its_callers_may_know_of() -> None:
-    views = Views(ToolBox(ADD, GREET))
+    views = ToolViews(ToolBox(ADD, GREET))
     assert listed(views, EVERYTHING) == ["add", "greet"]
     assert listed(views, SOME) == ["add"]
     assert listed(views, Access(tools=())) == []
@@ -21,7 +21,7 @@ def test_a_view_holds_what_its_callers_may_know_of() -> None:
 
 def test_a_view_is_made_once_for_all_of_the_same_access_until_the_tools_change() -> None:
     tools = ToolBox(ADD)
-    views = Views(tools)
+    views = ToolViews(tools)
     view = views.of(SOME)
     assert views.of(Access(tools=("a*",), scopes=frozenset({"x"}))) is view
     tools.add(GREET)
@@ -31,7 +31,7 @@ def test_a_view_is_made_once_for_all_of_the_same_access_until_the_tools_change()
 
 
 def test_no_more_views_are_kept_than_are_said() -> None:
-    views = Views(ToolBox(ADD))
+    views = ToolViews(ToolBox(ADD))
     first = views.of(SOME)
     for number in range(MAX_VIEWS):
         views.of(Access(tools=(f"tool-{number}",)))

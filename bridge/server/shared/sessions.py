@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import Message, Receive, Scope, Send
 
-    from bridge.server.sdk_server import PublishedServer
+    from bridge.server.sdk_server import SdkServer
     from bridge.server.sessions import Sessions
     from bridge.server.shared.link import Link
     from bridge.types import Json
@@ -75,7 +75,7 @@ class SharedSessions:
         idle_seconds: How long a session may go unused, by anybody.
     """
 
-    def __init__(self, server: PublishedServer, sessions: Sessions, link: Link, idle_seconds: float | None) -> None:
+    def __init__(self, server: SdkServer, sessions: Sessions, link: Link, idle_seconds: float | None) -> None:
         self._server = server
         self._sessions = sessions
         self._link = link
