@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bridge.cli.arrival import arriving
 from bridge.cli.unread import reading
-from bridge.server.operations import HEALTH_PATH, METHODS, READY_PATH
+from bridge.server.http.probes import HEALTH_PATH, METHODS, READY_PATH
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,7 +1,7 @@
 """The direct protocol: uvicorn's own for httptools, which asks first whether a request can be answered without ASGI.
 
-A request that came whole is offered to `bridge.server.direct.Direct` before uvicorn makes its task, its events and its
-messages. What that does not take goes on as if nobody had looked.
+A request that came whole is offered to `bridge.server.http.guards.Direct` before uvicorn makes its task, its events and
+its messages. What that does not take goes on as if nobody had looked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from bridge.cli.httptools_protocol import PlainHttpToolsProtocol
-from bridge.server.fast_http import Answer
+from bridge.server.http.fast import Answer
 from bridge.server.json_answer import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.cli.joined_writes import JoiningTransport
-    from bridge.server.direct import Direct
-    from bridge.server.fast_http import Work
+    from bridge.server.http.fast import Work
+    from bridge.server.http.guards import Direct
 
 _KEPT_HEADS = 64
 _FAILED = Answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the server\'s log says why"}}', 500)

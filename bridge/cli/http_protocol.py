@@ -11,7 +11,7 @@ from bridge.cli.joined_writes import joining
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.server.direct import Direct
+    from bridge.server.http.guards import Direct
 
 _USUAL_BOUNDS = ConnectionBounds()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from bridge.server.operations import Operations
+    from bridge.server.http.probes import Operations
 
 _logger = logging.getLogger("bridge.cli")
 

@@ -22,7 +22,7 @@ from bridge.cli.targets import FileTarget, split_targets
 from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.cli.worker import Worker
 from bridge.errors import TargetError
-from bridge.server.operations import Operations
+from bridge.server.http.probes import Operations
 
 if TYPE_CHECKING:
     import socket
@@ -226,7 +226,7 @@ def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[
 
 
 def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Starlette:
-    from bridge.server.http import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.http.app import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     for modern in (False, True):  # or it would be made later, and be gone through by the garbage collector ever after
         publisher.catalog.page(modern=modern)

@@ -22,7 +22,7 @@ from bridge.cli.ending import DrainTimes, HostingError
 from bridge.cli.failures import end_now
 from bridge.cli.http_protocol import http_protocol
 from bridge.cli.http_server import HttpServer, SilentServer
-from bridge.server.operations import Probes
+from bridge.server.http.probes import Probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
-    from bridge.server.direct import Direct
-    from bridge.server.operations import Operations
+    from bridge.server.http.guards import Direct
+    from bridge.server.http.probes import Operations
 
 GRACEFUL_SECONDS = 10
 """How long running calls may go on after the server was asked to end; a second Ctrl-C ends at once."""
@@ -189,7 +189,7 @@ def run(
         Exception: What could not be opened.
         KeyboardInterrupt: The signal was SIGINT.
     """
-    from bridge.server.http import direct_way  # noqa: PLC0415 - the SDK, which the app has loaded
+    from bridge.server.http.app import direct_way  # noqa: PLC0415 - the SDK, which the app has loaded
     from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - as above
 
     # Who calls through a proxy is known only behind uvicorn's own middleware.

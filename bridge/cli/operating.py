@@ -12,8 +12,8 @@ from bridge.server.auth.gate import Gate
 from bridge.server.auth.recognition import Recognition
 from bridge.server.auth.unlimited import Unlimited
 from bridge.server.edge import Edge
-from bridge.server.names import Names
-from bridge.server.operations import METRICS_PATH, PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
+from bridge.server.http.host_origin import Names
+from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
 from bridge.server.telemetry_metrics import MetricsPage
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.cli.ending import DrainTimes
     from bridge.cli.inheritance import Inheritance
     from bridge.server.auth.auth import Auth
-    from bridge.server.operations import Operations
+    from bridge.server.http.probes import Operations
     from bridge.server.telemetry_metrics import WrittenMetrics
 
 

@@ -83,7 +83,7 @@ def _version_of_program() -> str:
 
 def _over_stdio(publisher: Publisher) -> None:
     from bridge.server.diversion import divert_stdout  # noqa: PLC0415 - as above
-    from bridge.server.stdio import serve_stdio  # noqa: PLC0415 - HTTP does without it
+    from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - HTTP does without it
 
     streams = divert_stdout()
     say(f"serving {publisher.name} over stdio")
@@ -95,8 +95,8 @@ def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVer
     from bridge.cli.connection_bounds import ConnectionBounds  # noqa: PLC0415 - as above
     from bridge.cli.ending import DrainTimes  # noqa: PLC0415 - as above
     from bridge.cli.output import stdout_diverted  # noqa: PLC0415 - as above
-    from bridge.server.http import http_app  # noqa: PLC0415 - as above
-    from bridge.server.operations import Operations, probe_pages  # noqa: PLC0415 - as above
+    from bridge.server.http.app import http_app  # noqa: PLC0415 - as above
+    from bridge.server.http.probes import Operations, probe_pages  # noqa: PLC0415 - as above
 
     addresses = listening.resolve(host, port)
     if auth is None and not listening.are_loopback(addresses):

@@ -62,7 +62,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     said += [f"--page-size={options.page_size}"] if options.page_size else []
     say(f"serving {name} over stdio; for a host's configuration:")
     say(configuration(name, shown_entry(targets, said)))
-    from bridge.server import stdio  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.stdio import server  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     lifespan = serving.lifespan
 
@@ -77,7 +77,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
             from bridge.server.limits.unmatched import looked_after  # noqa: PLC0415 - for those who limit something
 
             lifespan = looked_after(publisher, lifespan)
-        stdio.serve_stdio(
+        server.serve_stdio(
             publisher,
             streams,
             max_line_bytes=options.max_request_bytes,

@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridge.server.http import http_app
-    from bridge.server.mounting import mount
-    from bridge.server.operations import Probes
+    from bridge.server.http.app import http_app
+    from bridge.server.http.mount import mount
+    from bridge.server.http.probes import Probes
     from bridge.server.publisher import Publisher
 
 __all__ = ["Probes", "Publisher", "http_app", "mount"]
 
-_HOMES = {"Probes": "operations", "Publisher": "publisher", "http_app": "http", "mount": "mounting"}
+_HOMES = {"Probes": "http.probes", "Publisher": "publisher", "http_app": "http.app", "mount": "http.mount"}
 
 
 def __getattr__(name: str) -> object:

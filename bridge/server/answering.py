@@ -16,12 +16,12 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from pydantic_core import to_json
 
-from bridge.server.sessions import KEPT_METHODS, SESSION, kept_bytes
+from bridge.server.http.sessions import KEPT_METHODS, SESSION, kept_bytes
 
 if TYPE_CHECKING:
     from contextvars import Context
 
-    from bridge.server.sessions import Session
+    from bridge.server.http.sessions import Session
 
 
 class Answering:

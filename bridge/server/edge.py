@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
 
-from bridge.server.body import HEADERS
-from bridge.server.names import host_name
+from bridge.server.http.host_origin import host_name
+from bridge.server.http.requests import HEADERS
+from bridge.server.http.responses import refuse
 from bridge.server.protocol import INTERNAL_ERROR
-from bridge.server.refusal import refuse
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import truncate
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.names import Names
+    from bridge.server.http.host_origin import Names
 
 _logger = logging.getLogger("bridge.server")
 _SPACE = b" \t"

@@ -12,7 +12,7 @@ from bridge.server.auth.identity import ending_with_credential
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bridge.server.sessions import Session
+    from bridge.server.http.sessions import Session
 
 
 class Streams:

@@ -9,10 +9,10 @@ from mcp.server.subscriptions import ListenHandler
 from pydantic_core import to_json
 
 from bridge.server.auth.identity import ending_with_credential
+from bridge.server.http.sessions import MAX_KEPT_BYTES, kept_bytes
 from bridge.server.limits.account import account_of
 from bridge.server.limits.shares import Shares
 from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED
-from bridge.server.sessions import MAX_KEPT_BYTES, kept_bytes
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext

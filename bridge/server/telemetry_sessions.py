@@ -9,7 +9,7 @@ from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
-    from bridge.server.sessions import Session
+    from bridge.server.http.sessions import Session
 
 
 def session_opened() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge import ToolBox, tool
-from bridge.server.streamable import StreamableEndpoint
+from bridge.server.http.streamable import StreamableEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

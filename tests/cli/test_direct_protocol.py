@@ -18,10 +18,10 @@ from bridge.cli import direct_protocol
 from bridge.cli.http_protocol import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.direct import Direct
 from bridge.server.fast_path import FastPath
-from bridge.server.http import direct_way
-from bridge.server.operations import Operations
+from bridge.server.http.app import direct_way
+from bridge.server.http.guards import Direct
+from bridge.server.http.probes import Operations
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers
 from tests.server import http_server

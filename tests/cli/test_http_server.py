@@ -13,7 +13,7 @@ from bridge.cli.ending import DrainTimes
 from bridge.cli.http_protocol import http_protocol
 from bridge.cli.http_server import HttpServer
 from bridge.server import http_app
-from bridge.server.operations import Operations, Probes
+from bridge.server.http.probes import Operations, Probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

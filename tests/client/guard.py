@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount
 
-from bridge.server.http import http_app
+from bridge.server.http.app import http_app
 from tests.client import served
 from tests.server import http_server
 

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from bridge import Caller, InvocationContext, ToolBox, ToolError, tool
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig
-from bridge.server.http import http_app
+from bridge.server.http.app import http_app
 from tests.client.foreign import ForeignServer
 from tests.server.http_server import serving
 

@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 from bridge.server.diversion import divert_stdout
-from bridge.server.fast_stdio import FastStdio
 from bridge.server.protocol import is_request
 from bridge.server.publisher import Publisher
-from bridge.server.stdio import serve_stdio
+from bridge.server.stdio.fast import FastStdio
+from bridge.server.stdio.server import serve_stdio
 from tests.server.differential_tools import toolbox
 
 _took = FastStdio.took

@@ -17,7 +17,7 @@ streams = divert_stdout()
 print("printed while the tools are imported")  # noqa: T201 - what is tested
 
 from bridge.server.publisher import Publisher  # noqa: E402 - nothing is imported before the diversion
-from bridge.server.stdio import MAX_LINE_BYTES, serve_stdio  # noqa: E402
+from bridge.server.stdio.server import MAX_LINE_BYTES, serve_stdio  # noqa: E402
 from bridge.tools.context import InvocationContext  # noqa: E402, TC001 - read when the tools are made
 from bridge.tools.function import tool  # noqa: E402
 from bridge.tools.toolbox import ToolBox  # noqa: E402

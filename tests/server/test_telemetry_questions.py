@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult, ErrorData
 
-from bridge.server.http import http_app
+from bridge.server.http.app import http_app
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION, SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import enabled
 from bridge.tools.toolbox import ToolBox

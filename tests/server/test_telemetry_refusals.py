@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.http import http_app
+from bridge.server.http.app import http_app
 from bridge.server.limits import Limits, Rate
 from bridge.telemetry.conventions import REFUSALS, SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import enabled

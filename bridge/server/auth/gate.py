@@ -25,7 +25,7 @@ from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
 from bridge.server.auth.tenures import Tenure
 from bridge.server.auth.token import VerifiedToken
-from bridge.server.body import HEADERS
+from bridge.server.http.requests import HEADERS
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 

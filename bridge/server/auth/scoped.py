@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from bridge.server.auth.challenge import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.body import read_body, replaying
+from bridge.server.http.requests import read_body, replaying
 from bridge.server.telemetry_refusals import call_refused
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip

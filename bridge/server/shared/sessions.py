@@ -27,19 +27,19 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.body import read_body, replaying
-from bridge.server.fast_http import same_credential
+from bridge.server.http.fast import same_credential
+from bridge.server.http.requests import read_body, replaying
+from bridge.server.http.responses import refuse
+from bridge.server.http.sessions import Session, kept_bytes
+from bridge.server.http.streamable import OpeningReply
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
-from bridge.server.refusal import refuse
-from bridge.server.sessions import Session, kept_bytes
 from bridge.server.shared.alive import Alive
 from bridge.server.shared.dispatcher import ReplicaDispatcher
 from bridge.server.shared.events import EventBytes, SessionEvents
 from bridge.server.shared.levels import SharedLevels
 from bridge.server.shared.records import Record, Records, owner_of
 from bridge.server.shared.ways import addressee, from_the_start, place_in, streamed
-from bridge.server.streamable import OpeningReply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import Message, Receive, Scope, Send
 
+    from bridge.server.http.sessions import Sessions
     from bridge.server.sdk_server import SdkServer
-    from bridge.server.sessions import Sessions
     from bridge.server.shared.link import Link
     from bridge.types import Json
 

@@ -16,8 +16,8 @@ from bridge.server.shared.sessions import SharedSessions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from bridge.server.http.sessions import Sessions
     from bridge.server.publisher import Publisher
-    from bridge.server.sessions import Sessions
 
 
 class Shared:

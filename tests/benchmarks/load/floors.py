@@ -14,15 +14,15 @@ import anyio
 import uvicorn
 
 from bridge.cli.http_protocol import http_protocol
-from bridge.server.fast_http import Answer
+from bridge.server.http.fast import Answer
 from bridge.server.lines import LineSplitter
-from bridge.server.pipes import open_input, open_output
+from bridge.server.stdio.pipes import open_input, open_output
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from bridge.server.direct import Direct
-    from bridge.server.fast_http import Work
+    from bridge.server.http.fast import Work
+    from bridge.server.http.guards import Direct
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
-from bridge.server.direct import Direct
-from bridge.server.fast_http import Answer, FastHttp
 from bridge.server.fast_path import FastPath, PlainCall
-from bridge.server.fast_stdio import FastStdio
-from bridge.server.names import Names
+from bridge.server.http.fast import Answer, FastHttp
+from bridge.server.http.guards import Direct
+from bridge.server.http.host_origin import Names
+from bridge.server.http.sessions import Sessions
 from bridge.server.protocol import read_message
 from bridge.server.publisher import Publisher
-from bridge.server.sessions import Sessions
+from bridge.server.stdio.fast import FastStdio
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.signature import signature_of
@@ -30,7 +30,7 @@ from tests.benchmarks.tools import add
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.server.fast_http import Work
+    from bridge.server.http.fast import Work
     from bridge.types import Json
 
 _CALLS = 1000

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount
 
 from bridge import ToolBox, tool
-from bridge.server.body import read_body, replaying
-from bridge.server.http import http_app
+from bridge.server.http.app import http_app
+from bridge.server.http.requests import read_body, replaying
 from tests.client.auth.proofs import thumbprint_of
 from tests.server import http_server
 

@@ -25,7 +25,7 @@ from bridge.errors import (
     ServerRefusedError,
     ServerUnavailableError,
 )
-from bridge.server.http import http_app
+from bridge.server.http.app import http_app
 from tests.client import served
 from tests.client.conftest import DEADLINE_SECONDS, opened
 from tests.client.endpoint import MODERN, Endpoint, endpoint, error_of, result_of

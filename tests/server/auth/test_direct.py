@@ -10,8 +10,8 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.fast_http import Answer
-from bridge.server.http import direct_way
+from bridge.server.http.app import direct_way
+from bridge.server.http.fast import Answer
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
@@ -20,7 +20,7 @@ from tests.server.auth.guarded import ADA, BOB, add, bearer
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from bridge.server.direct import Direct
+    from bridge.server.http.guards import Direct
 
 pytestmark = pytest.mark.anyio
 

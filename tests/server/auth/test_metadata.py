@@ -11,7 +11,7 @@ from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier
 from bridge.server.auth.gate import Gate
 from bridge.server.auth.metadata import WELL_KNOWN_PATH
 from bridge.server.auth.recognition import Recognition
-from bridge.server.body import HEADERS
+from bridge.server.http.requests import HEADERS
 from tests.server.auth.guarded import ADA, bearer, toolbox
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from bridge.server import http_app, sessions
+from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server.http import sessions
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http

@@ -11,8 +11,8 @@ import pytest
 
 from bridge import ToolBox, tool
 from bridge.server import http_app
+from bridge.server.http.sessions import Sessions
 from bridge.server.publisher import Publisher
-from bridge.server.sessions import Sessions
 from bridge.server.shared import Shared
 from bridge.tools.transform import renamed
 from tests.server.shared.speaking import Talk, events

@@ -11,8 +11,8 @@ from redis.crc import key_slot
 
 from bridge.redis import blocking_redis_at, redis_at
 from bridge.server import http_app
+from bridge.server.http.sessions import Sessions
 from bridge.server.publisher import Publisher
-from bridge.server.sessions import Sessions
 from bridge.server.shared import Shared
 from bridge.server.shared import link as link_module
 from bridge.server.shared.link import Link

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from bridge.server import http_app
-from bridge.server.operations import Operations, Pages, Probes, StatusPage
+from bridge.server.http.probes import Operations, Pages, Probes, StatusPage
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import modern, modern_headers, request
 from tests.server.tools import ADD

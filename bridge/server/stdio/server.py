@@ -20,10 +20,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridge.server.fast_path import unplanned
-from bridge.server.fast_stdio import FastStdio
-from bridge.server.lifeline import Lifeline
 from bridge.server.lines import LineSplitter
-from bridge.server.pipes import open_input, open_output
 from bridge.server.protocol import (
     INVALID_REQUEST,
     MalformedMessageError,
@@ -32,6 +29,9 @@ from bridge.server.protocol import (
     malformed_message_error,
     read_message,
 )
+from bridge.server.stdio.fast import FastStdio
+from bridge.server.stdio.pipes import open_input, open_output
+from bridge.server.stdio.process import Lifeline
 from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from bridge.server.diversion import ProtocolStreams
     from bridge.server.lines import LongLine
-    from bridge.server.pipes import InputPipe, OutputPipe
     from bridge.server.protocol import MessageId
     from bridge.server.publisher import Publisher
+    from bridge.server.stdio.pipes import InputPipe, OutputPipe
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
@@ -71,7 +71,7 @@ def serve_stdio(
     It returns, and the process is to exit with 0, when the input closes, on SIGTERM and SIGINT, when nobody reads the
     output any more, and when the parent process is gone: a server that was asked to end and ended has done what it was
     to do. What runs is cancelled and may clean up for `CLEANUP_SECONDS`; after a closed input it may first finish
-    within `ANSWER_SECONDS`. What cannot be stopped is left behind (see `bridge.server.lifeline`).
+    within `ANSWER_SECONDS`. What cannot be stopped is left behind (see `bridge.server.stdio.process`).
 
     Args:
         publisher: What is served.
@@ -254,7 +254,7 @@ class StdioServer:
     async def _serve_with_sdk(self) -> None:
         try:
             first = await self._for_sdk.receive()
-            from bridge.server.sdk_streams import serve_with_sdk  # noqa: PLC0415 - the SDK takes most of a second
+            from bridge.server.stdio.sdk_streams import serve_with_sdk  # noqa: PLC0415 - the SDK takes most of a second
 
             silenced: set[MessageId] = set() if self._fast is None else self._fast.silenced
             await serve_with_sdk(self._publisher, first, self._for_sdk, self._output, self._answered_by_sdk, silenced)

@@ -22,17 +22,17 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bridge.errors import DefinitionError
-from bridge.server.body import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
-from bridge.server.cross_origin import CrossOrigin
-from bridge.server.direct import Direct
 from bridge.server.edge import Edge
-from bridge.server.fast_http import FastHttp
-from bridge.server.names import Names
+from bridge.server.http.cors import CrossOrigin
+from bridge.server.http.fast import FastHttp
+from bridge.server.http.guards import Direct
+from bridge.server.http.host_origin import Names
+from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
+from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
+from bridge.server.http.sse import MESSAGES_PATH, STREAM_PATH, SseMessages, SseStream
+from bridge.server.http.streamable import StreamableEndpoint
 from bridge.server.publisher import Publisher
 from bridge.server.running_calls import Drain
-from bridge.server.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
-from bridge.server.sse import MESSAGES_PATH, STREAM_PATH, SseMessages, SseStream
-from bridge.server.streamable import StreamableEndpoint
 from bridge.server.streams import Streams
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.fast_http import Beginner
+    from bridge.server.http.fast import Beginner
     from bridge.server.limits import Limits
     from bridge.server.limits.account import Accounts
     from bridge.server.shared import Shared

@@ -15,8 +15,8 @@ from mcp_types import ElicitResult, TextContent
 from bridge.server import http_app
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
+from tests.server.http.test_app import BROKEN
 from tests.server.http_server import HEADERS, call, events, initialize, modern, notification, request
-from tests.server.test_http import BROKEN
 from tests.server.tools import ADD, GREET, Holding, made
 
 if TYPE_CHECKING:

@@ -14,12 +14,19 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.body import read_body, replaying
-from bridge.server.fast_http import same_credential
+from bridge.server.http.fast import same_credential
+from bridge.server.http.requests import read_body, replaying
+from bridge.server.http.responses import is_utf8, message_problem, refuse, saying_json
+from bridge.server.http.sessions import (
+    KEPT_METHODS,
+    MAX_KEPT_BYTES,
+    SESSION,
+    Session,
+    kept_bytes,
+    told_too_much,
+)
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
-from bridge.server.refusal import is_utf8, message_problem, refuse, saying_json
-from bridge.server.sessions import KEPT_METHODS, MAX_KEPT_BYTES, SESSION, Session, kept_bytes, told_too_much
 from bridge.text import clip
 
 if TYPE_CHECKING:
@@ -27,8 +34,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from bridge.server.http.sessions import Sessions
     from bridge.server.sdk_server import SdkServer
-    from bridge.server.sessions import Sessions
     from bridge.server.shared.sessions import SharedSessions
     from bridge.server.streams import Streams
 

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.fast_path import unplanned
-from bridge.server.hang_up import HungUpError, until_hang_up
+from bridge.server.http.streams import HungUpError, until_hang_up
 from bridge.server.json_answer import CONTENT_TYPE
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, error_message
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore
     from bridge.server.fast_path import FastPath, PlainCall
+    from bridge.server.http.sessions import Session, Sessions
     from bridge.server.running_calls import RunningCalls
-    from bridge.server.sessions import Session, Sessions
     from bridge.types import Json
 
 _KEPT_HEADER_VALUES = 256

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from starlette.middleware.cors import CORSMiddleware
 
-from bridge.server.body import HEADERS
+from bridge.server.http.requests import HEADERS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.names import Names
+    from bridge.server.http.host_origin import Names
 
 _METHODS = ("GET", "POST", "DELETE")
 _EXPOSED = ("Mcp-Session-Id", "WWW-Authenticate", "Retry-After")

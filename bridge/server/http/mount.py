@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.routing import Match, Mount, Route
 
 from bridge.errors import DefinitionError
-from bridge.server.http import http_app
+from bridge.server.http.app import http_app
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream
 
-    from bridge.server.pipes import OutputPipe
     from bridge.server.publisher import Publisher
+    from bridge.server.stdio.pipes import OutputPipe
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridge.server.hang_up import HungUpError, until_hang_up
+from bridge.server.http.streams import HungUpError, until_hang_up
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
-from bridge.server.refusal import refuse
+from bridge.server.http.responses import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

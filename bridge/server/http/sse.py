@@ -16,11 +16,11 @@ from pydantic_core import from_json
 
 from bridge.server.answering import Answering
 from bridge.server.auth.identity import ending_with_credential
-from bridge.server.body import read_body, replaying
+from bridge.server.http.requests import read_body, replaying
+from bridge.server.http.responses import message_problem, refuse, saying_json
+from bridge.server.http.sessions import KEPT_METHODS, MAX_KEPT_BYTES, Session, kept_bytes, told_too_much
+from bridge.server.http.streamable import refuse_session
 from bridge.server.limits.account import caller_key
-from bridge.server.refusal import message_problem, refuse, saying_json
-from bridge.server.sessions import KEPT_METHODS, MAX_KEPT_BYTES, Session, kept_bytes, told_too_much
-from bridge.server.streamable import refuse_session
 from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.server.sse import SseServerTransport
     from starlette.types import Message, Receive, Scope, Send
 
-    from bridge.server.sessions import Sessions
+    from bridge.server.http.sessions import Sessions
     from bridge.server.streams import Streams
 
 _logger = logging.getLogger("bridge.server")

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridge.server.fast_stdio import FastStdio
 from bridge.server.publisher import Publisher
+from bridge.server.stdio.fast import FastStdio
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import call, initialize, notification
 from tests.server.tools import ADD, Waiting

@@ -7,8 +7,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridge.server import sessions as module
-from bridge.server.sessions import Session, Sessions
+from bridge.server.http import sessions as module
+from bridge.server.http.sessions import Session, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.fast_http import Answer, Beginner, Work
-    from bridge.server.names import Names
+    from bridge.server.http.fast import Answer, Beginner, Work
+    from bridge.server.http.host_origin import Names
 
 _SPACE = b" \t"
 
@@ -29,7 +29,7 @@ class Direct:
         names: Which names are let in.
         max_request_bytes: How long a request's body may be.
         guarding: Who may come in; None for everyone.
-        is_open: As for `bridge.server.http.direct_way`.
+        is_open: As for `bridge.server.http.app.direct_way`.
     """
 
     def __init__(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.server.names import Names, host_name
+from bridge.server.http.host_origin import Names, host_name
 
 
 @pytest.mark.parametrize("port", ["", ":80", ":8000"])

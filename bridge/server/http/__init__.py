@@ -1,0 +1,1 @@
+"""The ASGI app: guards, streamable HTTP, SSE, sessions, probes."""
