@@ -13,8 +13,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from bridge.cli.httptools_protocol import PlainHttpToolsProtocol
-from bridge.server.http.fast import Answer
-from bridge.server.json_answer import CONTENT_TYPE
+from bridge.server.http.responses import CONTENT_TYPE, Answer
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.cli.joined_writes import JoiningTransport
-    from bridge.server.http.fast import Work
     from bridge.server.http.guards import Direct
+    from bridge.server.http.responses import Work
 
 _KEPT_HEADS = 64
 _FAILED = Answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the server\'s log says why"}}', 500)

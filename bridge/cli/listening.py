@@ -189,7 +189,7 @@ def run(
         Exception: What could not be opened.
         KeyboardInterrupt: The signal was SIGINT.
     """
-    from bridge.server.http.app import direct_way  # noqa: PLC0415 - the SDK, which the app has loaded
+    from bridge.server.http.guards import direct_way  # noqa: PLC0415 - the SDK, which the app has loaded
     from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - as above
 
     # Who calls through a proxy is known only behind uvicorn's own middleware.

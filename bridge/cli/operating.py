@@ -11,8 +11,7 @@ from bridge.cli.failures import say
 from bridge.server.auth.gate import Gate
 from bridge.server.auth.recognition import Recognition
 from bridge.server.auth.unlimited import Unlimited
-from bridge.server.edge import Edge
-from bridge.server.http.host_origin import Names
+from bridge.server.http.host_origin import Edge, Names
 from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
 from bridge.server.telemetry_metrics import MetricsPage
 

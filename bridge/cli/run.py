@@ -82,7 +82,7 @@ def _version_of_program() -> str:
 
 
 def _over_stdio(publisher: Publisher) -> None:
-    from bridge.server.diversion import divert_stdout  # noqa: PLC0415 - as above
+    from bridge.server.stdio.process import divert_stdout  # noqa: PLC0415 - as above
     from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - HTTP does without it
 
     streams = divert_stdout()

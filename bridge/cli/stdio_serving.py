@@ -15,7 +15,7 @@ from bridge.cli.scaling_options import ScalingOptions
 from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
 from bridge.cli.targets import ConfigTarget
 from bridge.cli.telemetry_options import observed
-from bridge.server.diversion import divert_stdout
+from bridge.server.stdio.process import divert_stdout
 
 if TYPE_CHECKING:
     import click

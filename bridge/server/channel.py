@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_json
 
 from bridge.errors import ToolError, WireError
-from bridge.server.http.sse import is_message
+from bridge.server.http.requests import is_message
 from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from bridge.server.http.sse import is_message
+from bridge.server.http.requests import is_message
 from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TOOLS_CALL

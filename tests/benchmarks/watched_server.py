@@ -23,7 +23,8 @@ from bridge.cli import listening
 from bridge.cli.http_protocol import http_protocol
 from bridge.cli.http_server import SilentServer
 from bridge.cli.telemetry_options import TelemetryOptions, observed
-from bridge.server.http.app import direct_way, http_app
+from bridge.server.http.app import http_app
+from bridge.server.http.guards import direct_way
 from bridge.server.publisher import Publisher
 from bridge.telemetry.writer import BATCH_SECONDS
 from tests.benchmarks.tools import add

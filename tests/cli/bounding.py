@@ -14,7 +14,7 @@ from bridge.cli.connection_bounds import bounded
 from bridge.cli.http_protocol import http_protocol
 from bridge.cli.joined_writes import joining
 from bridge.server import http_app
-from bridge.server.http.app import direct_way
+from bridge.server.http.guards import direct_way
 from bridge.server.http.probes import Probes
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox

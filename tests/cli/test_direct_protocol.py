@@ -19,8 +19,7 @@ from bridge.cli.http_protocol import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.fast_path import FastPath
-from bridge.server.http.app import direct_way
-from bridge.server.http.guards import Direct
+from bridge.server.http.guards import Direct, direct_way
 from bridge.server.http.probes import Operations
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers

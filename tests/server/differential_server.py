@@ -14,8 +14,8 @@ from bridge.cli import direct_protocol
 from bridge.cli.http_protocol import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.http.app import direct_way
 from bridge.server.http.fast import FastHttp
+from bridge.server.http.guards import direct_way
 from bridge.server.limits import Limits, Rate
 from tests.server.differential_tools import toolbox
 

@@ -6,10 +6,10 @@ import logging
 import sys
 from typing import Any
 
-from bridge.server.diversion import divert_stdout
 from bridge.server.protocol import is_request
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
+from bridge.server.stdio.process import divert_stdout
 from bridge.server.stdio.server import serve_stdio
 from tests.server.differential_tools import toolbox
 

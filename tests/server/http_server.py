@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from bridge.cli.http_protocol import http_protocol
-from bridge.server.http.app import direct_way
+from bridge.server.http.guards import direct_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any
 
-from bridge.server.diversion import divert_stdout
+from bridge.server.stdio.process import divert_stdout
 
 streams = divert_stdout()
 print("printed while the tools are imported")  # noqa: T201 - what is tested

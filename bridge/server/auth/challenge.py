@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.server.json_answer import NO_STORE, send_refusal
+from bridge.server.http.responses import NO_STORE, send_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ from bridge.server.auth.recognition import KnownWork, Recognition, entered
 from bridge.server.auth.scoped import ScopedTools
 from bridge.server.auth.tenures import Tenures
 from bridge.server.auth.unmatched import Unmatched
-from bridge.server.http.fast import Answer
+from bridge.server.http.responses import Answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.core import ServerCore
-    from bridge.server.http.fast import Beginner, Work
+    from bridge.server.http.responses import Beginner, Work
 
     Begin = Callable[[Scope, dict[bytes, bytes], bytes], Answer | Work | None]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.identity import KnownUser
-    from bridge.server.http.fast import Answer, Work
+    from bridge.server.http.responses import Answer, Work
 
 HEADER = b"authorization"
 QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")

@@ -21,19 +21,17 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bridge.errors import DefinitionError
-from bridge.server.edge import Edge
 from bridge.server.http.cors import CrossOrigin
 from bridge.server.http.fast import FastHttp
-from bridge.server.http.guards import Direct
-from bridge.server.http.host_origin import Names
-from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, BoundedBody
+from bridge.server.http.guards import _ASKED_DIRECTLY, Direct, _guarding, _limited, _turnstile
+from bridge.server.http.host_origin import Edge, Names
+from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, MESSAGES_PATH, STREAM_PATH, BoundedBody
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
-from bridge.server.http.sse import MESSAGES_PATH, STREAM_PATH, SseMessages, SseStream
+from bridge.server.http.sse import SseMessages, SseStream
 from bridge.server.http.streamable import StreamableEndpoint
+from bridge.server.http.streams import Streams
 from bridge.server.publisher import Publisher
 from bridge.server.running_calls import Drain
-from bridge.server.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -42,14 +40,10 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.http.fast import Beginner
+    from bridge.server.http.responses import Beginner
     from bridge.server.limits import Limits
-    from bridge.server.limits.account import Accounts
     from bridge.server.shared import Shared
     from bridge.tools.execution import ExecutionPolicy
-
-_ASKED_DIRECTLY: frozenset[object] = frozenset({Edge, CrossOrigin, BoundedBody})
-"""The middleware whose questions `Direct` asks itself."""
 
 
 def http_app(
@@ -185,51 +179,10 @@ def http_app(
     return app
 
 
-def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> Guarding:
-    if not hasattr(auth, "verify_token"):  # what was given may be a secret: its value is not told
-        raise DefinitionError(
-            f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
-            "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
-        )
-    from bridge.server.auth.guarding import Guarding  # noqa: PLC0415 - only for those who ask for a credential
-
-    return Guarding(auth, publisher, max_request_bytes)
-
-
-def _turnstile(accounts: Accounts) -> Middleware:
-    from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - only where there are limits
-
-    return Middleware(Turnstile, accounts=accounts)
-
-
-def _limited(beginner: Beginner, accounts: Accounts) -> tuple[Beginner, object]:
-    from bridge.server.limits.turnstile import LimitedBeginner, Turnstile  # noqa: PLC0415 - as above
-
-    return LimitedBeginner(beginner, accounts), Turnstile
-
-
 def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions: Sessions) -> Shared:
     from bridge.server.shared import Shared  # noqa: PLC0415 - only for those who have replicas, and an extra
 
     return Shared(url, publisher, sessions, idle_seconds)
-
-
-def direct_way(app: Starlette, is_open: Callable[[], bool]) -> Direct | None:
-    """The way into an app of `http_app` for a server that can answer without ASGI.
-
-    Args:
-        app: The app, which the server runs.
-        is_open: Whether the app has started, and requests have nothing to pass before it.
-
-    Returns:
-        The way; None where there is none: without the fast path, and where there is middleware of others, which has to
-        see every request.
-    """
-    asked: frozenset[object] = app.state.asked_directly
-    if not (hasattr(app.state, "direct") and asked.issuperset(each.cls for each in app.user_middleware)):
-        return None
-    direct: Direct = app.state.direct(is_open)
-    return direct
 
 
 class _Service:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.fast_path import unplanned
+from bridge.server.http.responses import CONTENT_TYPE, Answer
+from bridge.server.http.sessions import same_credential
 from bridge.server.http.streams import HungUpError, until_hang_up
-from bridge.server.json_answer import CONTENT_TYPE
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, error_message
 from bridge.server.telemetry_fast_path import fast_path_of
@@ -31,41 +31,15 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore
     from bridge.server.fast_path import FastPath, PlainCall
+    from bridge.server.http.responses import Work
     from bridge.server.http.sessions import Session, Sessions
     from bridge.server.running_calls import RunningCalls
     from bridge.types import Json
 
 _KEPT_HEADER_VALUES = 256
+
+
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
-
-
-@dataclass(slots=True)
-class Answer:
-    """The whole answer to a request; nobody changes it."""
-
-    body: bytes
-    status: int = 200
-    session_id: str | None = None
-    """The session that it is given in; None in the modern era."""
-
-
-class Work(Protocol):
-    """A call that was proven plain, and is still to be run."""
-
-    ends_with_client: bool
-    """Whether it is cancelled when the client closes the request."""
-
-    async def run(self) -> Answer:
-        """Run it, once; never raises but to be cancelled."""
-        ...
-
-
-class Beginner(Protocol):
-    """What begins with a POST that came whole."""
-
-    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
-        """As `FastHttp.begin`."""
-        ...
 
 
 class FastHttp:
@@ -290,22 +264,6 @@ class _DecodedHeaders(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._raw)
-
-
-def same_credential(scope: Scope, session: Session) -> bool:
-    """Whether a request carries the credential that opened a session, as the SDK compares them."""
-    user = scope.get("user")
-    if user is session.user or user is None or session.user is None:
-        return user is session.user
-    from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only where there are credentials
-        AuthenticatedUser,
-        authorization_context,
-    )
-
-    contexts = [
-        authorization_context(each) if isinstance(each, AuthenticatedUser) else None for each in (user, session.user)
-    ]
-    return contexts[0] == contexts[1]
 
 
 def _request_in(body: bytes) -> Json | None:

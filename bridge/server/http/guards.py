@@ -9,16 +9,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from starlette.middleware import Middleware
+
+from bridge.errors import DefinitionError
+from bridge.server.http.cors import CrossOrigin
+from bridge.server.http.host_origin import Edge
+from bridge.server.http.requests import BoundedBody
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcp.server.auth.provider import TokenVerifier
+    from starlette.applications import Starlette
     from starlette.types import Scope
 
+    from bridge.server.auth.auth import Auth
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.http.fast import Answer, Beginner, Work
     from bridge.server.http.host_origin import Names
+    from bridge.server.http.responses import Answer, Beginner, Work
+    from bridge.server.limits.account import Accounts
+    from bridge.server.publisher import Publisher
 
 _SPACE = b" \t"
+
+_ASKED_DIRECTLY: frozenset[object] = frozenset({Edge, CrossOrigin, BoundedBody})
+"""The middleware whose questions `Direct` asks itself."""
 
 
 class Direct:
@@ -29,7 +44,7 @@ class Direct:
         names: Which names are let in.
         max_request_bytes: How long a request's body may be.
         guarding: Who may come in; None for everyone.
-        is_open: As for `bridge.server.http.app.direct_way`.
+        is_open: As for `bridge.server.http.guards.direct_way`.
     """
 
     def __init__(
@@ -62,3 +77,44 @@ class Direct:
         ):
             return None
         return self._begin(scope, headers, body)
+
+
+def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> Guarding:
+    if not hasattr(auth, "verify_token"):  # what was given may be a secret: its value is not told
+        raise DefinitionError(
+            f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
+            "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
+        )
+    from bridge.server.auth.guarding import Guarding  # noqa: PLC0415 - only for those who ask for a credential
+
+    return Guarding(auth, publisher, max_request_bytes)
+
+
+def _turnstile(accounts: Accounts) -> Middleware:
+    from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - only where there are limits
+
+    return Middleware(Turnstile, accounts=accounts)
+
+
+def _limited(beginner: Beginner, accounts: Accounts) -> tuple[Beginner, object]:
+    from bridge.server.limits.turnstile import LimitedBeginner, Turnstile  # noqa: PLC0415 - as above
+
+    return LimitedBeginner(beginner, accounts), Turnstile
+
+
+def direct_way(app: Starlette, is_open: Callable[[], bool]) -> Direct | None:
+    """The way into an app of `http_app` for a server that can answer without ASGI.
+
+    Args:
+        app: The app, which the server runs.
+        is_open: Whether the app has started, and requests have nothing to pass before it.
+
+    Returns:
+        The way; None where there is none: without the fast path, and where there is middleware of others, which has to
+        see every request.
+    """
+    asked: frozenset[object] = app.state.asked_directly
+    if not (hasattr(app.state, "direct") and asked.issuperset(each.cls for each in app.user_middleware)):
+        return None
+    direct: Direct = app.state.direct(is_open)
+    return direct

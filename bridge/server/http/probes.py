@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import Event
 
-from bridge.server.http.responses import refuse
-from bridge.server.json_answer import NO_STORE, send_json
+from bridge.server.http.responses import NO_STORE, refuse, send_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+if TYPE_CHECKING:
     Shortcut = Callable[[Scope, dict[bytes, bytes], bytes, Receive, Send], Awaitable[bool]]
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -19,6 +20,10 @@ DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 
 HEADERS = "bridge.headers"
 """Where a scope has the headers that the edge read: by name, without space around their values."""
+
+STREAM_PATH = "/sse"
+
+MESSAGES_PATH = "/messages/"
 
 
 class BodyTooLargeError(BridgeError):
@@ -110,3 +115,9 @@ class BoundedBody:
 def _stripped(scope: Scope) -> Scope:
     """A request whose headers have no space around their values."""
     return {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+
+
+def is_message(scope: Scope) -> bool:
+    """Whether a request brings a message of SSE."""
+    path: str = scope["path"]
+    return path.rstrip("/").endswith(MESSAGES_PATH.rstrip("/"))

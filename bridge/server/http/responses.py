@@ -1,19 +1,30 @@
-"""Refusals: HTTP answers to requests that get no further, with a JSON-RPC error as their body."""
+"""JSON responses and JSON-RPC errors over HTTP.
+
+Refusals: HTTP answers to requests that get no further, with a JSON-RPC error as their body.
+
+A JSON answer over HTTP, sent whole.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.server.json_answer import CONTENT_TYPE, send_refusal
 from bridge.server.protocol import INVALID_REQUEST, PARSE_ERROR
+from bridge.telemetry import switch
 
 if TYPE_CHECKING:
-    from starlette.types import Scope, Send
+    from collections.abc import Iterable, Mapping
 
+    from starlette.types import Scope, Send
 
 MAX_ID_CHARS = 1024
 """Maximum length of a request's id in a session."""
+
+CONTENT_TYPE = (b"content-type", b"application/json")
+
+NO_STORE = (b"cache-control", b"no-store")
 
 
 async def refuse(
@@ -93,3 +104,63 @@ def message_problem(body: bytes) -> tuple[int, str] | None:
     except ValidationError:
         return INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message"
     return None
+
+
+@dataclass(slots=True)
+class Answer:
+    """The whole answer to a request; nobody changes it."""
+
+    body: bytes
+    status: int = 200
+    session_id: str | None = None
+    """The session that it is given in; None in the modern era."""
+
+
+class Work(Protocol):
+    """A call that was proven plain, and is still to be run."""
+
+    ends_with_client: bool
+    """Whether it is cancelled when the client closes the request."""
+
+    async def run(self) -> Answer:
+        """Run it, once; never raises but to be cancelled."""
+        ...
+
+
+class Beginner(Protocol):
+    """What begins with a POST that came whole."""
+
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+        """As `FastHttp.begin`."""
+        ...
+
+
+async def send_json(
+    send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), *, is_head: bool = False
+) -> None:
+    """Answer a request.
+
+    Args:
+        send: Where the answer goes.
+        status: The HTTP status.
+        body: The JSON.
+        headers: What is said beside its type and its length.
+        is_head: Only the head was asked for.
+    """
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [CONTENT_TYPE, length, *headers]})
+    await send({"type": "http.response.body", "body": b"" if is_head else body})
+
+
+async def send_refusal(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """Answer a request that gets no further, which an observer counts.
+
+    Args:
+        send: Where the answer goes.
+        status: The HTTP status.
+        body: The JSON.
+        headers: What is said beside its type and its length.
+    """
+    if (observer := switch.observer()) is not None:
+        observer.refused(status)
+    await send_json(send, status, body, headers)

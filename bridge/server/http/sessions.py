@@ -1,7 +1,11 @@
-"""Sessions of the handshake era over streamable HTTP, as far as others than the SDK have to know them.
+"""Sessions of streamable HTTP.
+
+Sessions of the handshake era over streamable HTTP, as far as others than the SDK have to know them.
 
 The SDK makes them, owns them and answers for them. What is known here is read off the requests and answers that pass,
 so that calls in a session can take the fast path, and so that requests there count as use of the session.
+
+Sessions of clients, as an observer is told of them.
 """
 
 from __future__ import annotations
@@ -10,19 +14,25 @@ import logging
 import math
 from collections import Counter
 from contextlib import contextmanager
+from http import HTTPStatus
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from anyio import sleep
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
+from starlette.datastructures import Headers
 
-from bridge.server.telemetry_sessions import session_closed, session_opened
+from bridge.server.protocol import HANDSHAKE_VERSIONS
+from bridge.telemetry import switch
+from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+
+    from starlette.types import Message, Scope, Send
 
 _logger = logging.getLogger("bridge.server")
 
@@ -48,11 +58,12 @@ MAX_UNREAD_BYTES_OF_ALL = 256 * 1024 * 1024
 """The same of all sessions together; over it the session is ended that has most."""
 
 _LOOK_AT_LEAST_EVERY_SECONDS = 60.0
+
 _BYTES_OF_A_VALUE = 256
 """Memory that one value of JSON takes at most, beside its text, in all forms in which it is kept."""
+
 _BYTES_OF_AN_ANSWER = 2 * 1024
 """Memory that an answer takes that waits to be sent, beside its text."""
-
 
 KEPT_METHODS = frozenset({"initialize", "notifications/initialized"})
 """Messages that a session keeps for as long as it is open."""
@@ -392,3 +403,69 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._open)
+
+
+def same_credential(scope: Scope, session: Session) -> bool:
+    """Whether a request carries the credential that opened a session, as the SDK compares them."""
+    user = scope.get("user")
+    if user is session.user or user is None or session.user is None:
+        return user is session.user
+    from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only where there are credentials
+        AuthenticatedUser,
+        authorization_context,
+    )
+
+    contexts = [
+        authorization_context(each) if isinstance(each, AuthenticatedUser) else None for each in (user, session.user)
+    ]
+    return contexts[0] == contexts[1]
+
+
+class OpeningReply:
+    """The answer to ``initialize`` on its way to the client: what it says of the session that it opens.
+
+    Args:
+        send: Where it goes.
+        opened: Called, before the client can know, with the session's id; gives the session, which gets its version.
+    """
+
+    def __init__(self, send: Send, opened: Callable[[str], Session]) -> None:
+        self._send = send
+        self._opened = opened
+        self._session: Session | None = None
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        """Let a part of the answer through."""
+        if message["type"] == "http.response.start":
+            session_id = Headers(raw=message["headers"]).get("mcp-session-id")
+            if message["status"] == HTTPStatus.OK and session_id is not None:
+                self._session = self._opened(session_id)
+        elif self._session is not None:
+            self._body += message.get("body", b"")
+            if (version := self._version()) is not None:
+                self._session.version = version
+                self._session = None
+        await self._send(message)
+
+    def _version(self) -> str | None:
+        # One message, as server-sent events or as JSON: the events' only line of data, or the whole.
+        for line in self._body.splitlines():
+            try:
+                version = from_json(line.removeprefix(b"data: "))["result"]["protocolVersion"]
+            except (ValueError, KeyError, TypeError):
+                continue
+            return version if version in HANDSHAKE_VERSIONS else None
+        return None
+
+
+def session_opened() -> None:
+    """A session over streamable HTTP was opened."""
+    if (observer := switch.observer()) is not None:
+        observer.session_opened()
+
+
+def session_closed(session: Session) -> None:
+    """A session over streamable HTTP has ended."""
+    if (observer := switch.observer()) is not None:
+        observer.session_closed(Peer("http", session.version or ""), monotonic() - session.opened_at)

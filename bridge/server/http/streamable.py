@@ -14,15 +14,16 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.http.fast import same_credential
 from bridge.server.http.requests import read_body, replaying
 from bridge.server.http.responses import is_utf8, message_problem, refuse, saying_json
 from bridge.server.http.sessions import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
     SESSION,
+    OpeningReply,
     Session,
     kept_bytes,
+    same_credential,
     told_too_much,
 )
 from bridge.server.limits.account import caller_key
@@ -30,14 +31,14 @@ from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERR
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from bridge.server.http.sessions import Sessions
+    from bridge.server.http.streams import Streams
     from bridge.server.sdk_server import SdkServer
     from bridge.server.shared.sessions import SharedSessions
-    from bridge.server.streams import Streams
 
 _logger = logging.getLogger("bridge.server")
 
@@ -261,44 +262,6 @@ async def refuse_session(send: Send, sessions: Sessions) -> None:
     """Refuse a caller who has to wait until there is room for one more session."""
     told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
     await refuse(send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions")
-
-
-class OpeningReply:
-    """The answer to ``initialize`` on its way to the client: what it says of the session that it opens.
-
-    Args:
-        send: Where it goes.
-        opened: Called, before the client can know, with the session's id; gives the session, which gets its version.
-    """
-
-    def __init__(self, send: Send, opened: Callable[[str], Session]) -> None:
-        self._send = send
-        self._opened = opened
-        self._session: Session | None = None
-        self._body = b""
-
-    async def __call__(self, message: Message) -> None:
-        """Let a part of the answer through."""
-        if message["type"] == "http.response.start":
-            session_id = Headers(raw=message["headers"]).get("mcp-session-id")
-            if message["status"] == HTTPStatus.OK and session_id is not None:
-                self._session = self._opened(session_id)
-        elif self._session is not None:
-            self._body += message.get("body", b"")
-            if (version := self._version()) is not None:
-                self._session.version = version
-                self._session = None
-        await self._send(message)
-
-    def _version(self) -> str | None:
-        # One message, as server-sent events or as JSON: the events' only line of data, or the whole.
-        for line in self._body.splitlines():
-            try:
-                version = from_json(line.removeprefix(b"data: "))["result"]["protocolVersion"]
-            except (ValueError, KeyError, TypeError):
-                continue
-            return version if version in HANDSHAKE_VERSIONS else None
-        return None
 
 
 def _opening_anew(scope: Scope) -> Scope:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from anyio import sleep
 
-from bridge.server.http.fast import Answer
 from bridge.server.http.probes import METRICS_PATH, STATUS_PATH
 from bridge.server.http.requests import HEADERS
-from bridge.server.http.responses import refuse
+from bridge.server.http.responses import Answer, refuse
 from bridge.server.limits.account import caller_key, current_account
 from bridge.text import clip
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.http.fast import Beginner, Work
+    from bridge.server.http.responses import Beginner, Work
     from bridge.server.limits.account import Account, Accounts
     from bridge.server.limits.refused import Refused
 

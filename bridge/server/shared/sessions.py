@@ -27,11 +27,9 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.http.fast import same_credential
 from bridge.server.http.requests import read_body, replaying
 from bridge.server.http.responses import refuse
-from bridge.server.http.sessions import Session, kept_bytes
-from bridge.server.http.streamable import OpeningReply
+from bridge.server.http.sessions import OpeningReply, Session, kept_bytes, same_credential
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
 from bridge.server.shared.alive import Alive

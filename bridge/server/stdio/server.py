@@ -1,4 +1,6 @@
-"""Serving over stdio: one client, one JSON message a line (MCP, "Transports", stdio).
+"""serve_stdio: lines in, lines out.
+
+Serving over stdio: one client, one JSON message a line (MCP, "Transports", stdio).
 
     bytes ─> lines ─┬> messages ─┬> the SDK ─────┬> lines ─> bytes
                     │            ╰> the fast path ┤
@@ -6,6 +8,8 @@
 
 Every line is parsed once. The SDK is imported when a message first needs it, and knows both eras: the first request
 decides for the connection.
+
+Lines out of a stream of bytes, however the bytes arrive. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -15,12 +19,11 @@ import logging
 import math
 from collections import Counter
 from contextlib import AsyncExitStack, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
 from bridge.server.fast_path import unplanned
-from bridge.server.lines import LineSplitter
 from bridge.server.protocol import (
     INVALID_REQUEST,
     MalformedMessageError,
@@ -38,11 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.server.diversion import ProtocolStreams
-    from bridge.server.lines import LongLine
     from bridge.server.protocol import MessageId
     from bridge.server.publisher import Publisher
     from bridge.server.stdio.pipes import InputPipe, OutputPipe
+    from bridge.server.stdio.process import ProtocolStreams
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
@@ -55,6 +57,9 @@ ANSWER_SECONDS = 1.0
 
 CLEANUP_SECONDS = 1.5
 """How long what was cancelled may clean up."""
+
+KEPT_BYTES = 1024
+"""How much is kept of each end of a line over the limit."""
 
 
 def serve_stdio(
@@ -75,7 +80,7 @@ def serve_stdio(
 
     Args:
         publisher: What is served.
-        streams: What `bridge.server.diversion.divert_stdout` took.
+        streams: What `bridge.server.stdio.process.divert_stdout` took.
         max_line_bytes: How long a message may be; a longer one is refused, and not kept in memory.
         fast_path: Whether plain requests are answered without the SDK.
         lifespan: What is open while it serves, entered before the first message is read.
@@ -263,3 +268,58 @@ class StdioServer:
         finally:
             self._for_sdk.close()
             self._sdk_done.set()
+
+
+class LongLine(NamedTuple):
+    """A line over the limit, of which only the ends are kept."""
+
+    beginning: bytes
+    end: bytes
+
+
+class LineSplitter:
+    """Cuts bytes into lines at newlines; of a line over the limit only the ends are kept.
+
+    Args:
+        max_line_bytes: How long a line may be, without its newline.
+    """
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self._max_line_bytes = max_line_bytes
+        self._parts: list[bytes] = []
+        self._length_bytes = 0
+        self._ends = LongLine(b"", b"")
+
+    def feed(self, data: bytes) -> list[bytes | LongLine]:
+        """The lines that end within ``data``, without their newlines."""
+        *ended, rest = data.split(b"\n")
+        lines = [self._ended(part) for part in ended]
+        if rest:
+            self._keep(rest)
+        return lines
+
+    def end(self) -> list[bytes | LongLine]:
+        """What came after the last newline, as a line, if anything did."""
+        return [self._ended(b"")] if self._length_bytes else []
+
+    def _ended(self, part: bytes) -> bytes | LongLine:
+        if not self._length_bytes:
+            return part if len(part) <= self._max_line_bytes else LongLine(part[:KEPT_BYTES], part[-KEPT_BYTES:])
+        self._keep(part)
+        line = b"".join(self._parts) if self._length_bytes <= self._max_line_bytes else self._ends
+        self._parts, self._length_bytes = [], 0
+        return line
+
+    def _keep(self, part: bytes) -> None:
+        was_long = self._length_bytes > self._max_line_bytes
+        self._length_bytes += len(part)
+        if self._length_bytes <= self._max_line_bytes:
+            self._parts.append(part)
+        elif was_long:
+            beginning, end = self._ends
+            self._ends = LongLine(
+                (beginning + part[:KEPT_BYTES])[:KEPT_BYTES], (end + part[-KEPT_BYTES:])[-KEPT_BYTES:]
+            )
+        else:
+            whole = b"".join([*self._parts, part])
+            self._parts, self._ends = [], LongLine(whole[:KEPT_BYTES], whole[-KEPT_BYTES:])

@@ -14,15 +14,15 @@ import anyio
 import uvicorn
 
 from bridge.cli.http_protocol import http_protocol
-from bridge.server.http.fast import Answer
-from bridge.server.lines import LineSplitter
+from bridge.server.http.responses import Answer
 from bridge.server.stdio.pipes import open_input, open_output
+from bridge.server.stdio.server import LineSplitter
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from bridge.server.http.fast import Work
     from bridge.server.http.guards import Direct
+    from bridge.server.http.responses import Work
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'

@@ -13,9 +13,10 @@ from pydantic_core import from_json
 
 from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
 from bridge.server.fast_path import FastPath, PlainCall
-from bridge.server.http.fast import Answer, FastHttp
+from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import Direct
 from bridge.server.http.host_origin import Names
+from bridge.server.http.responses import Answer
 from bridge.server.http.sessions import Sessions
 from bridge.server.protocol import read_message
 from bridge.server.publisher import Publisher
@@ -30,7 +31,7 @@ from tests.benchmarks.tools import add
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.server.http.fast import Work
+    from bridge.server.http.responses import Work
     from bridge.types import Json
 
 _CALLS = 1000

@@ -10,8 +10,8 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.http.app import direct_way
-from bridge.server.http.fast import Answer
+from bridge.server.http.guards import direct_way
+from bridge.server.http.responses import Answer
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http

@@ -7,8 +7,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from bridge.server.answering import Answering
 from bridge.server.http.sessions import Session
+from bridge.server.http.sse import Answering
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bridge.server import http_app
-from bridge.server.streams import Streams
+from bridge.server.http.streams import Streams
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
 from tests.server.http_server import events, modern, modern_headers, open_session, request

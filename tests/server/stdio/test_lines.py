@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.server.lines import KEPT_BYTES, LineSplitter, LongLine
+from bridge.server.stdio.server import KEPT_BYTES, LineSplitter, LongLine
 
 
 def _long(line: bytes) -> LongLine:
