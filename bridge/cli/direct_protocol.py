@@ -1,7 +1,7 @@
 """The direct protocol: uvicorn's own for httptools, which asks first whether a request can be answered without ASGI.
 
-A request that came whole is offered to `bridge.server.http.guards.Direct` before uvicorn makes its task, its events and
-its messages. What that does not take goes on as if nobody had looked.
+A request that came whole is offered to `bridge.server.http.guards.PreAsgiHandler` before uvicorn makes its task, its
+events and its messages. What that does not take goes on as if nobody had looked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from bridge.cli.httptools_protocol import PlainHttpToolsProtocol
-from bridge.server.http.responses import CONTENT_TYPE, Answer
+from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.cli.joined_writes import JoiningTransport
-    from bridge.server.http.guards import Direct
-    from bridge.server.http.responses import Work
+    from bridge.server.http.guards import PreAsgiHandler
+    from bridge.server.http.responses import PendingCall
 
 _KEPT_HEADS = 64
-_FAILED = Answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the server\'s log says why"}}', 500)
+_FAILED = PlainResponse(
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the server\'s log says why"}}', 500
+)
 
 Header = tuple[bytes, bytes]
 
 
-def protocol_with(direct: Direct | None) -> type[PlainHttpToolsProtocol]:
+def protocol_with(direct: PreAsgiHandler | None) -> type[PlainHttpToolsProtocol]:
     """The protocol that asks, for `bridge.cli.joined_writes.joining`; the plain one where there is nothing to be asked.
 
     Args:
@@ -42,7 +44,7 @@ def protocol_with(direct: Direct | None) -> type[PlainHttpToolsProtocol]:
 class DirectProtocol(PlainHttpToolsProtocol):
     """One connection."""
 
-    direct: Direct
+    direct: PreAsgiHandler
     _body: bytes | None = None
     """What has come of the body of a request that is to be offered; None while uvicorn reads one."""
 
@@ -85,7 +87,7 @@ class DirectProtocol(PlainHttpToolsProtocol):
             self._hand_over(is_whole=True)
             return
         self._body = None
-        if isinstance(begun, Answer):
+        if isinstance(begun, PlainResponse):
             self._write(begun, keeps_alive=True)
         else:
             self._start(begun)
@@ -103,7 +105,7 @@ class DirectProtocol(PlainHttpToolsProtocol):
             and not self.flow.write_paused
         )
 
-    def _begun(self, body: bytes) -> Answer | Work | None:
+    def _begun(self, body: bytes) -> PlainResponse | PendingCall | None:
         try:
             return self.direct.begin(cast("Scope", self.scope), body)
         except Exception:  # noqa: BLE001 - what fails here fails again on uvicorn's way, where it is logged
@@ -119,7 +121,7 @@ class DirectProtocol(PlainHttpToolsProtocol):
         if is_whole:
             super().on_message_complete()
 
-    def _start(self, work: Work) -> None:
+    def _start(self, work: PendingCall) -> None:
         running = _Running(work)
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
         running.task = self.loop.create_task(self._run(running))
@@ -139,7 +141,7 @@ class DirectProtocol(PlainHttpToolsProtocol):
         if not running.disconnected:
             self._write(answer, keeps_alive=running.keep_alive)
 
-    def _write(self, answer: Answer, *, keeps_alive: bool) -> None:
+    def _write(self, answer: PlainResponse, *, keeps_alive: bool) -> None:
         head = _head(answer.status, tuple(self.server_state.default_headers))
         if answer.session_id is not None:
             head += b"mcp-session-id: %b\r\n" % answer.session_id.encode()
@@ -157,7 +159,7 @@ class _Running:
 
     __slots__ = ("disconnected", "keep_alive", "response_complete", "task", "work")
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: PendingCall) -> None:
         self.work = work
         self.task: asyncio.Task[None]
         self.keep_alive = True

@@ -11,12 +11,14 @@ from bridge.cli.joined_writes import joining
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.server.http.guards import Direct
+    from bridge.server.http.guards import PreAsgiHandler
 
 _USUAL_BOUNDS = ConnectionBounds()
 
 
-def http_protocol(direct: Direct | None = None, bounds: ConnectionBounds = _USUAL_BOUNDS) -> type[asyncio.Protocol]:
+def http_protocol(
+    direct: PreAsgiHandler | None = None, bounds: ConnectionBounds = _USUAL_BOUNDS
+) -> type[asyncio.Protocol]:
     """The fastest protocol there is.
 
     Args:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from bridge.server.http.probes import Operations
+    from bridge.server.http.probes import HealthState
 
 _logger = logging.getLogger("bridge.cli")
 
@@ -78,7 +78,7 @@ class HttpServer(SilentServer):
         self,
         config: uvicorn.Config,
         app: Starlette,
-        operations: Operations,
+        operations: HealthState,
         opened: Callable[[], None],
         *,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,

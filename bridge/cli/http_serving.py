@@ -22,7 +22,7 @@ from bridge.cli.targets import FileTarget, split_targets
 from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.cli.worker import Worker
 from bridge.errors import TargetError
-from bridge.server.http.probes import Operations
+from bridge.server.http.probes import HealthState
 
 if TYPE_CHECKING:
     import socket
@@ -146,7 +146,7 @@ def _serve_here(
         publisher = publisher_of(ctx, serving, name, options, options.scaling.secrets(ctx))
         app = _app(ctx, publisher, options, auth)
         lifespan = looked_after(publisher, serving.lifespan)
-        operations = Operations(servers=serving.servers, is_held=True)
+        operations = HealthState(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
         metrics: WrittenMetrics | None = watched.metrics
         if channel is not None:
@@ -187,7 +187,7 @@ def _noted(announce: Callable[[], None], opened: socket.socket) -> Callable[[], 
 def _operated(
     ctx: click.Context,
     app: Starlette,
-    operations: Operations,
+    operations: HealthState,
     options: ServeOptions,
     *,
     metrics: WrittenMetrics | None,

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
-    from bridge.server.http.guards import Direct
-    from bridge.server.http.probes import Operations
+    from bridge.server.http.guards import PreAsgiHandler
+    from bridge.server.http.probes import HealthState
 
 GRACEFUL_SECONDS = 10
 """How long running calls may go on after the server was asked to end; a second Ctrl-C ends at once."""
@@ -160,7 +160,7 @@ def run(
     sockets: list[socket.socket],
     announce: Callable[[], None],
     *,
-    operations: Operations,
+    operations: HealthState,
     operated: Operated,
     is_debug: bool,
     is_child: bool,
@@ -189,13 +189,13 @@ def run(
         Exception: What could not be opened.
         KeyboardInterrupt: The signal was SIGINT.
     """
-    from bridge.server.http.guards import direct_way  # noqa: PLC0415 - the SDK, which the app has loaded
+    from bridge.server.http.guards import pre_asgi_handler  # noqa: PLC0415 - the SDK, which the app has loaded
     from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - as above
 
     # Who calls through a proxy is known only behind uvicorn's own middleware.
     middleware: set[object] = {each.cls for each in app.user_middleware}
     is_told_by_proxy = _PROXIES in os.environ and Turnstile in middleware
-    direct = None if is_told_by_proxy else direct_way(app, lambda: operations.is_steady)
+    direct = None if is_told_by_proxy else pre_asgi_handler(app, lambda: operations.is_steady)
     config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 
     tells = asyncio.Event()
@@ -241,7 +241,7 @@ def run(
 
 
 def _config(
-    app: ASGIApp, direct: Direct | None, bounds: ConnectionBounds, *, is_debug: bool, is_child: bool
+    app: ASGIApp, direct: PreAsgiHandler | None, bounds: ConnectionBounds, *, is_debug: bool, is_child: bool
 ) -> uvicorn.Config:
     return uvicorn.Config(
         app,

@@ -11,8 +11,8 @@ from bridge.cli.failures import say
 from bridge.server.auth.gate import Gate
 from bridge.server.auth.recognition import Recognition
 from bridge.server.auth.unlimited import Unlimited
-from bridge.server.http.host_origin import Edge, Names
-from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, Pages, StatusPage, probe_pages
+from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
+from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, PageRouter, StatusPage, probe_pages
 from bridge.server.telemetry_metrics import MetricsPage
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from bridge.cli.ending import DrainTimes
     from bridge.cli.inheritance import Inheritance
     from bridge.server.auth.auth import Auth
-    from bridge.server.http.probes import Operations
+    from bridge.server.http.probes import HealthState
     from bridge.server.telemetry_metrics import WrittenMetrics
 
 
 def operated(
     app: Starlette,
-    operations: Operations,
+    operations: HealthState,
     *,
     times: DrainTimes,
     path: str,
@@ -77,17 +77,17 @@ def operated(
             app.router.routes.append(Route(METRICS_PATH, Unlimited(MetricsPage(metrics)), methods=["GET"]))
             app.state.any_name.add(METRICS_PATH)
         return listening.Operated(times=times, pages=probes)
-    names = Names(admin_host, allowed_hosts, allowed_origins)
+    names = AllowedHosts(admin_host, allowed_hosts, allowed_origins)
     guarded: ASGIApp = status
     if auth is not None:
         guarded = Gate(status, auth=auth, recognition=Recognition(auth), metadata_url=None, open_paths=())
     pages = dict(probes)
     if auth is not None or is_open or listening.are_loopback(listening.resolve(admin_host, 0)):
-        pages[STATUS_PATH] = Edge(guarded, names=names, is_running=lambda: True)
+        pages[STATUS_PATH] = HostOriginMiddleware(guarded, names=names, is_running=lambda: True)
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)
-    return listening.Operated(times=times, pages={}, admin_app=Pages(pages), admin_sockets=sockets)
+    return listening.Operated(times=times, pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
 
 
 def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:

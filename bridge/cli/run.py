@@ -82,10 +82,10 @@ def _version_of_program() -> str:
 
 
 def _over_stdio(publisher: Publisher) -> None:
-    from bridge.server.stdio.process import divert_stdout  # noqa: PLC0415 - as above
+    from bridge.server.stdio.process import take_standard_streams  # noqa: PLC0415 - as above
     from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - HTTP does without it
 
-    streams = divert_stdout()
+    streams = take_standard_streams()
     say(f"serving {publisher.name} over stdio")
     serve_stdio(publisher, streams)
 
@@ -96,7 +96,7 @@ def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVer
     from bridge.cli.ending import DrainTimes  # noqa: PLC0415 - as above
     from bridge.cli.output import stdout_diverted  # noqa: PLC0415 - as above
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above
-    from bridge.server.http.probes import Operations, probe_pages  # noqa: PLC0415 - as above
+    from bridge.server.http.probes import HealthState, probe_pages  # noqa: PLC0415 - as above
 
     addresses = listening.resolve(host, port)
     if auth is None and not listening.are_loopback(addresses):
@@ -107,7 +107,7 @@ def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVer
     app = http_app(publisher.tools, publisher=publisher, host=host, auth=auth)
     sockets = listening.bind(addresses)
     url = listening.url_of(host, sockets[0].getsockname()[1], "/mcp")
-    operations = Operations(servers=tuple, is_held=True)
+    operations = HealthState(servers=tuple, is_held=True)
     with stdout_diverted():
         listening.run(
             app,

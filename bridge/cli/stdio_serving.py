@@ -15,7 +15,7 @@ from bridge.cli.scaling_options import ScalingOptions
 from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
 from bridge.cli.targets import ConfigTarget
 from bridge.cli.telemetry_options import observed
-from bridge.server.stdio.process import divert_stdout
+from bridge.server.stdio.process import take_standard_streams
 
 if TYPE_CHECKING:
     import click
@@ -52,7 +52,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
         texts: The targets as they were given.
         options: How to serve.
     """
-    streams = divert_stdout()  # before any code of the user's can print
+    streams = take_standard_streams()  # before any code of the user's can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
     note_unaccompanied(ctx, options)

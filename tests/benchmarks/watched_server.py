@@ -24,7 +24,7 @@ from bridge.cli.http_protocol import http_protocol
 from bridge.cli.http_server import SilentServer
 from bridge.cli.telemetry_options import TelemetryOptions, observed
 from bridge.server.http.app import http_app
-from bridge.server.http.guards import direct_way
+from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.publisher import Publisher
 from bridge.telemetry.writer import BATCH_SECONDS
 from tests.benchmarks.tools import add
@@ -96,7 +96,7 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
             ports[name] = sockets[0].getsockname()[1]
             config = uvicorn.Config(
                 app,
-                http=http_protocol(direct_way(app, lambda: True)),
+                http=http_protocol(pre_asgi_handler(app, lambda: True)),
                 log_level="error",
                 access_log=False,  # there is no direct way beside it
                 proxy_headers=False,

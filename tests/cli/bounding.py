@@ -14,7 +14,7 @@ from bridge.cli.connection_bounds import bounded
 from bridge.cli.http_protocol import http_protocol
 from bridge.cli.joined_writes import joining
 from bridge.server import http_app
-from bridge.server.http.guards import direct_way
+from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.http.probes import Probes
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -42,7 +42,7 @@ def served(protocol: str, bounds: ConnectionBounds, *tools: object) -> Iterator[
     """The port at which `add` is served, with more tools."""
     app = http_app(ToolBox(add, *tools))
     kinds = {
-        "direct": lambda: http_protocol(direct_way(app, lambda: True), bounds),
+        "direct": lambda: http_protocol(pre_asgi_handler(app, lambda: True), bounds),
         "httptools": lambda: http_protocol(None, bounds),
         "h11": lambda: joining(bounded(h11_within(bounds), bounds)),
     }

@@ -19,8 +19,8 @@ from bridge.cli.http_protocol import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.fast_path import FastPath
-from bridge.server.http.guards import Direct, direct_way
-from bridge.server.http.probes import Operations
+from bridge.server.http.guards import PreAsgiHandler, pre_asgi_handler
+from bridge.server.http.probes import HealthState
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers
 from tests.server import http_server
@@ -204,7 +204,7 @@ def test_what_goes_wrong_is_said_where_all_is_said(port: int, ways: list[str], m
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(Direct, "begin", fail)
+    monkeypatch.setattr(PreAsgiHandler, "begin", fail)
     with connected(port) as connection:
         connection.sendall(adding(5))
         ((_, body),) = answers(connection, 1)
@@ -228,10 +228,10 @@ def test_a_call_that_cannot_be_answered_is_logged_and_its_connection_closed(
 
 
 def test_an_app_with_other_middleware_has_no_direct_way(app: Starlette) -> None:
-    assert direct_way(app, lambda: True) is not None
+    assert pre_asgi_handler(app, lambda: True) is not None
     app.add_middleware(GZipMiddleware)
-    assert direct_way(app, lambda: True) is None
-    assert direct_way(http_app(ToolBox(silent("add", _add)), fast_path=False), lambda: True) is None
+    assert pre_asgi_handler(app, lambda: True) is None
+    assert pre_asgi_handler(http_app(ToolBox(silent("add", _add)), fast_path=False), lambda: True) is None
 
 
 def test_where_callers_have_to_be_known_only_a_recognised_one_is_answered_directly(ways: list[str]) -> None:
@@ -246,8 +246,8 @@ def test_where_callers_have_to_be_known_only_a_recognised_one_is_answered_direct
 
 
 def test_while_a_server_starts_or_ends_nothing_is_answered_directly(app: Starlette, ways: list[str]) -> None:
-    operations = Operations()
-    direct = direct_way(app, lambda: operations.is_steady)
+    operations = HealthState()
+    direct = pre_asgi_handler(app, lambda: operations.is_steady)
     with http_server.serving(app, http=http_protocol(direct)) as origin, connected(httpx.URL(origin).port or 0) as it:
         for change, found in ((lambda: None, []), (operations.open, ["200"]), (operations.drain, ["200"])):
             change()

@@ -13,7 +13,7 @@ from bridge.cli.ending import DrainTimes
 from bridge.cli.http_protocol import http_protocol
 from bridge.cli.http_server import HttpServer
 from bridge.server import http_app
-from bridge.server.http.probes import Operations, Probes
+from bridge.server.http.probes import HealthState, Probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def add(a: int, b: int) -> int:
 
 
 def made(opened: Callable[[], None], *tools: object) -> HttpServer:
-    app, operations = http_app(ToolBox([add, *tools]), name="ending"), Operations(is_held=True)
+    app, operations = http_app(ToolBox([add, *tools]), name="ending"), HealthState(is_held=True)
     config = uvicorn.Config(Probes(app, operations), http=http_protocol(), lifespan="on", ws="none", log_config=None)
     times, nothing = DrainTimes(), lambda: None
     return HttpServer(config, app, operations, opened, lifespan=None, times=times, last_act=nothing)

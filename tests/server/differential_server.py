@@ -15,7 +15,7 @@ from bridge.cli.http_protocol import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.fast import FastHttp
-from bridge.server.http.guards import direct_way
+from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.limits import Limits, Rate
 from tests.server.differential_tools import toolbox
 
@@ -75,7 +75,7 @@ def main() -> None:
     http = options.http
     if http == "direct":
         direct_protocol._head = _marked_head  # type: ignore[assignment]  # as above
-        http = http_protocol(direct_way(app, lambda: True))
+        http = http_protocol(pre_asgi_handler(app, lambda: True))
     config = uvicorn.Config(app, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         sys.stderr.write(f"serving tests at http://127.0.0.1:{listener.getsockname()[1]}\n")

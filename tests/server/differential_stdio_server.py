@@ -9,7 +9,7 @@ from typing import Any
 from bridge.server.protocol import is_request
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
-from bridge.server.stdio.process import divert_stdout
+from bridge.server.stdio.process import take_standard_streams
 from bridge.server.stdio.server import serve_stdio
 from tests.server.differential_tools import toolbox
 
@@ -25,7 +25,7 @@ def _counted(self: FastStdio, message: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    streams = divert_stdout()
+    streams = take_standard_streams()
     logging.basicConfig(level=logging.CRITICAL)
     FastStdio.took = _counted  # type: ignore[method-assign]  # counted where it is decided
     serve_stdio(Publisher(toolbox(), name="tests"), streams, fast_path="--fast-path" in sys.argv)

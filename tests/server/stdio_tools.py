@@ -11,9 +11,9 @@ import sys
 import threading
 from typing import Any
 
-from bridge.server.stdio.process import divert_stdout
+from bridge.server.stdio.process import take_standard_streams
 
-streams = divert_stdout()
+streams = take_standard_streams()
 print("printed while the tools are imported")  # noqa: T201 - what is tested
 
 from bridge.server.publisher import Publisher  # noqa: E402 - nothing is imported before the diversion

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.server.http.responses import NO_STORE, send_refusal
+from bridge.server.http.responses import NO_STORE, send_counted_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | N
         headers.append((b"retry-after", b"%d" % math.ceil(challenge.retry_after_seconds)))
     if challenge.status != _UNAVAILABLE:
         headers.append((b"www-authenticate", _written(challenge, metadata_url).encode("latin-1", "replace")))
-    await send_refusal(send, challenge.status, json.dumps(told).encode(), headers)
+    await send_counted_error(send, challenge.status, json.dumps(told).encode(), headers)
 
 
 def _written(challenge: Challenge, metadata_url: str | None) -> str:

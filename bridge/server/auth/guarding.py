@@ -1,6 +1,6 @@
 """Guarding: what an app needs so that nobody without a credential reaches its tools.
 
-Edge → CrossOrigin → Gate → BoundedBody, fast path → ScopedTools → the transports
+Edge → CorsMiddleware → Gate → BodyLimitMiddleware, fast path → ScopedTools → the transports
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge.server.auth.recognition import KnownWork, Recognition, entered
 from bridge.server.auth.scoped import ScopedTools
 from bridge.server.auth.tenures import Tenures
 from bridge.server.auth.unmatched import Unmatched
-from bridge.server.http.responses import Answer
+from bridge.server.http.responses import PlainResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.core import ServerCore
-    from bridge.server.http.responses import Beginner, Work
+    from bridge.server.http.responses import PendingCall, PlainHandler
 
-    Begin = Callable[[Scope, dict[bytes, bytes], bytes], Answer | Work | None]
+    Begin = Callable[[Scope, dict[bytes, bytes], bytes], PlainResponse | PendingCall | None]
 
 
 class Guarding:
@@ -102,11 +102,11 @@ class Guarding:
             )
         ]
 
-    def beginning(self, fast: Beginner) -> Begin:
+    def beginning(self, fast: PlainHandler) -> Begin:
         """What begins with a request without ASGI: with those whose credential is recognised, and with no others."""
         recognition = self.recognition
 
-        def begin(scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Answer | Work | None:
+        def begin(scope: Scope, headers: dict[bytes, bytes], body: bytes) -> PlainResponse | PendingCall | None:
             known = recognition.recognised(scope, headers)
             if known is None:
                 return None
@@ -115,6 +115,6 @@ class Guarding:
                 begun = fast.begin(scope, headers, body)
             finally:
                 auth_context_var.reset(token)
-            return begun if begun is None or isinstance(begun, Answer) else KnownWork(begun, known.user)
+            return begun if begun is None or isinstance(begun, PlainResponse) else KnownWork(begun, known.user)
 
         return begin

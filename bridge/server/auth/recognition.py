@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.identity import KnownUser
-    from bridge.server.http.responses import Answer, Work
+    from bridge.server.http.responses import PendingCall, PlainResponse
 
 HEADER = b"authorization"
 QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
@@ -110,12 +110,12 @@ class KnownWork:
 
     __slots__ = ("_user", "_work", "ends_with_client")
 
-    def __init__(self, work: Work, user: KnownUser) -> None:
+    def __init__(self, work: PendingCall, user: KnownUser) -> None:
         self._work = work
         self._user = user
         self.ends_with_client = work.ends_with_client
 
-    async def run(self) -> Answer:
+    async def run(self) -> PlainResponse:
         """Run it."""
         token = auth_context_var.set(self._user)
         try:

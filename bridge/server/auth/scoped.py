@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from bridge.server.auth.challenge import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.http.requests import read_body, replaying
+from bridge.server.http.requests import read_body, replay_body
 from bridge.server.telemetry_refusals import call_refused
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
@@ -75,7 +75,7 @@ class ScopedTools:
             )
             await send_challenge(send, challenge, self._metadata_url)
             return
-        await self._app(scope, replaying(body, receive), send)
+        await self._app(scope, replay_body(body, receive), send)
 
     def _missing(self, name: str | None) -> tuple[Tool | None, frozenset[str]]:
         """The tool of a name, as far as the caller may know of it, and the scopes that are missing for it."""

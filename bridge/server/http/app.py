@@ -1,10 +1,10 @@
 """Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one edge.
 
 Edge ── Host, Origin, started?
-CrossOrigin ── what browsers are to be told, where pages of other origins are let in
+CorsMiddleware ── what browsers are to be told, where pages of other origins are let in
 Gate ── a key or token, where one is asked for
 Turnstile ── how much each caller may take, where that is limited
-BoundedBody ── body limit, fast path
+BodyLimitMiddleware ── body limit, fast path
   ├── /mcp, /mcp/              StreamableEndpoint   both eras
   ├── /sse, /sse/              SseStream            handshake era
   ╰── /messages, /messages/    SseMessages
@@ -21,15 +21,15 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bridge.server.http.cors import CrossOrigin
+from bridge.server.http.cors import CorsMiddleware
 from bridge.server.http.fast import FastHttp
-from bridge.server.http.guards import _ASKED_DIRECTLY, Direct, _guarding, _limited, _turnstile
-from bridge.server.http.host_origin import Edge, Names
-from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, MESSAGES_PATH, STREAM_PATH, BoundedBody
+from bridge.server.http.guards import _ASKED_DIRECTLY, PreAsgiHandler, _guarding, _limited, _turnstile
+from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
+from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, MESSAGES_PATH, STREAM_PATH, BodyLimitMiddleware
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.http.sse import SseMessages, SseStream
 from bridge.server.http.streamable import StreamableEndpoint
-from bridge.server.http.streams import Streams
+from bridge.server.http.streams import OpenStreams
 from bridge.server.publisher import Publisher
 from bridge.server.running_calls import Drain
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.http.responses import Beginner
+    from bridge.server.http.responses import PlainHandler
     from bridge.server.limits import Limits
     from bridge.server.shared import Shared
     from bridge.tools.execution import ExecutionPolicy
@@ -83,9 +83,9 @@ def http_app(
         sse: Whether to serve SSE, at ``/sse`` and ``/messages/``.
         streamable: Whether to serve streamable HTTP.
         host: The host that the app will be bound to; it is let in as a Host and an Origin.
-        allowed_hosts: Further hosts under which the server may be reached; see `Names` for how they are written.
+        allowed_hosts: Further hosts under which the server may be reached; see `AllowedHosts` for how they are written.
         allowed_origins: Further origins whose pages may use the server, and whose browsers are told so (CORS); see
-            `Names`.
+            `AllowedHosts`.
         max_request_bytes: How long a request's body may be.
         page_size: As for `Publisher`.
         policy: As for `Publisher`.
@@ -150,14 +150,16 @@ def http_app(
         stateless=stateless,
         shared=None if redis_url is None else partial(_shared, redis_url, session_idle_seconds),
     )
-    names, any_name = Names(host, allowed_hosts, allowed_origins), set[str]()
+    names, any_name = AllowedHosts(host, allowed_hosts, allowed_origins), set[str]()
     middleware = [
-        Middleware(Edge, names=names, is_running=lambda: service.is_running, any_name=any_name),
-        *([Middleware(CrossOrigin, names=names)] if names.allows_some_origins else []),
+        Middleware(HostOriginMiddleware, names=names, is_running=lambda: service.is_running, any_name=any_name),
+        *([Middleware(CorsMiddleware, names=names)] if names.allows_some_origins else []),
         *([] if guarding is None else guarding.before_body),
         *([] if publisher.accounts is None else [_turnstile(publisher.accounts)]),
         Middleware(
-            BoundedBody, max_bytes=max_request_bytes, shortcut=None if service.fast is None else service.fast.answered
+            BodyLimitMiddleware,
+            max_bytes=max_request_bytes,
+            shortcut=None if service.fast is None else service.fast.answered,
         ),
         *([] if guarding is None else guarding.after_body),
     ]
@@ -168,11 +170,11 @@ def http_app(
     app.state.any_name = any_name
     asked_directly = _ASKED_DIRECTLY if guarding is None else _ASKED_DIRECTLY | guarding.middleware
     if service.fast is not None:
-        beginner: Beginner = service.fast
+        beginner: PlainHandler = service.fast
         if publisher.accounts is not None:
             beginner, turnstile = _limited(beginner, publisher.accounts)
             asked_directly |= {turnstile}
-        app.state.direct = partial(Direct, beginner, names, max_request_bytes, guarding)
+        app.state.direct = partial(PreAsgiHandler, beginner, names, max_request_bytes, guarding)
     app.state.asked_directly = asked_directly
     app.state.unmatched = None if guarding is None else guarding.unmatched
     app.state.open_routes = [] if guarding is None else guarding.routes
@@ -207,8 +209,8 @@ class _Service:
         self._guarding = guarding
         self._shared = None if shared is None else shared(publisher, sessions)
         self._publisher = publisher
-        self._streams = Streams(end_with_credentials=True)
-        self._sse_streams = Streams()
+        self._streams = OpenStreams(end_with_credentials=True)
+        self._sse_streams = OpenStreams()
         farewells = [publisher.server.end_subscriptions, self._streams.end]
         self.drain = Drain(publisher.running, farewells)
         self._endpoint: StreamableEndpoint | None = None

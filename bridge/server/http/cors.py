@@ -15,7 +15,7 @@ from bridge.server.http.requests import HEADERS
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.http.host_origin import Names
+    from bridge.server.http.host_origin import AllowedHosts
 
 _METHODS = ("GET", "POST", "DELETE")
 _EXPOSED = ("Mcp-Session-Id", "WWW-Authenticate", "Retry-After")
@@ -23,7 +23,7 @@ _ANY_ORIGIN = ".*"
 """Of the allowed ones: no other comes here. Each is answered by its name."""
 
 
-class CrossOrigin:
+class CorsMiddleware:
     """ASGI middleware behind the edge: answers the questions of browsers, and lets them show answers to their pages.
 
     Args:
@@ -31,7 +31,7 @@ class CrossOrigin:
         names: Which origins are allowed.
     """
 
-    def __init__(self, app: ASGIApp, *, names: Names) -> None:
+    def __init__(self, app: ASGIApp, *, names: AllowedHosts) -> None:
         self._app = app
         self._names = names
         self._telling = CORSMiddleware(

@@ -16,9 +16,9 @@ from pydantic_core import from_json
 
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.fast_path import unplanned
-from bridge.server.http.responses import CONTENT_TYPE, Answer
+from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.sessions import same_credential
-from bridge.server.http.streams import HungUpError, until_hang_up
+from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, error_message
 from bridge.server.telemetry_fast_path import fast_path_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore
     from bridge.server.fast_path import FastPath, PlainCall
-    from bridge.server.http.responses import Work
+    from bridge.server.http.responses import PendingCall
     from bridge.server.http.sessions import Session, Sessions
     from bridge.server.running_calls import RunningCalls
     from bridge.types import Json
@@ -72,16 +72,16 @@ class FastHttp:
         begun = self.begin(scope, headers, body)
         if begun is None:
             return False
-        if not isinstance(begun, Answer):
+        if not isinstance(begun, PlainResponse):
             try:
-                begun = await (until_hang_up(begun.run(), receive) if begun.ends_with_client else begun.run())
-            except HungUpError:
+                begun = await (run_until_disconnect(begun.run(), receive) if begun.ends_with_client else begun.run())
+            except ClientDisconnectedError:
                 return True
         await send({"type": "http.response.start", "status": begun.status, "headers": _headers_of(begun)})
         await send({"type": "http.response.body", "body": begun.body})
         return True
 
-    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> PlainResponse | PendingCall | None:
         """Begin with a POST if it is plain: its answer, or what is to be run for one; None where it is not plain.
 
         Args:
@@ -100,7 +100,9 @@ class FastHttp:
         session = self._session_of(scope, headers, version)
         return None if session is None else self._begin_in(session, scope, headers, body)
 
-    def _begin_modern(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+    def _begin_modern(
+        self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
+    ) -> PlainResponse | PendingCall | None:
         message = _request_in(body)
         if message is None or not _routes(headers, message):
             return None
@@ -111,11 +113,13 @@ class FastHttp:
             plan = unplanned(message, error)
         if plan is None:
             return None
-        return Answer(plan) if isinstance(plan, bytes) else _ModernCall(plans, plan, scope, headers, self._running)
+        return (
+            PlainResponse(plan) if isinstance(plan, bytes) else _ModernCall(plans, plan, scope, headers, self._running)
+        )
 
     def _begin_in(
         self, session: Session, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
-    ) -> Answer | Work | None:
+    ) -> PlainResponse | PendingCall | None:
         message = _request_in(body)
         if message is None or str(message["id"]) in session.running:
             return None
@@ -128,7 +132,7 @@ class FastHttp:
             return None
         if isinstance(plan, bytes):
             session.use()
-            return Answer(plan, session_id=session.id)
+            return PlainResponse(plan, session_id=session.id)
         return _SessionCall(plans, plan, scope, headers, self._running, session)
 
     def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
@@ -158,7 +162,7 @@ class _ModernCall:
         self._headers = headers
         self._running = running
 
-    async def run(self) -> Answer:
+    async def run(self) -> PlainResponse:
         task = asyncio.current_task()
         assert task is not None
         account = caller_key(self._scope)
@@ -168,7 +172,7 @@ class _ModernCall:
             body, code = await self._plans.run(self._call, context)
         finally:
             self._running.leave(task)
-        return Answer(body, HTTP_STATUS.get(code, 200))
+        return PlainResponse(body, HTTP_STATUS.get(code, 200))
 
 
 class _SessionCall:
@@ -194,7 +198,7 @@ class _SessionCall:
         self._running = running
         self._session = session
 
-    async def run(self) -> Answer:
+    async def run(self) -> PlainResponse:
         task = asyncio.current_task()
         assert task is not None
         is_cancelled = False
@@ -224,10 +228,10 @@ class _SessionCall:
         if is_cancelled:
             task.uncancel()
             body = error_message(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
-        return Answer(body, session_id=session.id)
+        return PlainResponse(body, session_id=session.id)
 
 
-def _headers_of(answer: Answer) -> list[tuple[bytes, bytes]]:
+def _headers_of(answer: PlainResponse) -> list[tuple[bytes, bytes]]:
     """The headers of an answer."""
     headers = [CONTENT_TYPE, (b"content-length", b"%d" % len(answer.body))]
     if answer.session_id is not None:

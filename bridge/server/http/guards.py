@@ -1,8 +1,8 @@
 """The direct way: what a server that knows of it may answer without ASGI, when a request came whole.
 
 An ASGI server makes a task and its messages for every request before the app sees it, and a third of a plain call goes
-there. `Direct` asks the same questions as the edge and the fast path, in one function that does not wait; what it does
-not answer goes the way of all requests, where whatever is wrong with it is said.
+there. `PreAsgiHandler` asks the same questions as the edge and the fast path, in one function that does not wait; what
+it does not answer goes the way of all requests, where whatever is wrong with it is said.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from starlette.middleware import Middleware
 
 from bridge.errors import DefinitionError
-from bridge.server.http.cors import CrossOrigin
-from bridge.server.http.host_origin import Edge
-from bridge.server.http.requests import BoundedBody
+from bridge.server.http.cors import CorsMiddleware
+from bridge.server.http.host_origin import HostOriginMiddleware
+from bridge.server.http.requests import BodyLimitMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guarding import Guarding
-    from bridge.server.http.host_origin import Names
-    from bridge.server.http.responses import Answer, Beginner, Work
+    from bridge.server.http.host_origin import AllowedHosts
+    from bridge.server.http.responses import PendingCall, PlainHandler, PlainResponse
     from bridge.server.limits.account import Accounts
     from bridge.server.publisher import Publisher
 
 _SPACE = b" \t"
 
-_ASKED_DIRECTLY: frozenset[object] = frozenset({Edge, CrossOrigin, BoundedBody})
-"""The middleware whose questions `Direct` asks itself."""
+_ASKED_DIRECTLY: frozenset[object] = frozenset({HostOriginMiddleware, CorsMiddleware, BodyLimitMiddleware})
+"""The middleware whose questions `PreAsgiHandler` asks itself."""
 
 
-class Direct:
+class PreAsgiHandler:
     """Begins with a POST that came whole, if it is plain.
 
     Args:
@@ -44,13 +44,13 @@ class Direct:
         names: Which names are let in.
         max_request_bytes: How long a request's body may be.
         guarding: Who may come in; None for everyone.
-        is_open: As for `bridge.server.http.guards.direct_way`.
+        is_open: As for `bridge.server.http.guards.pre_asgi_handler`.
     """
 
     def __init__(
         self,
-        fast: Beginner,
-        names: Names,
+        fast: PlainHandler,
+        names: AllowedHosts,
         max_request_bytes: int,
         guarding: Guarding | None,
         is_open: Callable[[], bool],
@@ -60,7 +60,7 @@ class Direct:
         self._is_open = is_open
         self._begin = fast.begin if guarding is None else guarding.beginning(fast)
 
-    def begin(self, scope: Scope, body: bytes) -> Answer | Work | None:
+    def begin(self, scope: Scope, body: bytes) -> PlainResponse | PendingCall | None:
         """As `FastHttp.begin`, for a request that nobody has looked at.
 
         Args:
@@ -96,13 +96,13 @@ def _turnstile(accounts: Accounts) -> Middleware:
     return Middleware(Turnstile, accounts=accounts)
 
 
-def _limited(beginner: Beginner, accounts: Accounts) -> tuple[Beginner, object]:
+def _limited(beginner: PlainHandler, accounts: Accounts) -> tuple[PlainHandler, object]:
     from bridge.server.limits.turnstile import LimitedBeginner, Turnstile  # noqa: PLC0415 - as above
 
     return LimitedBeginner(beginner, accounts), Turnstile
 
 
-def direct_way(app: Starlette, is_open: Callable[[], bool]) -> Direct | None:
+def pre_asgi_handler(app: Starlette, is_open: Callable[[], bool]) -> PreAsgiHandler | None:
     """The way into an app of `http_app` for a server that can answer without ASGI.
 
     Args:
@@ -116,5 +116,5 @@ def direct_way(app: Starlette, is_open: Callable[[], bool]) -> Direct | None:
     asked: frozenset[object] = app.state.asked_directly
     if not (hasattr(app.state, "direct") and asked.issuperset(each.cls for each in app.user_middleware)):
         return None
-    direct: Direct = app.state.direct(is_open)
+    direct: PreAsgiHandler = app.state.direct(is_open)
     return direct

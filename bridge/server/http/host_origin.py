@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from anyio.lowlevel import checkpoint
 
 from bridge.server.http.requests import HEADERS
-from bridge.server.http.responses import refuse
+from bridge.server.http.responses import send_error
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import truncate
@@ -44,7 +44,7 @@ _SPACE = b" \t"
 _MAX_LOGGED_CHARS = 200
 
 
-class Names:
+class AllowedHosts:
     """Which ``Host`` and ``Origin`` headers are let in.
 
     localhost, 127.0.0.1, [::1] and the name that the server is bound to are always let in, on any port. An origin is
@@ -160,7 +160,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
-class Edge:
+class HostOriginMiddleware:
     """ASGI middleware: checks Host and Origin, and answers for an app that was not started.
 
     Args:
@@ -171,7 +171,7 @@ class Edge:
     """
 
     def __init__(
-        self, app: ASGIApp, *, names: Names, is_running: Callable[[], bool], any_name: Collection[str] = ()
+        self, app: ASGIApp, *, names: AllowedHosts, is_running: Callable[[], bool], any_name: Collection[str] = ()
     ) -> None:
         self._app = app
         self._names = names
@@ -193,10 +193,10 @@ class Edge:
             await checkpoint()
         problem = self._name_problem(headers, scope) if scope["path"] not in self._any_name else None
         if problem is not None:
-            await refuse(send, *problem)
+            await send_error(send, *problem)
         elif not self._is_running():
             self._log_remedy()
-            await refuse(send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
+            await send_error(send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
         else:
             scope[HEADERS] = headers
             await self._app(scope, receive, send)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import Event
 
-from bridge.server.http.responses import NO_STORE, refuse, send_json
+from bridge.server.http.responses import NO_STORE, send_error, send_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +41,7 @@ def _nothing() -> None:
     pass
 
 
-class Operations:
+class HealthState:
     """How a server is.
 
     Args:
@@ -132,7 +132,7 @@ class ReadinessProbe:
         operations: How the server is.
     """
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: HealthState) -> None:
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
@@ -148,7 +148,7 @@ class StatusPage:
         operations: How the server is.
     """
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: HealthState) -> None:
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
@@ -169,10 +169,10 @@ class Probes:
     """
 
     def __init__(
-        self, app: ASGIApp, operations: Operations | None = None, pages: Mapping[str, ASGIApp] | None = None
+        self, app: ASGIApp, operations: HealthState | None = None, pages: Mapping[str, ASGIApp] | None = None
     ) -> None:
         self._app = app
-        self.operations = operations or Operations()
+        self.operations = operations or HealthState()
         self._pages = probe_pages(self.operations) if pages is None else pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,7 +192,7 @@ class Probes:
         elif self.operations.has_started or await self.operations.settled():
             await self._app(scope, receive, self._closing(scope, send))
         else:
-            await refuse(send, 503, "the server did not start; its log says why")
+            await send_error(send, 503, "the server did not start; its log says why")
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_started = is_asked_to_end = False
@@ -229,12 +229,12 @@ class Probes:
         return close
 
 
-def probe_pages(operations: Operations) -> dict[str, ASGIApp]:
+def probe_pages(operations: HealthState) -> dict[str, ASGIApp]:
     """The pages that anybody may see."""
     return {HEALTH_PATH: HealthProbe(), READY_PATH: ReadinessProbe(operations)}
 
 
-class Pages:
+class PageRouter:
     """ASGI: pages, and nothing beside them.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
-from bridge.server.http.responses import refuse
+from bridge.server.http.responses import send_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,7 +61,7 @@ async def read_body(receive: Receive, max_bytes: int, declared_bytes: int | None
             return body
 
 
-def replaying(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """What gives a body that was read once more, and then what follows it."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -71,7 +71,7 @@ def replaying(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-class BoundedBody:
+class BodyLimitMiddleware:
     """ASGI middleware behind the edge: reads the body of a POST, within a limit, for what may answer it at once.
 
     Args:
@@ -98,7 +98,7 @@ class BoundedBody:
         try:
             body = await read_body(receive, self._max_bytes, int(length) if length.isdigit() else None)
         except BodyTooLargeError:
-            await refuse(send, 413, f"the body is over the limit of {self._max_bytes} bytes")
+            await send_error(send, 413, f"the body is over the limit of {self._max_bytes} bytes")
             return
         except ClientGoneError:
             return
@@ -109,7 +109,7 @@ class BoundedBody:
             and await self._shortcut(scope, headers, body, receive, send)
         ):
             return
-        await self._app(_stripped(scope), replaying(body, receive), send)
+        await self._app(_stripped(scope), replay_body(body, receive), send)
 
 
 def _stripped(scope: Scope) -> Scope:

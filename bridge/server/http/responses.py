@@ -27,7 +27,7 @@ CONTENT_TYPE = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")
 
 
-async def refuse(
+async def send_error(
     send: Send,
     status: int,
     message: str,
@@ -51,10 +51,10 @@ async def refuse(
     error: dict[str, Any] = {"code": code, "message": message} | ({"data": told} if told else {})
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     headers = [] if retry_after_seconds is None else [(b"retry-after", b"%d" % retry_after_seconds)]
-    await send_refusal(send, status, body, headers)
+    await send_counted_error(send, status, body, headers)
 
 
-async def saying_json(scope: Scope, send: Send) -> Scope | None:
+async def require_json(scope: Scope, send: Send) -> Scope | None:
     """A request whose body says that it is JSON, as the SDK reads it: in lower case.
 
     One that does not is answered 415, and is None.
@@ -64,7 +64,7 @@ async def saying_json(scope: Scope, send: Send) -> Scope | None:
     if said == [CONTENT_TYPE[1]]:
         return scope
     if [kind.lower() for kind in said] != [CONTENT_TYPE[1]]:
-        await refuse(send, 415, "the content type of a message is application/json")
+        await send_error(send, 415, "the content type of a message is application/json")
         return None
     others = [header for header in scope["headers"] if header[0] != b"content-type"]
     return {**scope, "headers": [*others, CONTENT_TYPE]}
@@ -107,7 +107,7 @@ def message_problem(body: bytes) -> tuple[int, str] | None:
 
 
 @dataclass(slots=True)
-class Answer:
+class PlainResponse:
     """The whole answer to a request; nobody changes it."""
 
     body: bytes
@@ -116,21 +116,21 @@ class Answer:
     """The session that it is given in; None in the modern era."""
 
 
-class Work(Protocol):
+class PendingCall(Protocol):
     """A call that was proven plain, and is still to be run."""
 
     ends_with_client: bool
     """Whether it is cancelled when the client closes the request."""
 
-    async def run(self) -> Answer:
+    async def run(self) -> PlainResponse:
         """Run it, once; never raises but to be cancelled."""
         ...
 
 
-class Beginner(Protocol):
+class PlainHandler(Protocol):
     """What begins with a POST that came whole."""
 
-    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> PlainResponse | PendingCall | None:
         """As `FastHttp.begin`."""
         ...
 
@@ -152,7 +152,7 @@ async def send_json(
     await send({"type": "http.response.body", "body": b"" if is_head else body})
 
 
-async def send_refusal(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+async def send_counted_error(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Answer a request that gets no further, which an observer counts.
 
     Args:

@@ -421,7 +421,7 @@ def same_credential(scope: Scope, session: Session) -> bool:
     return contexts[0] == contexts[1]
 
 
-class OpeningReply:
+class InitializeResponse:
     """The answer to ``initialize`` on its way to the client: what it says of the session that it opens.
 
     Args:

@@ -28,8 +28,8 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from pydantic_core import from_json, to_json
 
 from bridge.server.auth.identity import ending_with_credential
-from bridge.server.http.requests import read_body, replaying
-from bridge.server.http.responses import message_problem, refuse, saying_json
+from bridge.server.http.requests import read_body, replay_body
+from bridge.server.http.responses import message_problem, require_json, send_error
 from bridge.server.http.sessions import KEPT_METHODS, MAX_KEPT_BYTES, SESSION, Session, kept_bytes, told_too_much
 from bridge.server.http.streamable import refuse_session
 from bridge.server.limits.account import caller_key
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from bridge.server.http.sessions import Sessions
-    from bridge.server.http.streams import Streams
+    from bridge.server.http.streams import OpenStreams
 
 _logger = logging.getLogger("bridge.server")
 
@@ -59,13 +59,13 @@ class SseStream:
     """
 
     def __init__(
-        self, server: Server[Any], transport: SseServerTransport, streams: Streams, sessions: Sessions
+        self, server: Server[Any], transport: SseServerTransport, streams: OpenStreams, sessions: Sessions
     ) -> None:
         self._server = server
         self._transport = transport
         self._streams = streams
         self._sessions = sessions
-        self._answering: set[Answering] = set()
+        self._answering: set[PendingResponses] = set()
 
     def end_when_answered(self) -> None:
         """End each session as soon as all of its requests are answered."""
@@ -90,7 +90,7 @@ class SseStream:
             self._server.lifespan(self._server) as state,
             self._transport.connect_sse(scope, receive, send) as (reading, writing),
         ):
-            answering = Answering(reading, writing, session)
+            answering = PendingResponses(reading, writing, session)
             self._answering.add(answering)
             try:
                 with ending_with_credential(answering.end):
@@ -116,17 +116,17 @@ class SseMessages:
         if scope["method"] != "POST":
             await self._transport.handle_post_message(scope, receive, send)
             return
-        if (said := await saying_json(scope, send)) is None:
+        if (said := await require_json(scope, send)) is None:
             return
         # The session is the one in the query: nobody here would look whether that of the header exists.
         scope = {**said, "headers": [header for header in said["headers"] if header[0] != b"mcp-session-id"]}
         body = await read_body(receive, self._max_request_bytes)
         if (problem := message_problem(body)) is not None:
             code, message = problem
-            await refuse(send, 400, message, code)
+            await send_error(send, 400, message, code)
             return
         if from_json(body).get("method") in KEPT_METHODS and (kept := kept_bytes(body)) > MAX_KEPT_BYTES:
-            await refuse(send, 413, told_too_much(kept))
+            await send_error(send, 413, told_too_much(kept))
             return
         is_answered = False
 
@@ -136,7 +136,7 @@ class SseMessages:
             await send(message)
 
         try:
-            await self._transport.handle_post_message(scope, replaying(body, receive), watch)
+            await self._transport.handle_post_message(scope, replay_body(body, receive), watch)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             if not is_answered:
                 raise
@@ -144,7 +144,7 @@ class SseMessages:
             _logger.debug("a message came too late for its session")
 
 
-class Answering:
+class PendingResponses:
     """What one session still owes.
 
     Args:
@@ -219,7 +219,7 @@ class Answering:
 class _Ends(AsyncResource):
     """An end of a session that is closed with the SDK's."""
 
-    def __init__(self, stream: Any, answering: Answering) -> None:
+    def __init__(self, stream: Any, answering: PendingResponses) -> None:
         self._stream = stream
         self._answering = answering
 

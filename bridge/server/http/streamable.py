@@ -14,13 +14,13 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.http.requests import read_body, replaying
-from bridge.server.http.responses import is_utf8, message_problem, refuse, saying_json
+from bridge.server.http.requests import read_body, replay_body
+from bridge.server.http.responses import is_utf8, message_problem, require_json, send_error
 from bridge.server.http.sessions import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
     SESSION,
-    OpeningReply,
+    InitializeResponse,
     Session,
     kept_bytes,
     same_credential,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from bridge.server.http.sessions import Sessions
-    from bridge.server.http.streams import Streams
+    from bridge.server.http.streams import OpenStreams
     from bridge.server.sdk_server import SdkServer
     from bridge.server.shared.sessions import SharedSessions
 
@@ -62,7 +62,7 @@ class StreamableEndpoint:
     def __init__(
         self,
         server: SdkServer,
-        streams: Streams,
+        streams: OpenStreams,
         sessions: Sessions,
         max_request_bytes: int,
         *,
@@ -113,7 +113,7 @@ class StreamableEndpoint:
         if shared is not None and _opens_with_handshake(scope) and not await shared.prepare(scope, send):
             return
         if scope["method"] == "POST":
-            said = await saying_json(scope, send)
+            said = await require_json(scope, send)
             if said is None:
                 return
             scope = said
@@ -121,13 +121,13 @@ class StreamableEndpoint:
             if _opens_with_handshake(scope):
                 if (problem := message_problem(body)) is not None:
                     code, message = problem
-                    await refuse(send, 400, message, code)
+                    await send_error(send, 400, message, code)
                     return
-                await self._handshake_post(scope, body, replaying(body, receive), send)
+                await self._handshake_post(scope, body, replay_body(body, receive), send)
             elif is_utf8(body):
-                await manager.handle_request(scope, replaying(body, receive), send)
+                await manager.handle_request(scope, replay_body(body, receive), send)
             else:
-                await refuse(send, 400, "the body is not JSON in UTF-8", PARSE_ERROR)
+                await send_error(send, 400, "the body is not JSON in UTF-8", PARSE_ERROR)
         elif scope["method"] == "GET":
             handle = partial(self._streams.run, self._handle)
             await self._in_session(handle, scope if shared is not None else _opening_anew(scope), receive, send)
@@ -150,7 +150,7 @@ class StreamableEndpoint:
         if method in KEPT_METHODS and not self._stateless:
             kept = kept_bytes(body, scope["headers"])
             if kept > MAX_KEPT_BYTES:
-                await refuse(send, 413, told_too_much(kept))
+                await send_error(send, 413, told_too_much(kept))
                 return
         if session_id is None and not self._stateless:
             await self._open_session(scope, params.get("capabilities") or {}, kept, receive, send)
@@ -160,10 +160,10 @@ class StreamableEndpoint:
             if method is not None and "id" in message and str(message["id"]) in session.asked:
                 # The SDK keeps one stream for each id: the one before would never end.
                 told = f"the id {clip(repr(message['id']))} is that of a request of this session that still runs"
-                await refuse(send, 400, f"{told}; give each request an id of its own")
+                await send_error(send, 400, f"{told}; give each request an id of its own")
                 return
             if kept and not self._sessions.keep(session, kept):
-                await refuse(send, 413, told_too_much(session.kept + kept))
+                await send_error(send, 413, told_too_much(session.kept + kept))
                 return
             if method == "initialize":
                 # The SDK agrees anew. No client does that: what comes of it is the SDK's to know.
@@ -195,7 +195,7 @@ class StreamableEndpoint:
                 settle()
                 return session
 
-            await self._handle(scope, receive, OpeningReply(send, opened))
+            await self._handle(scope, receive, InitializeResponse(send, opened))
 
     async def _in_session(
         self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send, request: object = None
@@ -261,7 +261,7 @@ class StreamableEndpoint:
 async def refuse_session(send: Send, sessions: Sessions) -> None:
     """Refuse a caller who has to wait until there is room for one more session."""
     told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
-    await refuse(send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions")
+    await send_error(send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions")
 
 
 def _opening_anew(scope: Scope) -> Scope:

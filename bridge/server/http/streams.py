@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class HungUpError(BridgeError):
+class ClientDisconnectedError(BridgeError):
     """The client has gone, and what ran for it was cancelled."""
 
 
-async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
+async def run_until_disconnect(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
     """Run some work in this task, and cancel it when the client goes; on asyncio.
 
     Args:
@@ -41,7 +41,7 @@ async def until_hang_up(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
         receive: The request's messages after its body: the next one says that the client has gone.
 
     Raises:
-        HungUpError: The client has gone.
+        ClientDisconnectedError: The client has gone.
     """
     try:
         waits_for = work.send(None)
@@ -71,7 +71,7 @@ class _Watch:
         # The task is cancelled no longer, unless it was for another reason as well.
         is_over = self._has_hung_up and self._worker.uncancel() <= self._cancellations
         if is_over and (error is None or issubclass(error, asyncio.CancelledError)):
-            raise HungUpError from None
+            raise ClientDisconnectedError from None
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -104,7 +104,7 @@ class _Begun(Generic[_T]):
             work.close()
 
 
-class Streams:
+class OpenStreams:
     """The streams of one app that no request of the client will end.
 
     Args:

@@ -10,7 +10,7 @@ from anyio import sleep
 
 from bridge.server.http.probes import METRICS_PATH, STATUS_PATH
 from bridge.server.http.requests import HEADERS
-from bridge.server.http.responses import Answer, refuse
+from bridge.server.http.responses import PlainResponse, send_error
 from bridge.server.limits.account import caller_key, current_account
 from bridge.text import clip
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.http.responses import Beginner, Work
+    from bridge.server.http.responses import PendingCall, PlainHandler
     from bridge.server.limits.account import Account, Accounts
     from bridge.server.limits.refused import Refused
 
@@ -73,7 +73,7 @@ class Turnstile:
             _logger.warning("refused a request of %r: %s", clip(caller_key(scope)), refusal.told)
         else:
             await hold_back(self._hold_seconds)
-        await refuse(send, 429, refusal.told, retry_after_seconds=refusal.retry_after_seconds, limit=refusal.limit)
+        await send_error(send, 429, refusal.told, retry_after_seconds=refusal.retry_after_seconds, limit=refusal.limit)
 
 
 async def hold_back(seconds: float) -> None:
@@ -92,12 +92,12 @@ class LimitedBeginner:
         accounts: What each caller takes.
     """
 
-    def __init__(self, beginner: Beginner, accounts: Accounts) -> None:
+    def __init__(self, beginner: PlainHandler, accounts: Accounts) -> None:
         self._beginner = beginner
         self._accounts = accounts
         self._counts_calls = accounts.limits.are_of_calls
 
-    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> Answer | Work | None:
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> PlainResponse | PendingCall | None:
         """Begin with a request if it is plain, and its sender within the limits."""
         account, now = self._accounts.of(scope), self._accounts.clock()
         if account.refusal(now, headers.get(_VERSION)) is not None:
@@ -106,7 +106,7 @@ class LimitedBeginner:
         if begun is None:
             return None
         account.count(now)
-        return LimitedWork(begun, account) if self._counts_calls and not isinstance(begun, Answer) else begun
+        return LimitedWork(begun, account) if self._counts_calls and not isinstance(begun, PlainResponse) else begun
 
 
 class LimitedWork:
@@ -119,13 +119,13 @@ class LimitedWork:
 
     __slots__ = ("_account", "_work", "ends_with_client")
 
-    def __init__(self, work: Work, account: Account) -> None:
+    def __init__(self, work: PendingCall, account: Account) -> None:
         self._work = work
         self._account = account
         self.ends_with_client = work.ends_with_client
         account.requests += 1
 
-    async def run(self) -> Answer:
+    async def run(self) -> PlainResponse:
         """Run it."""
         token = current_account.set(self._account)
         try:

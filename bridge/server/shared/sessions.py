@@ -27,9 +27,9 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.http.requests import read_body, replaying
-from bridge.server.http.responses import refuse
-from bridge.server.http.sessions import OpeningReply, Session, kept_bytes, same_credential
+from bridge.server.http.requests import read_body, replay_body
+from bridge.server.http.responses import send_error
+from bridge.server.http.sessions import InitializeResponse, Session, kept_bytes, same_credential
 from bridge.server.limits.account import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
 from bridge.server.shared.alive import Alive
@@ -121,7 +121,7 @@ class SharedSessions:
             return
         session, alive = self._sessions.find(session_id), self._alive.get(session_id)
         if session is None or alive is None or not same_credential(scope, session):
-            await refuse(send, HTTPStatus.NOT_FOUND, "Session not found")
+            await send_error(send, HTTPStatus.NOT_FOUND, "Session not found")
         elif scope["method"] == "DELETE":
             await self._end_everywhere(session_id, scope, send)
         elif scope["method"] == "GET" and (place := place_in(scope)) is not None:
@@ -129,7 +129,7 @@ class SharedSessions:
                 told = (
                     f"too many open streams: a session has {MAX_STREAMS}; close one, or try again in {_RETRY_SECONDS} s"
                 )
-                await refuse(send, 429, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS)
+                await send_error(send, 429, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS)
                 return
             await streamed(alive.events, place, session_id, self._link)(scope, receive, send)
         else:
@@ -160,8 +160,8 @@ class SharedSessions:
             await send(message)
 
         try:
-            reply = OpeningReply(pass_on, lambda _: opened)
-            await alive.transport.handle_request(scope, replaying(body, receive), reply)
+            reply = InitializeResponse(pass_on, lambda _: opened)
+            await alive.transport.handle_request(scope, replay_body(body, receive), reply)
         finally:
             if not is_established:
                 await self._end(session_id, alive)
@@ -386,7 +386,7 @@ class SharedSessions:
 
 
 async def _unavailable(send: Send, message: str, code: int = INTERNAL_ERROR) -> None:
-    await refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, message, code, retry_after_seconds=_RETRY_SECONDS)
+    await send_error(send, HTTPStatus.SERVICE_UNAVAILABLE, message, code, retry_after_seconds=_RETRY_SECONDS)
 
 
 async def _nothing() -> Message:

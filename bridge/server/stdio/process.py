@@ -45,7 +45,7 @@ _END = b"\0"  # the number of no signal
 _BELL_BYTES = 4096
 
 
-class Lifeline:
+class Watchdog:
     """Watches what the process lives by, and ends the process where it does not end by itself.
 
     The last resort is `os._exit`: a worker thread that never returns would keep the interpreter from exiting, and no
@@ -147,7 +147,7 @@ class ProtocolStreams:
     """What was standard output."""
 
 
-def divert_stdout() -> ProtocolStreams:
+def take_standard_streams() -> ProtocolStreams:
     """Take standard input and output for the protocol, for the rest of the process's life.
 
     Call it before any code is imported that might print. From then on whatever is printed, by Python, by a C extension

@@ -34,7 +34,7 @@ from bridge.server.protocol import (
 )
 from bridge.server.stdio.fast import FastStdio
 from bridge.server.stdio.pipes import open_input, open_output
-from bridge.server.stdio.process import Lifeline
+from bridge.server.stdio.process import Watchdog
 from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def serve_stdio(
 
     Args:
         publisher: What is served.
-        streams: What `bridge.server.stdio.process.divert_stdout` took.
+        streams: What `bridge.server.stdio.process.take_standard_streams` took.
         max_line_bytes: How long a message may be; a longer one is refused, and not kept in memory.
         fast_path: Whether plain requests are answered without the SDK.
         lifespan: What is open while it serves, entered before the first message is read.
@@ -100,7 +100,7 @@ def serve_stdio(
             with suppress(RuntimeError):  # the loop has ended already
                 loop.call_soon_threadsafe(stop)
 
-        lifeline = Lifeline(streams.input_fd, stop_from_thread, last_act)
+        lifeline = Watchdog(streams.input_fd, stop_from_thread, last_act)
         async with AsyncExitStack() as stack:
             with opening:
                 await stack.enter_async_context(lifespan())

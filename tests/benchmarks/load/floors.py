@@ -14,15 +14,15 @@ import anyio
 import uvicorn
 
 from bridge.cli.http_protocol import http_protocol
-from bridge.server.http.responses import Answer
+from bridge.server.http.responses import PlainResponse
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.server import LineSplitter
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from bridge.server.http.guards import Direct
-    from bridge.server.http.responses import Work
+    from bridge.server.http.guards import PreAsgiHandler
+    from bridge.server.http.responses import PendingCall
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'
@@ -36,11 +36,11 @@ class _Same:
 
     ends_with_client = True
 
-    def begin(self, scope: Scope, body: bytes) -> Work:
+    def begin(self, scope: Scope, body: bytes) -> PendingCall:
         return self
 
-    async def run(self) -> Answer:
-        return Answer(ANSWER)
+    async def run(self) -> PlainResponse:
+        return PlainResponse(ANSWER)
 
 
 async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -50,7 +50,7 @@ async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
 
 def serve_http() -> None:
     """Serve until the process is ended."""
-    http = http_protocol(cast("Direct", _Same()))
+    http = http_protocol(cast("PreAsgiHandler", _Same()))
     config = uvicorn.Config(
         app, http=http, lifespan="off", ws="none", log_config=None, access_log=False, server_header=False
     )

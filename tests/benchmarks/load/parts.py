@@ -14,9 +14,9 @@ from pydantic_core import from_json
 from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
 from bridge.server.fast_path import FastPath, PlainCall
 from bridge.server.http.fast import FastHttp
-from bridge.server.http.guards import Direct
-from bridge.server.http.host_origin import Names
-from bridge.server.http.responses import Answer
+from bridge.server.http.guards import PreAsgiHandler
+from bridge.server.http.host_origin import AllowedHosts
+from bridge.server.http.responses import PlainResponse
 from bridge.server.http.sessions import Sessions
 from bridge.server.protocol import read_message
 from bridge.server.publisher import Publisher
@@ -31,7 +31,7 @@ from tests.benchmarks.tools import add
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.server.http.responses import Work
+    from bridge.server.http.responses import PendingCall
     from bridge.types import Json
 
 _CALLS = 1000
@@ -57,7 +57,7 @@ async def http_parts(raw: bytes) -> list[Part]:
     publisher = Publisher(ToolBox([add]), name="parts")
     fast = FastHttp(publisher, Sessions(), [_PATH])
     headers = dict(scope["headers"])
-    direct = Direct(fast, Names("127.0.0.1"), len(body), None, lambda: True)
+    direct = PreAsgiHandler(fast, AllowedHosts("127.0.0.1"), len(body), None, lambda: True)
     whole = await _measured(lambda: _answered(direct.begin(scope, body)))
     answered = await _measured(lambda: _answered(fast.begin(scope, headers, body)))
     parsing = await _measured_function(lambda: from_json(body))
@@ -140,9 +140,9 @@ def _parsed(raw: bytes) -> tuple[dict[str, Any], bytes]:
     return {"type": "http", "method": "POST", "path": _PATH, "root_path": "", "headers": headers}, body
 
 
-async def _answered(begun: Answer | Work | None) -> None:
+async def _answered(begun: PlainResponse | PendingCall | None) -> None:
     assert begun is not None, "the call is not plain"
-    answer = begun if isinstance(begun, Answer) else await begun.run()
+    answer = begun if isinstance(begun, PlainResponse) else await begun.run()
     assert answer.body.startswith(b"{"), answer
 
 

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from bridge import ToolBox, tool
 from bridge.server.http.app import http_app
-from bridge.server.http.requests import read_body, replaying
+from bridge.server.http.requests import read_body, replay_body
 from tests.client.auth.proofs import thumbprint_of
 from tests.server import http_server
 
@@ -83,7 +83,7 @@ class Resource:
             answer: Any = JSONResponse(usual | self.says)
         elif scope["type"] == "http":
             body = await read_body(receive, MAX_BODY_BYTES) if scope["method"] == "POST" else b""
-            receive = replaying(body, receive)
+            receive = replay_body(body, receive)
             answer = self._refusal(scope, body) or self.app
         else:
             answer = self.app

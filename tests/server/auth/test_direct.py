@@ -10,8 +10,8 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.http.guards import direct_way
-from bridge.server.http.responses import Answer
+from bridge.server.http.guards import pre_asgi_handler
+from bridge.server.http.responses import PlainResponse
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
@@ -20,7 +20,7 @@ from tests.server.auth.guarded import ADA, BOB, add, bearer
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from bridge.server.http.guards import Direct
+    from bridge.server.http.guards import PreAsgiHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -50,8 +50,8 @@ async def recognise(app: Starlette, key: str) -> None:
         assert answer.status_code != 401
 
 
-def way_into(app: Starlette) -> Direct:
-    way = direct_way(app, lambda: True)
+def way_into(app: Starlette) -> PreAsgiHandler:
+    way = pre_asgi_handler(app, lambda: True)
     assert way is not None
     return way
 
@@ -67,7 +67,7 @@ async def test_only_a_credential_that_is_recognised_is_answered_directly() -> No
         await recognise(app, ADA)
         work = way.begin(scope_of(CALL, bearer(ADA)), body)
         assert work is not None
-        assert not isinstance(work, Answer)
+        assert not isinstance(work, PlainResponse)
         assert json.loads((await work.run()).body)["result"]["content"][0]["text"] == "ada"
         assert get_access_token() is None
         for headers, query in (
@@ -90,7 +90,7 @@ async def test_a_tool_that_the_key_may_not_use_is_not_answered_directly() -> Non
         await recognise(app, BOB)
         assert way.begin(scope_of(CALL, bearer(BOB)), json.dumps(CALL).encode()) is None
         answer = way.begin(scope_of(listing, bearer(BOB)), json.dumps(listing).encode())
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, PlainResponse)
         assert [each["name"] for each in json.loads(answer.body)["result"]["tools"]] == ["add"]
 
 

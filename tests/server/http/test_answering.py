@@ -8,7 +8,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from bridge.server.http.sessions import Session
-from bridge.server.http.sse import Answering
+from bridge.server.http.sse import PendingResponses
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ CALLS = 3
 async def test_a_session_that_ends_owes_an_answer_to_each_of_several_requests_of_one_id() -> None:
     posting, posted = anyio.create_memory_object_stream[SessionMessage](CALLS)
     written, reading = anyio.create_memory_object_stream[SessionMessage](CALLS)
-    answering = Answering(posted, written, Session("", None, {}))
+    answering = PendingResponses(posted, written, Session("", None, {}))
     for _ in range(CALLS):
         await posting.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="ping")))
         await answering.reading.receive()

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridge.server.http.streams import HungUpError, until_hang_up
+from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,8 +74,8 @@ class Outcome:
 
     async def settle(self) -> None:
         try:
-            self.value = await until_hang_up(self._work.run(), self._client.receive)
-        except (HungUpError, ValueError) as error:
+            self.value = await run_until_disconnect(self._work.run(), self._client.receive)
+        except (ClientDisconnectedError, ValueError) as error:
             self.error = error
         task = asyncio.current_task()
         assert task is not None
@@ -105,7 +105,7 @@ async def test_work_that_is_done_at_once_is_never_watched() -> None:
     async def add() -> int:
         return 1 + 2
 
-    assert await until_hang_up(add(), client.receive) == 3
+    assert await run_until_disconnect(add(), client.receive) == 3
     await checkpoint()
     assert not client.was_listened_to.is_set()
 
@@ -116,7 +116,7 @@ async def test_what_work_raises_at_once_is_raised() -> None:
 
     client = Client()
     with pytest.raises(ValueError, match="no"):
-        await until_hang_up(fail(), client.receive)
+        await run_until_disconnect(fail(), client.receive)
     assert not client.was_listened_to.is_set()
 
 
@@ -136,7 +136,7 @@ async def test_work_that_waits_is_watched_until_it_is_done_and_no_longer() -> No
 async def test_work_that_waits_is_cancelled_when_the_client_goes() -> None:
     work = Work()
     outcome = await hung_up_on(work)
-    assert isinstance(outcome.error, HungUpError)
+    assert isinstance(outcome.error, ClientDisconnectedError)
     assert work.was_cancelled
 
 
@@ -150,7 +150,7 @@ async def _swallow(released: anyio.Event) -> None:
 async def test_what_work_returns_that_swallows_the_cancellation_goes_nowhere() -> None:
     work = Work(_swallow)
     outcome = await hung_up_on(work)
-    assert isinstance(outcome.error, HungUpError)
+    assert isinstance(outcome.error, ClientDisconnectedError)
     assert not work.was_cancelled
 
 
@@ -187,7 +187,7 @@ async def test_scopes_groups_and_timeouts_inside_the_work_let_the_cancellation_t
 ) -> None:
     work = Work(body)
     outcome = await hung_up_on(work)
-    assert isinstance(outcome.error, HungUpError)
+    assert isinstance(outcome.error, ClientDisconnectedError)
     assert work.was_cancelled
 
 

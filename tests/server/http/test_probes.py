@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from bridge.server import http_app
-from bridge.server.http.probes import Operations, Pages, Probes, StatusPage
+from bridge.server.http.probes import HealthState, PageRouter, Probes, StatusPage
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import modern, modern_headers, request
 from tests.server.tools import ADD
@@ -53,7 +53,7 @@ def test_probes_are_answered_before_host_and_body_are_looked_at(serving: Callabl
 
 async def test_readiness_names_what_is_missing() -> None:
     servers = [server("ready"), {**server("failed", required=False), "name": "other"}]
-    operations = Operations(servers=lambda: servers)
+    operations = HealthState(servers=lambda: servers)
     async with client_of(Probes(greet, operations)) as client:
         before = await client.get("/readyz")
         assert (before.status_code, before.json()) == (503, {"ready": False, "missing": ["it has not started yet"]})
@@ -69,9 +69,9 @@ async def test_readiness_names_what_is_missing() -> None:
 
 
 async def test_the_status_is_all_of_it() -> None:
-    operations = Operations(servers=lambda: [server("failed")])
+    operations = HealthState(servers=lambda: [server("failed")])
     operations.open()
-    async with client_of(Pages({"/status": StatusPage(operations)})) as client:
+    async with client_of(PageRouter({"/status": StatusPage(operations)})) as client:
         assert (await client.get("/status")).json() == {
             "ready": False,
             "missing": ["the required server 'db' is failed"],
@@ -82,7 +82,7 @@ async def test_the_status_is_all_of_it() -> None:
 
 
 async def test_requests_wait_for_the_start_and_probes_do_not() -> None:
-    operations, answers = Operations(is_held=True), []
+    operations, answers = HealthState(is_held=True), []
     async with client_of(Probes(greet, operations)) as client, anyio.create_task_group() as tasks:
 
         async def ask() -> None:
@@ -98,14 +98,14 @@ async def test_requests_wait_for_the_start_and_probes_do_not() -> None:
 
 
 async def test_requests_are_told_where_nothing_will_start() -> None:
-    operations = Operations(is_held=True)
+    operations = HealthState(is_held=True)
     operations.fail()
     async with client_of(Probes(greet, operations)) as client:
         assert (await client.get("/mcp")).status_code == 503
 
 
 async def test_while_draining_each_answer_closes_its_connection() -> None:
-    operations = Operations()
+    operations = HealthState()
     operations.open()
     async with client_of(Probes(greet, operations)) as client:
         assert (await client.get("/mcp")).headers["connection"] == "keep-alive"
@@ -115,7 +115,7 @@ async def test_while_draining_each_answer_closes_its_connection() -> None:
 
 @pytest.mark.parametrize("is_asked", [True, False])
 async def test_an_app_that_ends_without_being_asked_to_has_failed(is_asked: bool) -> None:
-    operations, said, failures = Operations(), [{"type": "lifespan.startup"}], list[bool]()
+    operations, said, failures = HealthState(), [{"type": "lifespan.startup"}], list[bool]()
     operations.on_failure = lambda: failures.append(operations.has_failed)
 
     async def hear() -> Any:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bridge.server import http_app
-from bridge.server.http.streams import Streams
+from bridge.server.http.streams import OpenStreams
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
 from tests.server.http_server import events, modern, modern_headers, open_session, request
@@ -45,7 +45,7 @@ def test_open_streams_do_not_hold_up_the_end(errors: Callable[[], list[str]]) ->
 
 @pytest.mark.anyio
 async def test_a_stream_that_is_ended_is_closed_in_order() -> None:
-    streams, sent, started = Streams(), [], anyio.Event()
+    streams, sent, started = OpenStreams(), [], anyio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -70,7 +70,7 @@ async def test_a_stream_that_is_ended_is_closed_in_order() -> None:
 
 @pytest.mark.anyio
 async def test_a_stream_that_ended_by_itself_is_left_alone() -> None:
-    streams, sent = Streams(), []
+    streams, sent = OpenStreams(), []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
