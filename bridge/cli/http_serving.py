@@ -135,7 +135,7 @@ def _serve_here(
     serving = serving_of(targets, options)
     announce: Callable[[], None] = partial(_announce, name, sockets, options)
     channel = None if inheritance is None else inheritance.channel
-    from bridge.server.limits.unmatched import looked_after  # noqa: PLC0415 - as late as the rest of the server
+    from bridge.server.unmatched_names import looked_after  # noqa: PLC0415 - as late as the rest of the server
 
     with observed(options.telemetry, name) as watched:
 

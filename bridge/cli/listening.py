@@ -190,7 +190,7 @@ def run(
         KeyboardInterrupt: The signal was SIGINT.
     """
     from bridge.server.http.guards import pre_asgi_handler  # noqa: PLC0415 - the SDK, which the app has loaded
-    from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - as above
+    from bridge.server.limits.middleware import Turnstile  # noqa: PLC0415 - as above
 
     # Who calls through a proxy is known only behind uvicorn's own middleware.
     middleware: set[object] = {each.cls for each in app.user_middleware}

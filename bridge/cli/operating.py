@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from bridge.cli import listening
 from bridge.cli.failures import say
-from bridge.server.auth.gate import Gate
+from bridge.server.auth.bearer import Gate
 from bridge.server.auth.recognition import Recognition
 from bridge.server.auth.unlimited import Unlimited
 from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware

@@ -74,7 +74,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
 
         publisher = publisher_of(ctx, serving, name, options)
         if publisher.accounts is not None:
-            from bridge.server.limits.unmatched import looked_after  # noqa: PLC0415 - for those who limit something
+            from bridge.server.unmatched_names import looked_after  # noqa: PLC0415 - for those who limit something
 
             lifespan = looked_after(publisher, lifespan)
         server.serve_stdio(

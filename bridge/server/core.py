@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.limits import Limits
-    from bridge.server.limits.account import Accounts
+    from bridge.server.limits.accounts import Accounts
     from bridge.server.limits.calls import Execute
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -92,7 +92,7 @@ class ServerCore:
             self._execute = BoundedCalls(self._execute, max_calls, self.running).execute
 
     def _limit(self, limits: Limits) -> None:
-        from bridge.server.limits.account import Accounts  # noqa: PLC0415 - only where there are limits
+        from bridge.server.limits.accounts import Accounts  # noqa: PLC0415 - only where there are limits
         from bridge.server.limits.calls import LimitedCalls  # noqa: PLC0415 - as above
 
         self.accounts = Accounts(limits)

@@ -31,7 +31,7 @@ from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.channel import HandshakeChannel, ModernChannel, client_of
 from bridge.server.core import DISCOVERY_TTL_MS
 from bridge.server.http.sessions import SESSION
-from bridge.server.limits.account import account_of
+from bridge.server.limits.accounts import account_of
 from bridge.server.log_levels import LogLevels
 from bridge.server.protocol import (
     CAPABILITIES_KEY,

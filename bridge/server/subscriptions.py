@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from bridge.server.auth.identity import ending_with_credential
 from bridge.server.http.sessions import MAX_KEPT_BYTES, kept_bytes
-from bridge.server.limits.account import account_of
+from bridge.server.limits.accounts import account_of
 from bridge.server.limits.shares import Shares
 from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED
 

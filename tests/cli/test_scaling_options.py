@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.redis_server import redis_server
-from tests.server.shared.speaking import Talk, message_in, text_of
+from tests.server.cluster.speaking import Talk, message_in, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path

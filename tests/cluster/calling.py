@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import httpx
 
-from tests.server.shared.speaking import VERSION
+from tests.server.cluster.speaking import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

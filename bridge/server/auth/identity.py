@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import AccessToken
 
     from bridge.server.auth.access import Access
-    from bridge.server.auth.tenures import Tenure
+    from bridge.server.auth.credential_monitor import Tenure
 
 
 class KnownUser(AuthenticatedUser):

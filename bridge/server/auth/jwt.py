@@ -10,11 +10,11 @@ import jwt
 from anyio import create_task_group
 
 from bridge.errors import DefinitionError
-from bridge.server.auth.claims import audiences_of, bearer_in, scopes_in
 from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
 from bridge.server.auth.jwks import REFETCH_SECONDS, KeySet
 from bridge.server.auth.refusals import TokenExpiredError, TokenRefusedError
 from bridge.server.auth.token import VerifiedToken
+from bridge.server.auth.tokens import audiences_of, bearer_in, scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth.auth import Auth
-    from bridge.server.auth.guarding import Guarding
+    from bridge.server.auth.guards import Guarding
+    from bridge.server.cluster import Shared
     from bridge.server.http.responses import PlainHandler
     from bridge.server.limits import Limits
-    from bridge.server.shared import Shared
     from bridge.tools.execution import ExecutionPolicy
 
 
@@ -182,7 +182,7 @@ def http_app(
 
 
 def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions: Sessions) -> Shared:
-    from bridge.server.shared import Shared  # noqa: PLC0415 - only for those who have replicas, and an extra
+    from bridge.server.cluster import Shared  # noqa: PLC0415 - only for those who have replicas, and an extra
 
     return Shared(url, publisher, sessions, idle_seconds)
 

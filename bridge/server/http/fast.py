@@ -19,7 +19,7 @@ from bridge.server.fast_path import unplanned
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.sessions import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
-from bridge.server.limits.account import caller_key
+from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, error_message
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.auth.auth import Auth
-    from bridge.server.auth.guarding import Guarding
+    from bridge.server.auth.guards import Guarding
     from bridge.server.http.host_origin import AllowedHosts
     from bridge.server.http.responses import PendingCall, PlainHandler, PlainResponse
-    from bridge.server.limits.account import Accounts
+    from bridge.server.limits.accounts import Accounts
     from bridge.server.publisher import Publisher
 
 _SPACE = b" \t"
@@ -85,19 +85,19 @@ def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_byte
             f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
             "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
         )
-    from bridge.server.auth.guarding import Guarding  # noqa: PLC0415 - only for those who ask for a credential
+    from bridge.server.auth.guards import Guarding  # noqa: PLC0415 - only for those who ask for a credential
 
     return Guarding(auth, publisher, max_request_bytes)
 
 
 def _turnstile(accounts: Accounts) -> Middleware:
-    from bridge.server.limits.turnstile import Turnstile  # noqa: PLC0415 - only where there are limits
+    from bridge.server.limits.middleware import Turnstile  # noqa: PLC0415 - only where there are limits
 
     return Middleware(Turnstile, accounts=accounts)
 
 
 def _limited(beginner: PlainHandler, accounts: Accounts) -> tuple[PlainHandler, object]:
-    from bridge.server.limits.turnstile import LimitedBeginner, Turnstile  # noqa: PLC0415 - as above
+    from bridge.server.limits.middleware import LimitedBeginner, Turnstile  # noqa: PLC0415 - as above
 
     return LimitedBeginner(beginner, accounts), Turnstile
 

@@ -26,7 +26,7 @@ from bridge.server.http.sessions import (
     same_credential,
     told_too_much,
 )
-from bridge.server.limits.account import caller_key
+from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
 from bridge.text import clip
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from bridge.server.cluster.sessions import SharedSessions
     from bridge.server.http.sessions import Sessions
     from bridge.server.http.streams import OpenStreams
     from bridge.server.sdk_server import SdkServer
-    from bridge.server.shared.sessions import SharedSessions
 
 _logger = logging.getLogger("bridge.server")
 

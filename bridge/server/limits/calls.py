@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic_core import to_json
 
-from bridge.server.limits.account import Account, current_account
+from bridge.server.limits.accounts import Account, current_account
 from bridge.server.limits.refused import Refused, too_many_of_all
 from bridge.tools.execution import execute
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bridge.server.limits.account import Accounts
+    from bridge.server.limits.accounts import Accounts
     from bridge.server.running_calls import RunningCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy

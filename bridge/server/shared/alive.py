@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from mcp.server.connection import Connection
     from mcp.server.streamable_http import StreamableHTTPServerTransport
 
-    from bridge.server.shared.events import SessionEvents
-    from bridge.server.shared.records import Record
+    from bridge.server.cluster.event_store import SessionEvents
+    from bridge.server.cluster.session_records import Record
 
 
 @dataclass(eq=False, slots=True)

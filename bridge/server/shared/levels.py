@@ -10,9 +10,9 @@ from bridge.tools.context import LOG_LEVELS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from bridge.server.cluster.replica import Link
     from bridge.server.log_levels import LogLevels
     from bridge.server.shared.alive import Alive
-    from bridge.server.shared.link import Link
     from bridge.tools.context import LogLevel
 
 

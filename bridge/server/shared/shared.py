@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge.redis import redis_at
-from bridge.server.shared.changes import SharedChanges
-from bridge.server.shared.link import Link
-from bridge.server.shared.rates import SharedRates
-from bridge.server.shared.sessions import SharedSessions
+from bridge.server.cluster.cluster import SharedChanges
+from bridge.server.cluster.rates import SharedRates
+from bridge.server.cluster.replica import Link
+from bridge.server.cluster.sessions import SharedSessions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.responses import StreamingResponse
 
+from bridge.server.cluster.event_store import place_of
 from bridge.server.shared.dispatcher import replica_in
-from bridge.server.shared.events import place_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.types import Scope
 
-    from bridge.server.shared.events import Place, SessionEvents
-    from bridge.server.shared.link import Link
+    from bridge.server.cluster.event_store import Place, SessionEvents
+    from bridge.server.cluster.replica import Link
     from bridge.types import Json
 
 

@@ -21,10 +21,10 @@ from bridge.server.auth import (
     JwtVerifier,
     TokenRefusedError,
     VerifiedToken,
-    patience,
+    failures,
 )
 from bridge.server.auth.challenge import Challenge
-from bridge.server.auth.patience import Patience
+from bridge.server.auth.failures import Patience
 from bridge.server.limits import Rate
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, bearer, toolbox
@@ -50,7 +50,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def hold(for_seconds: float) -> None:
         seconds.append(for_seconds)
 
-    monkeypatch.setattr(patience, "hold_back", hold)
+    monkeypatch.setattr(failures, "hold_back", hold)
     return seconds
 
 

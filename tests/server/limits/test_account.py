@@ -9,8 +9,8 @@ import pytest
 
 from bridge.errors import DefinitionError
 from bridge.server.limits import Limits, Rate
-from bridge.server.limits import account as accounts_module
-from bridge.server.limits.account import Account, Accounts, ToolAccount, caller_key
+from bridge.server.limits import accounts as accounts_module
+from bridge.server.limits.accounts import Account, Accounts, ToolAccount, caller_key
 from bridge.server.limits.rate import Meter
 from bridge.server.limits.refused import Refused
 

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.limits import Limits, Rate, turnstile
+from bridge.server.limits import Limits, Rate, middleware
 from bridge.server.limits.refused import RETRY_AFTER_META_KEY
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
@@ -81,7 +81,7 @@ def served(limits: Limits, *more: Any, http_kind: str = "direct", **options: Any
 
 @pytest.fixture(autouse=True)
 def _refusals_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile.Turnstile.__init__, "__kwdefaults__", {"hold_seconds": 0})
+    monkeypatch.setattr(middleware.Turnstile.__init__, "__kwdefaults__", {"hold_seconds": 0})
 
 
 def told(answer: dict[str, Any]) -> str:

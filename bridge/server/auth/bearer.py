@@ -19,11 +19,11 @@ from starlette.authentication import AuthCredentials
 from starlette.requests import HTTPConnection
 
 from bridge.server.auth.challenge import NO_CREDENTIAL, Challenge, send_challenge
+from bridge.server.auth.credential_monitor import Tenure
+from bridge.server.auth.failures import Patience
 from bridge.server.auth.identity import KnownUser
-from bridge.server.auth.patience import Patience
 from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
 from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
-from bridge.server.auth.tenures import Tenure
 from bridge.server.auth.token import VerifiedToken
 from bridge.server.http.requests import HEADERS
 from bridge.telemetry.repetitions import Repetitions
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.auth.auth import Auth
+    from bridge.server.auth.credential_monitor import Tenures
     from bridge.server.auth.recognition import Recognition, Remembering
-    from bridge.server.auth.tenures import Tenures
 
 _logger = logging.getLogger("bridge.server.auth")
 

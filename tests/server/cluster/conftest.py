@@ -7,8 +7,8 @@ import pytest
 
 from bridge.server import http_app
 from tests.redis_server import redis_server
-from tests.server.shared.speaking import Replicas
-from tests.server.shared.tools import TOOLS
+from tests.server.cluster.speaking import Replicas
+from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.auth.guarding import Guarding
+from bridge.server.auth.guards import Guarding
 from bridge.server.auth.unmatched import Unmatched
 from bridge.server.publisher import Publisher
 from bridge.tools.toolbox import ToolBox

@@ -13,11 +13,11 @@ from mcp.server.auth.middleware.auth_context import auth_context_var
 from starlette.middleware import Middleware
 
 from bridge.server.auth.auth import Auth
-from bridge.server.auth.gate import Gate
+from bridge.server.auth.bearer import Gate
+from bridge.server.auth.credential_monitor import Tenures
 from bridge.server.auth.metadata import metadata_routes, metadata_url_of
 from bridge.server.auth.recognition import KnownWork, Recognition, entered
-from bridge.server.auth.scoped import ScopedTools
-from bridge.server.auth.tenures import Tenures
+from bridge.server.auth.tool_scopes import ScopedTools
 from bridge.server.auth.unmatched import Unmatched
 from bridge.server.http.responses import PlainResponse
 

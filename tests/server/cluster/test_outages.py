@@ -18,17 +18,17 @@ import pytest
 from bridge.server import http_app
 from tests.processes import serving as process_serving
 from tests.redis_server import redis_server
-from tests.server.shared.speaking import DEADLINE_SECONDS, Talk, call, message_in, text_of
-from tests.server.shared.tools import TOOLS
+from tests.server.cluster.speaking import DEADLINE_SECONDS, Talk, call, message_in, text_of
+from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.redis_server import RedisServer
-    from tests.server.shared.speaking import Replicas
+    from tests.server.cluster.speaking import Replicas
 
-SERVED = "tests/server/shared/tools.py:TOOLS"
+SERVED = "tests/server/cluster/tools.py:TOOLS"
 LOOKS = 10
 """How often what a call says is looked for, twice a second: longer than Redis is taken to be filled again."""
 HUNG_SECONDS = 4

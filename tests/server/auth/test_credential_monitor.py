@@ -27,7 +27,7 @@ from bridge.server.auth import (
     KeyFile,
     VerifiedToken,
 )
-from bridge.server.auth.tenures import Tenure, Tenures
+from bridge.server.auth.credential_monitor import Tenure, Tenures
 from bridge.tools.function import tool
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, Handshake, Modern, Sse, bearer, talking, toolbox

@@ -11,11 +11,11 @@ import pytest
 
 from bridge import ToolBox, tool
 from bridge.server import http_app
+from bridge.server.cluster import Shared
 from bridge.server.http.sessions import Sessions
 from bridge.server.publisher import Publisher
-from bridge.server.shared import Shared
 from bridge.tools.transform import renamed
-from tests.server.shared.speaking import Talk, events
+from tests.server.cluster.speaking import Talk, events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 from redis.asyncio import Redis
 
+from bridge.server.cluster.rates import NOW, SharedMeter, SharedRates
+from bridge.server.cluster.replica import Link
 from bridge.server.limits import Limits, Rate
-from bridge.server.limits.account import Accounts
-from bridge.server.shared.link import Link
-from bridge.server.shared.rates import NOW, SharedMeter, SharedRates
+from bridge.server.limits.accounts import Accounts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

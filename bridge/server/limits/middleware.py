@@ -11,7 +11,7 @@ from anyio import sleep
 from bridge.server.http.probes import METRICS_PATH, STATUS_PATH
 from bridge.server.http.requests import HEADERS
 from bridge.server.http.responses import PlainResponse, send_error
-from bridge.server.limits.account import caller_key, current_account
+from bridge.server.limits.accounts import caller_key, current_account
 from bridge.text import clip
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.http.responses import PendingCall, PlainHandler
-    from bridge.server.limits.account import Account, Accounts
+    from bridge.server.limits.accounts import Account, Accounts
     from bridge.server.limits.refused import Refused
 
 _logger = logging.getLogger("bridge.server")

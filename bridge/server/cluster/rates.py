@@ -24,15 +24,15 @@ from weakref import WeakSet
 
 import anyio
 
+from bridge.server.cluster.replica import BEAT_SECONDS
 from bridge.server.limits.rate import Meter
-from bridge.server.shared.link import BEAT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from bridge.server.limits.account import Accounts
+    from bridge.server.cluster.replica import Link
+    from bridge.server.limits.accounts import Accounts
     from bridge.server.limits.rate import Rate
-    from bridge.server.shared.link import Link
 
 _logger = logging.getLogger("bridge.server")
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.server.limits.rate import Meter
-from tests.server.shared.timed import INTERVAL_SECONDS, RATE, ROUNDING_SECONDS, Replica, nothing, replicas
+from tests.server.cluster.timed import INTERVAL_SECONDS, RATE, ROUNDING_SECONDS, Replica, nothing, replicas
 
 if TYPE_CHECKING:
-    from bridge.server.shared.rates import SharedRates
+    from bridge.server.cluster.rates import SharedRates
     from tests.redis_server import RedisServer
-    from tests.server.shared.timed import Time
+    from tests.server.cluster.timed import Time
 
 REPLICAS = 3
 WHAT = ["call"] * 6 + ["tell", "tell while a call comes", "tell and lose the answer"]

@@ -11,8 +11,8 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 from bridge.redis import redis_at
-from bridge.server.shared.link import Link
-from bridge.server.shared.records import Record, Records, owner_of
+from bridge.server.cluster.replica import Link
+from bridge.server.cluster.session_records import Record, Records, owner_of
 
 if TYPE_CHECKING:
     from tests.redis_server import RedisServer

@@ -8,14 +8,14 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 
 from bridge.server import http_app
-from tests.server.shared.speaking import Talk, call, message_in, text_of
-from tests.server.shared.tools import TOOLS
+from tests.server.cluster.speaking import Talk, call, message_in, text_of
+from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.redis_server import RedisServer
-    from tests.server.shared.speaking import Replicas
+    from tests.server.cluster.speaking import Replicas
 
 DEADLINE_SECONDS = 30
 

@@ -15,7 +15,7 @@ from bridge.server.limits import Limits, Rate
 from tests.redis_server import redis_server
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, talking
-from tests.server.shared.tools import TOOLS
+from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

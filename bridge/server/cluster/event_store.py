@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http import EventCallback
     from mcp_types import JSONRPCMessage
 
-    from bridge.server.shared.link import Link
+    from bridge.server.cluster.replica import Link
 
 MAX_EVENTS = 1_000
 """How many events of a call are kept, the latest."""

@@ -11,14 +11,14 @@ from redis.crc import key_slot
 
 from bridge.redis import blocking_redis_at, redis_at
 from bridge.server import http_app
+from bridge.server.cluster import Shared
+from bridge.server.cluster import replica as link_module
+from bridge.server.cluster.replica import Link
 from bridge.server.http.sessions import Sessions
 from bridge.server.publisher import Publisher
-from bridge.server.shared import Shared
-from bridge.server.shared import link as link_module
-from bridge.server.shared.link import Link
 from tests.redis_server import redis_server
-from tests.server.shared.speaking import Talk, message_in, text_of
-from tests.server.shared.tools import TOOLS
+from tests.server.cluster.speaking import Talk, message_in, text_of
+from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorizat
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bridge.server.shared.link import Link
+    from bridge.server.cluster.replica import Link
     from bridge.tools.context import LogLevel
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60

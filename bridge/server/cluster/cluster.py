@@ -18,8 +18,8 @@ from bridge.server.tool_list import ToolChanges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bridge.server.cluster.replica import Link
     from bridge.server.core import ServerCore
-    from bridge.server.shared.link import Link
 
 
 class SharedChanges:

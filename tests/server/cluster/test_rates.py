@@ -11,16 +11,23 @@ import anyio
 import pytest
 
 from bridge.redis import connection_errors, redis_at
+from bridge.server.cluster import rates as rates_module
 from bridge.server.limits import Rate
-from bridge.server.shared import rates as rates_module
 from tests.redis_server import redis_server
-from tests.server.shared.timed import EPOCH_SECONDS, INTERVAL_SECONDS, ROUNDING_SECONDS, Replica, nothing, replicas
+from tests.server.cluster.timed import (
+    EPOCH_SECONDS,
+    INTERVAL_SECONDS,
+    ROUNDING_SECONDS,
+    Replica,
+    nothing,
+    replicas,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from bridge.server.shared.rates import SharedMeter
+    from bridge.server.cluster.rates import SharedMeter
     from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio

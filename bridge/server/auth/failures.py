@@ -12,10 +12,10 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from bridge.server.limits.account import Accounts
+from bridge.server.limits.accounts import Accounts
 from bridge.server.limits.limits import Limits
+from bridge.server.limits.middleware import HOLD_SECONDS, hold_back
 from bridge.server.limits.rate import Rate
-from bridge.server.limits.turnstile import HOLD_SECONDS, hold_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

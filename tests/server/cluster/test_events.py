@@ -13,24 +13,24 @@ import pytest
 from bridge import InvocationContext, ToolBox, tool
 from bridge.redis import blocking_redis_at
 from bridge.server import http_app
-from bridge.server.shared import events as events_module
-from bridge.server.shared import sessions as sessions_module
-from bridge.server.shared.events import Place, place_of
+from bridge.server.cluster import event_store as events_module
+from bridge.server.cluster import sessions as sessions_module
+from bridge.server.cluster.event_store import Place, place_of
 from tests.processes import serving as process_serving
-from tests.server.shared.speaking import Talk, call, message_in, text_of
-from tests.server.shared.tools import TOOLS
+from tests.server.cluster.speaking import Talk, call, message_in, text_of
+from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.processes import ServerProcess
     from tests.redis_server import RedisServer
-    from tests.server.shared.speaking import Event, Replicas
+    from tests.server.cluster.speaking import Event, Replicas
 
 DEADLINE_SECONDS = 30
 LONGER_THAN_THE_END = 6
 """How often a stream says that there is nothing to say while an idle server would have ended."""
-SERVED = "tests/server/shared/tools.py:TOOLS"
+SERVED = "tests/server/cluster/tools.py:TOOLS"
 
 
 def listening() -> socket.socket:
