@@ -22,7 +22,7 @@ from bridge.errors import ToolError
 from bridge.models.scripted import ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.auth.identity import KnownUser
-from bridge.server.auth.token import VerifiedToken
+from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.publisher import Publisher
 from bridge.tools.function import one_tool
 from bridge.tools.toolbox import ToolBox

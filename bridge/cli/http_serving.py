@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from bridge.cli.serve_options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
     from bridge.server.auth import Auth
-    from bridge.server.auth.unmatched import Unmatched
     from bridge.server.publisher import Publisher
     from bridge.server.telemetry_metrics import WrittenMetrics
+    from bridge.server.unmatched_names import Unmatched
 
 
 def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from bridge.cli import listening
 from bridge.cli.failures import say
 from bridge.server.auth.bearer import Gate
-from bridge.server.auth.recognition import Recognition
+from bridge.server.auth.identity import Recognition
 from bridge.server.auth.unlimited import Unlimited
 from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
 from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, PageRouter, StatusPage, probe_pages

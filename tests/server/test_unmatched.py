@@ -7,8 +7,8 @@ import pytest
 
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.guards import Guarding
-from bridge.server.auth.unmatched import Unmatched
 from bridge.server.publisher import Publisher
+from bridge.server.unmatched_names import Unmatched
 from bridge.tools.toolbox import ToolBox
 from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
 

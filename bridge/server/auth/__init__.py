@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.introspection import Introspection
     from bridge.server.auth.jwt import JwtVerifier
-    from bridge.server.auth.key_file import KeyFile
-    from bridge.server.auth.keys import ApiKey, ApiKeys
-    from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
-    from bridge.server.auth.token import VerifiedToken
+    from bridge.server.auth.keys import ApiKey, ApiKeys, KeyFile
+    from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
 
 __all__ = [
     "ApiKey",
@@ -38,12 +36,12 @@ _HOMES = {
     "ApiKeys": "keys",
     "Auth": "auth",
     "Introspection": "introspection",
-    "IssuerUnavailableError": "refusals",
+    "IssuerUnavailableError": "tokens",
     "JwtVerifier": "jwt",
-    "KeyFile": "key_file",
-    "TokenExpiredError": "refusals",
-    "TokenRefusedError": "refusals",
-    "VerifiedToken": "token",
+    "KeyFile": "keys",
+    "TokenExpiredError": "tokens",
+    "TokenRefusedError": "tokens",
+    "VerifiedToken": "tokens",
 }
 
 

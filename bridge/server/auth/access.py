@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _KEPT_NAMES = 4096
+
 _NOTHING: frozenset[str] = frozenset()
+
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """A scope as OAuth writes it (RFC 6749, section 3.3)."""
 
@@ -100,9 +102,3 @@ def matches(patterns: tuple[str, ...], name: str) -> bool:
 @lru_cache(_KEPT_NAMES)
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)) or "(?!)")
-
-
-def unmatched(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
-    """Those names and patterns that match none of the names that there are."""
-    there = tuple(names)
-    return frozenset(each for each in patterns if not any(matches((each,), name) for name in there))

@@ -11,11 +11,15 @@ from anyio import create_task_group
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
 from bridge.server.auth.issuer import checked_url
-from bridge.server.auth.key_file import KeyFile
-from bridge.server.auth.keys import ApiKeys
-from bridge.server.auth.principal import issuer_in, name_of
-from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
-from bridge.server.auth.token import VerifiedToken
+from bridge.server.auth.keys import ApiKeys, KeyFile
+from bridge.server.auth.tokens import (
+    IssuerUnavailableError,
+    TokenExpiredError,
+    TokenRefusedError,
+    VerifiedToken,
+    issuer_in,
+    name_of,
+)
 from bridge.telemetry.repetitions import Repetitions
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ class Followed(Protocol):
 class Auth:
     """Who may come in, and with which scopes; a `TokenVerifier` of the SDK made of others.
 
-    No two callers have one name (`bridge.server.auth.principal`): where several issuers' tokens are accepted, or it is
+    No two callers have one name (`bridge.server.auth.tokens`): where several issuers' tokens are accepted, or it is
     not said which issuer's are, the issuer is part of the name.
 
     Args:

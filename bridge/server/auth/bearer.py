@@ -18,13 +18,10 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuth
 from starlette.authentication import AuthCredentials
 from starlette.requests import HTTPConnection
 
-from bridge.server.auth.challenge import NO_CREDENTIAL, Challenge, send_challenge
 from bridge.server.auth.credential_monitor import Tenure
-from bridge.server.auth.failures import Patience
-from bridge.server.auth.identity import KnownUser
-from bridge.server.auth.recognition import HEADER, QUERY_TOKEN, Known, entered
-from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
-from bridge.server.auth.token import VerifiedToken
+from bridge.server.auth.failures import NO_CREDENTIAL, Challenge, Patience, send_challenge
+from bridge.server.auth.identity import HEADER, QUERY_TOKEN, Known, KnownUser, entered
+from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
 from bridge.server.http.requests import HEADERS
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import Tenures
-    from bridge.server.auth.recognition import Recognition, Remembering
+    from bridge.server.auth.identity import Recognition, Remembering
 
 _logger = logging.getLogger("bridge.server.auth")
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from anyio import Event, create_task_group, move_on_after
 
-from bridge.server.auth.refusals import IssuerUnavailableError, TokenRefusedError
-from bridge.server.auth.token import VerifiedToken
+from bridge.server.auth.tokens import IssuerUnavailableError, TokenRefusedError, VerifiedToken
 from bridge.text import clip
 
 if TYPE_CHECKING:

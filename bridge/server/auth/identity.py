@@ -1,9 +1,17 @@
-"""Identity: who sent the request that is being answered, and what the sender may do."""
+"""The caller of the current request; credential cache.
+
+Identity: who sent the request that is being answered, and what the sender may do.
+
+Recognition: credentials that were found good a moment ago, which need not be looked at again.
+"""
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -12,13 +20,25 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.tools.context import Caller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from contextvars import Token
 
     from mcp.server.auth.provider import AccessToken
+    from starlette.authentication import AuthCredentials
+    from starlette.types import Scope
 
     from bridge.server.auth.access import Access
+    from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import Tenure
+    from bridge.server.http.responses import PendingCall, PlainResponse
+
+HEADER = b"authorization"
+
+QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
+"""A credential in an address."""
+
+_MAX_KNOWN = 1024
 
 
 class KnownUser(AuthenticatedUser):
@@ -67,3 +87,99 @@ def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[
 
 def _caller_of(token: AccessToken, name: str | None = None) -> Caller:
     return Caller(name or token.subject or token.client_id, frozenset(token.scopes), token.claims or {})
+
+
+class Known(NamedTuple):
+    """A credential that was found good."""
+
+    user: KnownUser
+    credentials: AuthCredentials
+    until: float
+    """When it has to be looked at again, by the monotonic clock."""
+
+
+class Recognition:
+    """The credentials that were found good: at most a thousand, each kept no longer than its verifier says.
+
+    Args:
+        auth: What finds them good; when it changes, all are looked at again.
+    """
+
+    def __init__(self, auth: Auth) -> None:
+        self._known: dict[bytes, Known] = {}
+        auth.on_change(self.forget)
+
+    def recognised(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Known | None:
+        """What is known of the sender of a request.
+
+        The credential came alone, and is found by its digest, so that time tells nothing of it.
+
+        Args:
+            scope: The request.
+            headers: Its headers by name.
+        """
+        value = headers.get(HEADER)
+        query = scope["query_string"]
+        if value is None or len(headers) < len(scope["headers"]) or (query and QUERY_TOKEN.search(query)):
+            return None
+        known = self._known.get(sha256(value).digest())
+        return known if known is not None and monotonic() < known.until else None
+
+    def remembering(self) -> Remembering:
+        """What takes a verdict that is about to be asked for; what is forgotten meanwhile is not brought back."""
+        return Remembering(self._known)
+
+    def disown(self, value: bytes | None) -> bool:
+        """Forget the value of a header that is good no more; whether it was, and had not been forgotten before."""
+        return value is not None and self._known.pop(sha256(value).digest(), None) is not None
+
+    def forget(self) -> None:
+        """Look at every credential again."""
+        self._known = {}
+
+
+class Remembering:
+    """Takes one verdict.
+
+    Args:
+        known: Where it goes.
+    """
+
+    def __init__(self, known: dict[bytes, Known]) -> None:
+        self._known = known
+
+    def remember(self, value: bytes, known: Known) -> None:
+        """Keep what was found of the value of a header."""
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[sha256(value).digest()] = known
+
+
+def entered(scope: Scope, known: Known) -> Token[AuthenticatedUser | None]:
+    """Let everything behind know who sent a request, as the SDK's middlewares do; to be reset when it is answered."""
+    scope["user"], scope["auth"] = known.user, known.credentials
+    return auth_context_var.set(known.user)
+
+
+class KnownWork:
+    """A call that is run later, by somebody who is known.
+
+    Args:
+        work: The call.
+        user: Who calls.
+    """
+
+    __slots__ = ("_user", "_work", "ends_with_client")
+
+    def __init__(self, work: PendingCall, user: KnownUser) -> None:
+        self._work = work
+        self._user = user
+        self.ends_with_client = work.ends_with_client
+
+    async def run(self) -> PlainResponse:
+        """Run it."""
+        token = auth_context_var.set(self._user)
+        try:
+            return await self._work.run()
+        finally:
+            auth_context_var.reset(token)

@@ -16,9 +16,15 @@ from bridge.errors import DefinitionError
 from bridge.server.auth.failures import is_suspected
 from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
 from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
-from bridge.server.auth.refusals import IssuerUnavailableError, TokenExpiredError, TokenRefusedError
-from bridge.server.auth.token import VerifiedToken
-from bridge.server.auth.tokens import audiences_of, bearer_in, scopes_in
+from bridge.server.auth.tokens import (
+    IssuerUnavailableError,
+    TokenExpiredError,
+    TokenRefusedError,
+    VerifiedToken,
+    audiences_of,
+    bearer_in,
+    scopes_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

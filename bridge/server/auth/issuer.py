@@ -11,7 +11,7 @@ import httpx2
 from pydantic_core import from_json
 
 from bridge.errors import DefinitionError
-from bridge.server.auth.refusals import IssuerUnavailableError
+from bridge.server.auth.tokens import IssuerUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,9 @@
-"""Scopes of tools: a call whose scope is missing is refused before it is dispatched."""
+"""403 for calls without the scope of their tool.
+
+Scopes of tools: a call whose scope is missing is refused before it is dispatched.
+
+Calls that are refused before they are dispatched, as an observer hears of them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
+from starlette.datastructures import Headers
 
-from bridge.server.auth.challenge import Challenge, send_challenge
+from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.http.requests import read_body, replay_body
-from bridge.server.telemetry_refusals import call_refused
+from bridge.server.http.requests import is_message, read_body, replay_body
+from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from bridge.telemetry import switch
+from bridge.telemetry.conventions import TOOLS_CALL
+from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.core import ServerCore
+    from bridge.tools.context import Caller
     from bridge.tools.tool import Tool
     from bridge.types import Json
 
@@ -98,3 +108,36 @@ def _call_in(body: bytes) -> Json | None:
     params = message.get("params")
     name = params.get("name") if isinstance(params, dict) else None
     return message if isinstance(name, str) else None
+
+
+def call_refused(scope: Scope, message: Json, tool: Tool, caller: Caller | None, error_type: str) -> None:
+    """A call of a tool was refused: it is counted, traced and recorded as any other.
+
+    Args:
+        scope: The request that it came in.
+        message: The call.
+        tool: The tool.
+        caller: Who calls; None where nobody had to say.
+        error_type: Why, in a word.
+    """
+    if (observer := switch.observer()) is None:
+        return
+    headers, params = Headers(scope=scope), message["params"]
+    peer = Peer("sse" if is_message(scope) else "http", _version_in(headers))
+    arguments, meta = params.get("arguments"), params.get("_meta")
+    details = observer.call_details(
+        tool.name,
+        tool.server,
+        None if caller is None else caller.name,
+        peer.transport,
+        arguments if isinstance(arguments, dict) else {},
+    )
+    trace = meta if isinstance(meta, dict) else None
+    series, session_id = observer.series(TOOLS_CALL, tool.name, peer), headers.get("mcp-session-id")
+    observer.serve(series, message.get("id"), trace, session_id, details).end(error_type)
+
+
+def _version_in(headers: Headers) -> str:
+    """The revision that is spoken, as the client says; anybody may say anything."""
+    version = headers.get("mcp-protocol-version", "")
+    return version if version in MODERN_VERSIONS or version in HANDSHAKE_VERSIONS else ""

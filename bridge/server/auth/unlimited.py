@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.server.auth.challenge import Challenge, send_challenge
+from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request
 
 if TYPE_CHECKING:

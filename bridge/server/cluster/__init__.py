@@ -13,7 +13,7 @@ Nothing here stands in the way of a call of the modern era. Needs the extra ``re
 """
 
 from bridge.redis import redis_at
+from bridge.server.cluster.cluster import Shared
 from bridge.server.cluster.replica import Link
-from bridge.server.shared.shared import Shared
 
 __all__ = ["Link", "Shared", "redis_at"]

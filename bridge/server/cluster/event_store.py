@@ -1,4 +1,6 @@
-"""Events: what a call of the handshake era has said, kept for a client that lost its stream.
+"""Stored events of calls; resumption; routing to a replica.
+
+Events: what a call of the handshake era has said, kept for a client that lost its stream.
 
 They are kept by session and stream: the SDK's `EventStore` is told the bare id of a request, which is another client's
 as well. The stream of a call ends with its answer. What is said on no call's stream is not kept: that the tools have
@@ -6,6 +8,10 @@ changed is all that it can be, and a client that resumes that stream may list th
 
 While Redis is gone nothing is kept, and nobody waits for that. When it is back it is told which calls run here, as it
 may have forgotten them, and how those were answered that have ended meanwhile.
+
+The SDK's dispatcher, whose questions to the client say which replica waits for the answer.
+
+Ways: to which replica a message of a client goes, and how a stream is read on in any of them.
 """
 
 from __future__ import annotations
@@ -18,37 +24,56 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from mcp.server.streamable_http import GET_STREAM_KEY, EventStore
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from pydantic_core import from_json
+from starlette.datastructures import Headers
+from starlette.responses import StreamingResponse
 
 from bridge.server.protocol import INTERNAL_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from mcp.server.streamable_http import EventCallback
+    from mcp.shared.dispatcher import CallOptions
     from mcp_types import JSONRPCMessage
+    from starlette.types import Scope
 
     from bridge.server.cluster.replica import Link
+    from bridge.types import Json
 
 MAX_EVENTS = 1_000
 """How many events of a call are kept, the latest."""
+
 MAX_NOTIFICATION_BYTES = 1024 * 1024
 """Maximum length of the events of a call that are kept; over it what it reports is not kept, only what it asks and
 answers."""
+
 MAX_SESSION_BYTES = 16 * 1024 * 1024
 """Maximum length of the events that a session keeps; over it calls that are answered are dropped, the oldest first."""
+
 MAX_BYTES = 256 * 1024 * 1024
 """The same of all sessions of a replica; over it the session that has most drops some."""
+
 _LOOK_EVERY_MILLISECONDS = 500
+
 _EVENTS_AT_ONCE = 16
+
 _EVENT_ID = re.compile(r"(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9]{1,20})/(?P<stream>.+)")
+
 _MOST_IN_ENTRY = 2**64 - 1
 """The largest number that the id of an entry has in Redis, which refuses the command for a larger one."""
+
 _MAX_UNKEPT_ANSWERS = 100
 """How many answers of a session wait for a Redis that is gone."""
+
 _ENDED = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
+
 _NOT_KEPT = "what this call said is not kept any more: its outcome is unknown, and it was not run again"
+
+_SIGN = "/"
 
 
 class Place(NamedTuple):
@@ -299,3 +324,75 @@ def _outcome_unknown(stream_id: str, why: str) -> str:
     request: Any = int(stream_id) if re.fullmatch(r"0|-?[1-9]\d{0,17}", stream_id) else stream_id
     error = {"code": INTERNAL_ERROR, "message": why}
     return json.dumps({"jsonrpc": "2.0", "id": request, "error": error})
+
+
+class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
+    """Numbers what it asks with the name of its replica: by itself, each replica would begin at 1.
+
+    Args:
+        replica: Its name.
+        streams: What it reads and writes, and how, as for the SDK's.
+    """
+
+    def __init__(self, replica: str, *streams: Any, **settings: Any) -> None:
+        super().__init__(*streams, **settings)
+        self._replica = replica
+        self._asked = 0
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
+    ) -> dict[str, Any]:
+        """Ask, under a number that no other replica uses."""
+        self._asked += 1
+        numbered: CallOptions = {"request_id": f"{self._replica}{_SIGN}{self._asked}", **(opts or {})}
+        return await super().send_raw_request(method, params, numbered, **related)
+
+
+def replica_in(number: object) -> str | None:
+    """Which replica asked under a number; None where it is no number of ours."""
+    if not isinstance(number, str):
+        return None
+    replica, sign, _ = number.partition(_SIGN)
+    return replica if sign else None
+
+
+def addressee(message: Json) -> str | None:
+    """Which replica a message of a client is for: ``all`` where each may be; None where it is for who got it."""
+    method, params = message.get("method"), message.get("params")
+    if method is None:
+        return replica_in(message.get("id"))
+    if not isinstance(params, dict):
+        return None
+    if method == "notifications/cancelled":
+        return "all"
+    return replica_in(params.get("progressToken")) if method == "notifications/progress" else None
+
+
+def place_in(scope: Scope) -> Place | None:
+    """Where in the stream of a call a request wants to go on; None where it is for no call's stream."""
+    event_id = Headers(scope=scope).get("last-event-id")
+    return None if event_id is None else place_of(event_id)
+
+
+def from_the_start(scope: Scope) -> Scope:
+    """A request without the place at which a stream of no call broke off: what was said there is not kept."""
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
+
+
+def streamed(events: SessionEvents, place: Place, session_id: str, link: Link) -> StreamingResponse:
+    """The answer to a client that goes on reading the stream of a call."""
+
+    async def lines() -> AsyncIterator[str]:
+        try:
+            async for event in events.follow(place):
+                yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
+        except link.failures as error:
+            link.failed(error)  # the client resumes again
+
+    # The same as of the stream that broke off: nginx, for one, would keep events back where nobody tells it not to.
+    headers = {
+        "cache-control": "no-cache, no-transform",
+        "mcp-session-id": session_id,
+        "x-accel-buffering": "no",
+    }
+    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)

@@ -25,14 +25,14 @@ from weakref import WeakSet
 import anyio
 
 from bridge.server.cluster.replica import BEAT_SECONDS
-from bridge.server.limits.rate import Meter
+from bridge.server.limits.limits import Meter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from bridge.server.cluster.replica import Link
     from bridge.server.limits.accounts import Accounts
-    from bridge.server.limits.rate import Rate
+    from bridge.server.limits.limits import Rate
 
 _logger = logging.getLogger("bridge.server")
 
@@ -144,7 +144,7 @@ class SharedRates:
         link.on_return.append(self._returned)
 
     def make_meter(self, *of: str, rate: Rate) -> SharedMeter:
-        """A meter (`bridge.server.limits.rate.MakeMeter`); in Redis no name can be read."""
+        """A meter (`bridge.server.limits.limits.MakeMeter`); in Redis no name can be read."""
         whose = json.dumps([of, rate.calls, rate.per_seconds])
         key = self._link.key("rate", hashlib.sha256(whose.encode()).hexdigest())
         meter = SharedMeter(key, rate, self._note)

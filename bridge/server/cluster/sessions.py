@@ -27,17 +27,21 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.cluster.event_store import EventBytes, SessionEvents
-from bridge.server.cluster.session_records import Record, Records, owner_of
+from bridge.server.cluster.event_store import (
+    EventBytes,
+    ReplicaDispatcher,
+    SessionEvents,
+    addressee,
+    from_the_start,
+    place_in,
+    streamed,
+)
+from bridge.server.cluster.session_records import Alive, Record, Records, SharedLevels, owner_of
 from bridge.server.http.requests import read_body, replay_body
 from bridge.server.http.responses import send_error
 from bridge.server.http.sessions import InitializeResponse, Session, kept_bytes, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
-from bridge.server.shared.alive import Alive
-from bridge.server.shared.dispatcher import ReplicaDispatcher
-from bridge.server.shared.levels import SharedLevels
-from bridge.server.shared.ways import addressee, from_the_start, place_in, streamed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bridge.server.limits.limits import Limits
-from bridge.server.limits.rate import Rate
+from bridge.server.limits.limits import Limits, Rate
 
 __all__ = ["Limits", "Rate"]

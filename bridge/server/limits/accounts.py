@@ -1,17 +1,24 @@
-"""Accounts: what each caller takes of a server at the moment."""
+"""Usage per caller.
+
+Accounts: what each caller takes of a server at the moment.
+
+What somebody who is over a limit is told.
+"""
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from ipaddress import IPv6Network
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.server.auth.access import matches
-from bridge.server.limits.rate import Meter, Rate, local_meter
-from bridge.server.limits.refused import Refused, too_many, too_often
+from bridge.server.limits.limits import Meter, Rate, local_meter
 from bridge.server.protocol import MODERN_VERSIONS
+from bridge.tools.content import Text
+from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,15 +26,24 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
     from starlette.types import Scope
 
-    from bridge.server.limits.limits import Limits
-    from bridge.server.limits.rate import MakeMeter
+    from bridge.server.limits.limits import Limits, MakeMeter
 
 MAX_ACCOUNTS = 10_000
 """How many callers are remembered; of more, first those are forgotten who take nothing."""
 
 _KEPT_NETWORKS = 4096
+
 _BESIDE_CALLS = 16
+
+RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
+"""Where the result of a call that was refused says, in ``_meta``, when to try again."""
+
+_WHEN_ONE_IS_DONE_SECONDS = 1
+
+
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
+
+
 _ANSWERED_AT_ONCE = Rate(10, 1)
 
 
@@ -210,3 +226,40 @@ def _network(address: str) -> str:
 
 current_account: ContextVar[Account | None] = ContextVar("bridge.server.limits", default=None)
 """Whose call is run; None where only one caller can be, as over stdio."""
+
+
+class Refused(NamedTuple):
+    """Why something goes no further, and when trying again may help."""
+
+    message: str
+    limit: str
+    """The option that sets the limit."""
+    retry_after_seconds: int
+
+    @property
+    def told(self) -> str:
+        """The message, with when to try again."""
+        seconds = self.retry_after_seconds
+        return f"{self.message}; try again in {seconds} second{'' if seconds == 1 else 's'}"
+
+    @property
+    def result(self) -> ToolExecutionResult:
+        """The result of a call that was not run."""
+        return ToolExecutionResult(
+            (Text(self.told),), is_error=True, metadata={RETRY_AFTER_META_KEY: self.retry_after_seconds}
+        )
+
+
+def too_often(what: str, rate: Rate, wait_seconds: float, limit: str) -> Refused:
+    """Somebody is over a rate."""
+    return Refused(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait_seconds)))
+
+
+def too_many(what: str, at_most: int, limit: str) -> Refused:
+    """Somebody has too many of something at once."""
+    return Refused(f"{what}: a caller has {at_most} at once", limit, _WHEN_ONE_IS_DONE_SECONDS)
+
+
+def too_many_of_all(what: str, at_most: int, limit: str) -> Refused:
+    """All callers together have too many of something at once."""
+    return Refused(f"{what}: the server has {at_most} at once for all callers", limit, _WHEN_ONE_IS_DONE_SECONDS)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic_core import to_json
 
-from bridge.server.limits.accounts import Account, current_account
-from bridge.server.limits.refused import Refused, too_many_of_all
+from bridge.server.limits.accounts import Account, Refused, current_account, too_many_of_all
 from bridge.tools.execution import execute
 
 if TYPE_CHECKING:

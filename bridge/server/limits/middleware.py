@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.http.responses import PendingCall, PlainHandler
-    from bridge.server.limits.accounts import Account, Accounts
-    from bridge.server.limits.refused import Refused
+    from bridge.server.limits.accounts import Account, Accounts, Refused
 
 _logger = logging.getLogger("bridge.server")
 

@@ -213,7 +213,7 @@ def test_a_good_token_is_not_looked_at_again_but_forgotten_when_it_expires(
 
     monkeypatch.setattr(JwtVerifier, "verify_token", counting)
     clock = [0.0]
-    monkeypatch.setattr("bridge.server.auth.recognition.monotonic", lambda: clock[0])
+    monkeypatch.setattr("bridge.server.auth.identity.monotonic", lambda: clock[0])
     monkeypatch.setattr("bridge.server.auth.bearer.monotonic", lambda: clock[0])
     origin = serving(http_app(toolbox(), auth=JwtVerifier(issuer.url, AUDIENCE)))
     token = issuer.token()

@@ -13,8 +13,7 @@ from jwt import InsecureKeyLengthWarning
 from bridge.errors import DefinitionError
 from bridge.server.auth import IssuerUnavailableError, JwtVerifier, TokenRefusedError
 from bridge.server.auth.issuer import Issuer as RemoteIssuer
-from bridge.server.auth.jwks import KeySet
-from bridge.server.auth.jwt import MAX_TOKEN_BYTES
+from bridge.server.auth.jwt import MAX_TOKEN_BYTES, KeySet
 from tests.server.auth.issuer import AUDIENCE, unsigned
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from bridge.server.auth import KeyFile
-from bridge.server.auth.key_file import KeyFileError, read_keys
-from bridge.server.auth.keys import ApiKey
+from bridge.server.auth.keys import ApiKey, KeyFileError, read_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +148,7 @@ async def test_a_file_is_read_when_whoever_writes_it_has_done(path: Path, monkey
         read.append(list(seen))
         return [ApiKey("bob", BOB)]
 
-    monkeypatch.setattr("bridge.server.auth.key_file._mark", grown)
+    monkeypatch.setattr("bridge.server.auth.keys._mark", grown)
     monkeypatch.setattr(KeyFile, "_read", remember)
     changed = anyio.Event()
     async with anyio.create_task_group() as tasks:

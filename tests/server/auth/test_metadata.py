@@ -9,8 +9,8 @@ from starlette.applications import Starlette
 from bridge.server import http_app, mount
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier
 from bridge.server.auth.bearer import Gate
-from bridge.server.auth.metadata import WELL_KNOWN_PATH
-from bridge.server.auth.recognition import Recognition
+from bridge.server.auth.guards import WELL_KNOWN_PATH
+from bridge.server.auth.identity import Recognition
 from bridge.server.http.requests import HEADERS
 from tests.server.auth.guarded import ADA, bearer, toolbox
 

@@ -23,8 +23,7 @@ from bridge.server.auth import (
     VerifiedToken,
     failures,
 )
-from bridge.server.auth.challenge import Challenge
-from bridge.server.auth.failures import Patience
+from bridge.server.auth.failures import Challenge, Patience
 from bridge.server.limits import Rate
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, bearer, toolbox

@@ -8,8 +8,7 @@ from starlette.authentication import AuthCredentials
 
 from bridge.server.auth import VerifiedToken
 from bridge.server.auth.access import Access
-from bridge.server.auth.identity import KnownUser
-from bridge.server.auth.recognition import Known, entered
+from bridge.server.auth.identity import Known, KnownUser, entered
 from bridge.server.auth.unlimited import Unlimited
 from tests.server.auth.guarded import ADA
 

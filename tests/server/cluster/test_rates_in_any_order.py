@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.server.limits.rate import Meter
+from bridge.server.limits.limits import Meter
 from tests.server.cluster.timed import INTERVAL_SECONDS, RATE, ROUNDING_SECONDS, Replica, nothing, replicas
 
 if TYPE_CHECKING:

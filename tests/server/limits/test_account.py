@@ -10,9 +10,8 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.server.limits import Limits, Rate
 from bridge.server.limits import accounts as accounts_module
-from bridge.server.limits.accounts import Account, Accounts, ToolAccount, caller_key
-from bridge.server.limits.rate import Meter
-from bridge.server.limits.refused import Refused
+from bridge.server.limits.accounts import Account, Accounts, Refused, ToolAccount, caller_key
+from bridge.server.limits.limits import Meter
 
 
 def scope_of(address: str, name: str | None = None) -> dict[str, Any]:

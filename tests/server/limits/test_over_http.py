@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits import Limits, Rate, middleware
-from bridge.server.limits.refused import RETRY_AFTER_META_KEY
+from bridge.server.limits.accounts import RETRY_AFTER_META_KEY
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import DefinitionError
 from bridge.server.limits import Rate
-from bridge.server.limits.rate import Meter
+from bridge.server.limits.limits import Meter
 
 
 def test_a_rate_is_written_as_calls_and_seconds() -> None:
