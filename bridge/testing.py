@@ -21,7 +21,7 @@ from bridge.client.provider import McpToolProvider
 from bridge.errors import ToolError
 from bridge.models.scripted import ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.auth.identity import KnownUser
+from bridge.server.auth.identity import RequestUser
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.publisher import Publisher
 from bridge.tools.function import one_tool
@@ -114,11 +114,11 @@ async def connected(
             auth_context_var.reset(token)
 
 
-def _user_of(caller: Caller) -> KnownUser:
+def _user_of(caller: Caller) -> RequestUser:
     token = VerifiedToken(
         token="", client_id=caller.name, scopes=sorted(caller.scopes), claims=dict(caller.claims) or None
     )
-    return KnownUser(token, EVERYTHING)
+    return RequestUser(token, EVERYTHING)
 
 
 class _Recording:

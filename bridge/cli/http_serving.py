@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.server.auth import Auth
     from bridge.server.publisher import Publisher
     from bridge.server.telemetry_metrics import WrittenMetrics
-    from bridge.server.unmatched_names import Unmatched
+    from bridge.server.unmatched_names import UnmatchedAuthNames
 
 
 def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
@@ -135,7 +135,7 @@ def _serve_here(
     serving = serving_of(targets, options)
     announce: Callable[[], None] = partial(_announce, name, sockets, options)
     channel = None if inheritance is None else inheritance.channel
-    from bridge.server.unmatched_names import looked_after  # noqa: PLC0415 - as late as the rest of the server
+    from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - as late as the rest of the server
 
     with observed(options.telemetry, name) as watched:
 
@@ -145,7 +145,7 @@ def _serve_here(
 
         publisher = publisher_of(ctx, serving, name, options, options.scaling.secrets(ctx))
         app = _app(ctx, publisher, options, auth)
-        lifespan = looked_after(publisher, serving.lifespan)
+        lifespan = with_unmatched_warnings(publisher, serving.lifespan)
         operations = HealthState(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
         metrics: WrittenMetrics | None = watched.metrics
@@ -214,7 +214,7 @@ def _operated(
         raise click.UsageError(str(error), ctx) from error
 
 
-def _held_until(announce: Callable[[], None], unmatched: Unmatched) -> Callable[[], None]:
+def _held_until(announce: Callable[[], None], unmatched: UnmatchedAuthNames) -> Callable[[], None]:
     """What announces, and then says which tools are not there: servers behind this one had their time to bring them."""
     unmatched.hold()
 

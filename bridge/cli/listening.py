@@ -190,11 +190,11 @@ def run(
         KeyboardInterrupt: The signal was SIGINT.
     """
     from bridge.server.http.guards import pre_asgi_handler  # noqa: PLC0415 - the SDK, which the app has loaded
-    from bridge.server.limits.middleware import Turnstile  # noqa: PLC0415 - as above
+    from bridge.server.limits.middleware import RateLimitMiddleware  # noqa: PLC0415 - as above
 
     # Who calls through a proxy is known only behind uvicorn's own middleware.
     middleware: set[object] = {each.cls for each in app.user_middleware}
-    is_told_by_proxy = _PROXIES in os.environ and Turnstile in middleware
+    is_told_by_proxy = _PROXIES in os.environ and RateLimitMiddleware in middleware
     direct = None if is_told_by_proxy else pre_asgi_handler(app, lambda: operations.is_steady)
     config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 

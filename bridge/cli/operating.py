@@ -8,8 +8,8 @@ from starlette.routing import Route
 
 from bridge.cli import listening
 from bridge.cli.failures import say
-from bridge.server.auth.bearer import Gate
-from bridge.server.auth.identity import Recognition
+from bridge.server.auth.bearer import BearerAuthMiddleware
+from bridge.server.auth.identity import CredentialCache
 from bridge.server.auth.unlimited import Unlimited
 from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
 from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, PageRouter, StatusPage, probe_pages
@@ -80,7 +80,9 @@ def operated(
     names = AllowedHosts(admin_host, allowed_hosts, allowed_origins)
     guarded: ASGIApp = status
     if auth is not None:
-        guarded = Gate(status, auth=auth, recognition=Recognition(auth), metadata_url=None, open_paths=())
+        guarded = BearerAuthMiddleware(
+            status, auth=auth, recognition=CredentialCache(auth), metadata_url=None, open_paths=()
+        )
     pages = dict(probes)
     if auth is not None or is_open or listening.are_loopback(listening.resolve(admin_host, 0)):
         pages[STATUS_PATH] = HostOriginMiddleware(guarded, names=names, is_running=lambda: True)

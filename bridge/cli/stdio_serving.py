@@ -74,9 +74,9 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
 
         publisher = publisher_of(ctx, serving, name, options)
         if publisher.accounts is not None:
-            from bridge.server.unmatched_names import looked_after  # noqa: PLC0415 - for those who limit something
+            from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - for those who limit something
 
-            lifespan = looked_after(publisher, lifespan)
+            lifespan = with_unmatched_warnings(publisher, lifespan)
         server.serve_stdio(
             publisher,
             streams,

@@ -218,10 +218,10 @@ def _written(
 def _written_within(
     name: str, wire: Json, write: Callable[[Json], _Written], max_bytes: int, *, modern: bool
 ) -> _Written:
-    from bridge.server.limits.calls import ResultTooLongError, written_within  # noqa: PLC0415 - as needed
+    from bridge.server.limits.calls import ResultTooLongError, write_within_limit  # noqa: PLC0415 - as needed
 
     try:
-        return written_within(max_bytes, wire, write)
+        return write_within_limit(max_bytes, wire, write)
     except ResultTooLongError as error:
         told = f"the result of {name!r} has {error.result_bytes} bytes, and may have {max_bytes}: ask for less"
         return write(_of_era(ToolExecutionResult.error(told), modern=modern))

@@ -30,7 +30,7 @@ _limits_logger = logging.getLogger("bridge.server.limits")
 _auth_logger = logging.getLogger("bridge.server.auth")
 
 
-class UnmatchedLimits:
+class UnmatchedLimitNames:
     """Warns of names and patterns that no tool matches, each when it is found so.
 
     Args:
@@ -56,7 +56,7 @@ class UnmatchedLimits:
         self._told = found
 
 
-def looked_after(publisher: ServerCore, lifespan: Lifespan | None) -> Lifespan | None:
+def with_unmatched_warnings(publisher: ServerCore, lifespan: Lifespan | None) -> Lifespan | None:
     """What brings the tools, with a look at what limits say of them: now where they are there, else once they came.
 
     Args:
@@ -65,7 +65,7 @@ def looked_after(publisher: ServerCore, lifespan: Lifespan | None) -> Lifespan |
     """
     if publisher.limits is None:
         return lifespan
-    patterns = UnmatchedLimits(publisher.limits, publisher)
+    patterns = UnmatchedLimitNames(publisher.limits, publisher)
     if lifespan is None:
         patterns.look()
         return None
@@ -89,7 +89,7 @@ def unmatched(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
     return frozenset(each for each in patterns if not any(matches((each,), name) for name in there))
 
 
-class Unmatched:
+class UnmatchedAuthNames:
     """Warns of names and patterns that no tool matches, each when it is found so.
 
     Args:

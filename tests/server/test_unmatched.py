@@ -6,9 +6,9 @@ import anyio
 import pytest
 
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.auth.guards import Guarding
+from bridge.server.auth.guards import AuthGuards
 from bridge.server.publisher import Publisher
-from bridge.server.unmatched_names import Unmatched
+from bridge.server.unmatched_names import UnmatchedAuthNames
 from bridge.tools.toolbox import ToolBox
 from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
 
@@ -37,7 +37,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callable[[], list[str]]) -> None:
-    unmatched = Unmatched(auth(), toolbox())
+    unmatched = UnmatchedAuthNames(auth(), toolbox())
     unmatched.look()
     assert told() == [OF_SCOPE, OF_KEY]
     unmatched.look()
@@ -46,7 +46,7 @@ def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callab
 
 def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[str]]) -> None:
     tools = ToolBox()
-    unmatched = Unmatched(auth(), tools)
+    unmatched = UnmatchedAuthNames(auth(), tools)
     unmatched.look()
     assert told() == []
     tools.add(whoami, add, delete_all)
@@ -55,7 +55,7 @@ def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[st
 
 
 def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
-    unmatched = Unmatched(auth(), toolbox())
+    unmatched = UnmatchedAuthNames(auth(), toolbox())
     unmatched.hold()
     unmatched.look()
     assert told() == []
@@ -68,7 +68,7 @@ async def test_a_tool_that_goes_away_while_it_is_served_is_warned_of(caplog: pyt
     tools = toolbox()
     publisher = Publisher(tools, name="tests")
     heard = anyio.Event()
-    async with Guarding(auth(), publisher, 1000).running():
+    async with AuthGuards(auth(), publisher, 1000).running():
         assert [record.getMessage() for record in caplog.records] == [OF_SCOPE, OF_KEY]
         publisher.changes.listen(heard.set)
         tools.remove("delete_all")

@@ -10,7 +10,7 @@ from anyio import create_task_group
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
-from bridge.server.auth.issuer import checked_url
+from bridge.server.auth.issuer import require_url
 from bridge.server.auth.keys import ApiKeys, KeyFile
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
@@ -31,7 +31,7 @@ _logger = logging.getLogger("bridge.server.auth")
 
 
 @runtime_checkable
-class Followed(Protocol):
+class WatchedVerifier(Protocol):
     """A verifier that has to do something while the server runs."""
 
     async def keep_current(self, changed: Callable[[], None]) -> None:
@@ -75,7 +75,7 @@ class Auth:
         self._verifiers = verifiers
         self._changed: list[Callable[[], None]] = []
         self._repetitions = Repetitions()
-        self.resource_url = None if resource_url is None else checked_url(resource_url, "resource_url")
+        self.resource_url = None if resource_url is None else require_url(resource_url, "resource_url")
         self.required_scopes = scopes_of(required_scopes)
         self.tool_scopes = ToolScopes(tool_scopes)
         issuers = [getattr(verifier, "issuer", None) for verifier in verifiers]
@@ -154,7 +154,7 @@ class Auth:
         """The time during which callers come: files are followed, and issuers' keys kept."""
         async with create_task_group() as tasks:
             for verifier in self._verifiers:
-                if isinstance(verifier, Followed):
+                if isinstance(verifier, WatchedVerifier):
                     tasks.start_soon(verifier.keep_current, self._tell)
             try:
                 yield

@@ -18,9 +18,9 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuth
 from starlette.authentication import AuthCredentials
 from starlette.requests import HTTPConnection
 
-from bridge.server.auth.credential_monitor import Tenure
-from bridge.server.auth.failures import NO_CREDENTIAL, Challenge, Patience, send_challenge
-from bridge.server.auth.identity import HEADER, QUERY_TOKEN, Known, KnownUser, entered
+from bridge.server.auth.credential_monitor import MonitoredCredential
+from bridge.server.auth.failures import NO_CREDENTIAL, Challenge, FailedAuthThrottle, send_challenge
+from bridge.server.auth.identity import HEADER, QUERY_TOKEN, CachedCredential, RequestUser, set_request_user
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
 from bridge.server.http.requests import HEADERS
 from bridge.telemetry.repetitions import Repetitions
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.auth.auth import Auth
-    from bridge.server.auth.credential_monitor import Tenures
-    from bridge.server.auth.identity import Recognition, Remembering
+    from bridge.server.auth.credential_monitor import CredentialMonitor
+    from bridge.server.auth.identity import CacheWriter, CredentialCache
 
 _logger = logging.getLogger("bridge.server.auth")
 
@@ -42,7 +42,7 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
 
 
-class Gate:
+class BearerAuthMiddleware:
     """ASGI middleware behind the edge: lets in whoever has a credential, before anything of the body is read.
 
     Args:
@@ -60,11 +60,11 @@ class Gate:
         app: ASGIApp,
         *,
         auth: Auth,
-        recognition: Recognition,
+        recognition: CredentialCache,
         metadata_url: str | None,
         open_paths: Collection[str],
-        tenures: Tenures | None = None,
-        patience: Patience | None = None,
+        tenures: CredentialMonitor | None = None,
+        patience: FailedAuthThrottle | None = None,
     ) -> None:
         self._app = app
         self._recognition = recognition
@@ -73,7 +73,7 @@ class Gate:
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
         self._repetitions = Repetitions()
-        self._patience = patience or Patience()
+        self._patience = patience or FailedAuthThrottle()
         self._tenures = tenures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +85,7 @@ class Gate:
         if isinstance(found, Challenge):
             await self._refuse(scope, send, found)
             return
-        token = entered(scope, found)
+        token = set_request_user(scope, found)
         try:
             await self._app(scope, receive, send)
         finally:
@@ -115,7 +115,7 @@ class Gate:
     def _is_open(self, scope: Scope) -> bool:
         return scope["method"] in _READING and _path_of(scope) in self._open_paths
 
-    async def _identified(self, scope: Scope) -> Known | Challenge:
+    async def _identified(self, scope: Scope) -> CachedCredential | Challenge:
         values = [value.strip(b" \t") for name, value in scope["headers"] if name == HEADER]
         if (problem := self._syntax_problem(scope, values)) is not None:
             return problem
@@ -139,7 +139,9 @@ class Gate:
         assert isinstance(user, AuthenticatedUser)
         return self._admitted(user, values[0], remembering)
 
-    def _admitted(self, user: AuthenticatedUser, value: bytes, remembering: Remembering) -> Known | Challenge:
+    def _admitted(
+        self, user: AuthenticatedUser, value: bytes, remembering: CacheWriter
+    ) -> CachedCredential | Challenge:
         token = user.access_token
         if missing := self._auth.required_scopes.difference(token.scopes):
             told = " ".join(sorted(missing))
@@ -152,10 +154,10 @@ class Gate:
                 description=f"this server needs the scope {told}",
                 scopes=self._auth.required_scopes,
             )
-        tenure = None if self._tenures is None else Tenure(self._tenures, _token_in(value), token)
+        tenure = None if self._tenures is None else MonitoredCredential(self._tenures, _token_in(value), token)
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
-        admitted = Known(
-            KnownUser(token, self._auth.access_of(token), tenure, name=self._auth.name_of(token)),
+        admitted = CachedCredential(
+            RequestUser(token, self._auth.access_of(token), tenure, name=self._auth.name_of(token)),
             AuthCredentials(token.scopes),
             monotonic() + keep_seconds,
         )

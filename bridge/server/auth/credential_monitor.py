@@ -38,7 +38,7 @@ _FEW = 16
 """So many looks ahead may be for nothing."""
 
 
-class Tenure:
+class MonitoredCredential:
     """One credential, as it was found good.
 
     Args:
@@ -49,7 +49,7 @@ class Tenure:
 
     __slots__ = ("_tenures", "credential", "due", "ends", "token")
 
-    def __init__(self, tenures: Tenures, credential: str, token: AccessToken) -> None:
+    def __init__(self, tenures: CredentialMonitor, credential: str, token: AccessToken) -> None:
         self._tenures = tenures
         self.credential = credential
         self.token = token
@@ -76,7 +76,7 @@ class Tenure:
             self._tenures.closed(self)
 
 
-class Tenures:
+class CredentialMonitor:
     """The credentials by which streams are open.
 
     Args:
@@ -85,8 +85,8 @@ class Tenures:
 
     def __init__(self, auth: Auth) -> None:
         self._auth = auth
-        self._open: set[Tenure] = set()
-        self._queue: list[tuple[float, int, Tenure]] = []
+        self._open: set[MonitoredCredential] = set()
+        self._queue: list[tuple[float, int, MonitoredCredential]] = []
         self._order = count()
         self._next = -math.inf
         self._woken = Event()
@@ -110,18 +110,18 @@ class Tenures:
                 with move_on_after(self._next - now):
                     await self._woken.wait()
 
-    def opened(self, tenure: Tenure) -> None:
+    def opened(self, tenure: MonitoredCredential) -> None:
         """A stream was opened. What changed since its credential was found good is seen at once."""
         if tenure not in self._open:
             self._open.add(tenure)
             self._schedule(tenure, monotonic())
 
-    def closed(self, tenure: Tenure) -> None:
+    def closed(self, tenure: MonitoredCredential) -> None:
         """A stream has ended."""
         if not tenure.ends:
             self._open.discard(tenure)
 
-    def _schedule(self, tenure: Tenure, due: float) -> None:
+    def _schedule(self, tenure: MonitoredCredential, due: float) -> None:
         tenure.due = due
         if due < math.inf:
             if len(self._queue) > max(_FEW, 2 * len(self._open)):
@@ -140,14 +140,14 @@ class Tenures:
         for tenure in self._open:
             self._schedule(tenure, now)
 
-    async def _look(self, tenure: Tenure) -> None:
+    async def _look(self, tenure: MonitoredCredential) -> None:
         seconds = await self._seconds_left(tenure)
         if seconds is None:
             self._end(tenure)
         elif tenure in self._open and tenure.due == math.inf:  # else something changed meanwhile
             self._schedule(tenure, monotonic() + seconds)
 
-    async def _seconds_left(self, tenure: Tenure) -> float | None:
+    async def _seconds_left(self, tenure: MonitoredCredential) -> float | None:
         """How long a credential holds without being looked at again; None where it does not."""
         try:
             found = await self._auth.verify_token(tenure.credential)
@@ -171,7 +171,7 @@ class Tenures:
         """Who bears a credential, and for which client."""
         return self._auth.name_of(token), token.client_id
 
-    def _end(self, tenure: Tenure) -> None:
+    def _end(self, tenure: MonitoredCredential) -> None:
         self._open.discard(tenure)
         ends, tenure.ends = tenure.ends, {}
         if ends:

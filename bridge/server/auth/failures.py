@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from bridge.server.http.responses import NO_STORE, send_counted_error
 from bridge.server.limits.accounts import Accounts
 from bridge.server.limits.limits import Limits, Rate
-from bridge.server.limits.middleware import HOLD_SECONDS, hold_back
+from bridge.server.limits.middleware import HOLD_SECONDS, delay_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ is_suspected: ContextVar[bool] = ContextVar("bridge.server.auth.suspected", defa
 """Whether the credential that is looked at comes from an address with which patience is at an end."""
 
 
-class Patience:
+class FailedAuthThrottle:
     """What is known of the addresses from which bad credentials come; of a bounded number of them.
 
     Args:
@@ -83,7 +83,7 @@ class Patience:
         if (
             refusal is not None or challenge.error is None or not challenge.is_guess
         ) and not account.is_answered_at_once(now):
-            await hold_back(self._hold_seconds)
+            await delay_refusal(self._hold_seconds)
         if refusal is None or not is_bad:
             return challenge
         seconds = refusal.retry_after_seconds

@@ -2,7 +2,7 @@
 
 Guarding: what an app needs so that nobody without a credential reaches its tools.
 
-Edge → CorsMiddleware → Gate → BodyLimitMiddleware, fast path → ScopedTools → the transports
+Edge → CorsMiddleware → Gate → BodyLimitMiddleware, fast path → ToolScopeMiddleware → the transports
 
 What a client is told before it has a credential: which issuers give tokens for this server (RFC 9728).
 """
@@ -22,12 +22,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bridge.server.auth.auth import Auth
-from bridge.server.auth.bearer import Gate
-from bridge.server.auth.credential_monitor import Tenures
-from bridge.server.auth.identity import KnownWork, Recognition, entered
-from bridge.server.auth.tool_scopes import ScopedTools
+from bridge.server.auth.bearer import BearerAuthMiddleware
+from bridge.server.auth.credential_monitor import CredentialMonitor
+from bridge.server.auth.identity import AuthenticatedCall, CredentialCache, set_request_user
+from bridge.server.auth.tool_scopes import ToolScopeMiddleware
 from bridge.server.http.responses import PlainResponse
-from bridge.server.unmatched_names import Unmatched
+from bridge.server.unmatched_names import UnmatchedAuthNames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -49,7 +49,7 @@ _METHODS = ["GET", "OPTIONS"]
 _HEADERS = {"cache-control": "public, max-age=3600"}
 
 
-class Guarding:
+class AuthGuards:
     """The guards of one app.
 
     Args:
@@ -65,11 +65,11 @@ class Guarding:
         self._metadata_url = metadata_url_of(self._auth)
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """What everybody may read."""
-        self.recognition = Recognition(self._auth)
-        self._tenures = Tenures(self._auth)
-        self.middleware: frozenset[object] = frozenset({Gate, ScopedTools})
+        self.recognition = CredentialCache(self._auth)
+        self._tenures = CredentialMonitor(self._auth)
+        self.middleware: frozenset[object] = frozenset({BearerAuthMiddleware, ToolScopeMiddleware})
         """What knows of requests that are begun without ASGI."""
-        self.unmatched = Unmatched(self._auth, publisher.tools)
+        self.unmatched = UnmatchedAuthNames(self._auth, publisher.tools)
         """Warns of tools that are named and not there."""
         self._auth.on_change(publisher.changes.ring)
 
@@ -94,7 +94,7 @@ class Guarding:
         open_paths = [route.path for route in self.routes]
         return [
             Middleware(
-                Gate,
+                BearerAuthMiddleware,
                 auth=self._auth,
                 recognition=self.recognition,
                 tenures=self._tenures,
@@ -110,7 +110,7 @@ class Guarding:
             return []
         return [
             Middleware(
-                ScopedTools,
+                ToolScopeMiddleware,
                 auth=self._auth,
                 publisher=self._publisher,
                 metadata_url=self._metadata_url,
@@ -126,12 +126,12 @@ class Guarding:
             known = recognition.recognised(scope, headers)
             if known is None:
                 return None
-            token = entered(scope, known)
+            token = set_request_user(scope, known)
             try:
                 begun = fast.begin(scope, headers, body)
             finally:
                 auth_context_var.reset(token)
-            return begun if begun is None or isinstance(begun, PlainResponse) else KnownWork(begun, known.user)
+            return begun if begun is None or isinstance(begun, PlainResponse) else AuthenticatedCall(begun, known.user)
 
         return begin
 

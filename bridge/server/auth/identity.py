@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.auth.auth import Auth
-    from bridge.server.auth.credential_monitor import Tenure
+    from bridge.server.auth.credential_monitor import MonitoredCredential
     from bridge.server.http.responses import PendingCall, PlainResponse
 
 HEADER = b"authorization"
@@ -41,7 +41,7 @@ QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
 _MAX_KNOWN = 1024
 
 
-class KnownUser(AuthenticatedUser):
+class RequestUser(AuthenticatedUser):
     """The SDK's authenticated user, with what tools are told of it.
 
     Args:
@@ -52,7 +52,7 @@ class KnownUser(AuthenticatedUser):
     """
 
     def __init__(
-        self, token: AccessToken, access: Access, tenure: Tenure | None = None, *, name: str | None = None
+        self, token: AccessToken, access: Access, tenure: MonitoredCredential | None = None, *, name: str | None = None
     ) -> None:
         super().__init__(token)
         self.tenure = tenure
@@ -65,13 +65,13 @@ def caller_of_request() -> Caller | None:
     user = auth_context_var.get()
     if user is None:
         return None
-    return user.caller if isinstance(user, KnownUser) else _caller_of(user.access_token)
+    return user.caller if isinstance(user, RequestUser) else _caller_of(user.access_token)
 
 
 def access_of_request() -> Access:
     """What the caller may do: everything, where nobody was asked for a credential."""
     user = auth_context_var.get()
-    return user.access if isinstance(user, KnownUser) else EVERYTHING
+    return user.access if isinstance(user, RequestUser) else EVERYTHING
 
 
 def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[None]:
@@ -81,7 +81,7 @@ def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[
         end: Called when the credential of the request holds no more.
     """
     user = auth_context_var.get()
-    tenure = user.tenure if isinstance(user, KnownUser) else None
+    tenure = user.tenure if isinstance(user, RequestUser) else None
     return nullcontext() if tenure is None else tenure.ending(end)
 
 
@@ -89,16 +89,16 @@ def _caller_of(token: AccessToken, name: str | None = None) -> Caller:
     return Caller(name or token.subject or token.client_id, frozenset(token.scopes), token.claims or {})
 
 
-class Known(NamedTuple):
+class CachedCredential(NamedTuple):
     """A credential that was found good."""
 
-    user: KnownUser
+    user: RequestUser
     credentials: AuthCredentials
     until: float
     """When it has to be looked at again, by the monotonic clock."""
 
 
-class Recognition:
+class CredentialCache:
     """The credentials that were found good: at most a thousand, each kept no longer than its verifier says.
 
     Args:
@@ -106,10 +106,10 @@ class Recognition:
     """
 
     def __init__(self, auth: Auth) -> None:
-        self._known: dict[bytes, Known] = {}
+        self._known: dict[bytes, CachedCredential] = {}
         auth.on_change(self.forget)
 
-    def recognised(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Known | None:
+    def recognised(self, scope: Scope, headers: Mapping[bytes, bytes]) -> CachedCredential | None:
         """What is known of the sender of a request.
 
         The credential came alone, and is found by its digest, so that time tells nothing of it.
@@ -125,9 +125,9 @@ class Recognition:
         known = self._known.get(sha256(value).digest())
         return known if known is not None and monotonic() < known.until else None
 
-    def remembering(self) -> Remembering:
+    def remembering(self) -> CacheWriter:
         """What takes a verdict that is about to be asked for; what is forgotten meanwhile is not brought back."""
-        return Remembering(self._known)
+        return CacheWriter(self._known)
 
     def disown(self, value: bytes | None) -> bool:
         """Forget the value of a header that is good no more; whether it was, and had not been forgotten before."""
@@ -138,30 +138,30 @@ class Recognition:
         self._known = {}
 
 
-class Remembering:
+class CacheWriter:
     """Takes one verdict.
 
     Args:
         known: Where it goes.
     """
 
-    def __init__(self, known: dict[bytes, Known]) -> None:
+    def __init__(self, known: dict[bytes, CachedCredential]) -> None:
         self._known = known
 
-    def remember(self, value: bytes, known: Known) -> None:
+    def remember(self, value: bytes, known: CachedCredential) -> None:
         """Keep what was found of the value of a header."""
         if len(self._known) >= _MAX_KNOWN:
             self._known.pop(next(iter(self._known)), None)
         self._known[sha256(value).digest()] = known
 
 
-def entered(scope: Scope, known: Known) -> Token[AuthenticatedUser | None]:
+def set_request_user(scope: Scope, known: CachedCredential) -> Token[AuthenticatedUser | None]:
     """Let everything behind know who sent a request, as the SDK's middlewares do; to be reset when it is answered."""
     scope["user"], scope["auth"] = known.user, known.credentials
     return auth_context_var.set(known.user)
 
 
-class KnownWork:
+class AuthenticatedCall:
     """A call that is run later, by somebody who is known.
 
     Args:
@@ -171,7 +171,7 @@ class KnownWork:
 
     __slots__ = ("_user", "_work", "ends_with_client")
 
-    def __init__(self, work: PendingCall, user: KnownUser) -> None:
+    def __init__(self, work: PendingCall, user: RequestUser) -> None:
         self._work = work
         self._user = user
         self.ends_with_client = work.ends_with_client

@@ -14,7 +14,7 @@ import anyio
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.failures import is_suspected
-from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
+from bridge.server.auth.issuer import Issuer, require_url, warn_if_plain
 from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
@@ -22,7 +22,7 @@ from bridge.server.auth.tokens import (
     TokenRefusedError,
     VerifiedToken,
     audiences_of,
-    bearer_in,
+    bearer_of,
     scopes_in,
 )
 
@@ -99,8 +99,8 @@ class Introspection:
     ) -> None:
         if audience == "":
             raise DefinitionError("audience must not be empty; None says that the issuer's tokens name none")
-        self.url = checked_url(url, "an introspection endpoint")
-        self.issuer = None if issuer is None else checked_url(issuer, "an issuer")
+        self.url = require_url(url, "an introspection endpoint")
+        self.issuer = None if issuer is None else require_url(issuer, "an issuer")
         self.audience = audience
         warn_if_plain(url, "the introspection endpoint")
         if issuer is not None:
@@ -131,7 +131,7 @@ class Introspection:
         if claims.get("active") is not True:
             raise TokenRefusedError("the token is not active: it is unknown, has expired or was taken back")
         self._check(claims)
-        client, subject = bearer_in(claims, _SUBJECTS)
+        client, subject = bearer_of(claims, _SUBJECTS)
         expires_at = _time_in(claims, "exp")
         return VerifiedToken(
             token=token,

@@ -113,7 +113,7 @@ async def _body_of(response: httpx2.Response) -> bytes:
     return body
 
 
-def checked_url(url: str, what: str) -> str:
+def require_url(url: str, what: str) -> str:
     """A URL that can be asked or told.
 
     Raises:

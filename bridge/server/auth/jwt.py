@@ -19,14 +19,14 @@ from anyio import create_task_group
 from jwt import PyJWK, PyJWTError
 
 from bridge.errors import DefinitionError
-from bridge.server.auth.issuer import Issuer, checked_url, warn_if_plain
+from bridge.server.auth.issuer import Issuer, require_url, warn_if_plain
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
     TokenExpiredError,
     TokenRefusedError,
     VerifiedToken,
     audiences_of,
-    bearer_in,
+    bearer_of,
     scopes_in,
 )
 
@@ -241,7 +241,7 @@ class JwtVerifier:
             raise DefinitionError(f"tokens are not to be signed by {unsafe!r}; choose among {sorted(ALGORITHMS)}")
         if not audience:
             raise DefinitionError("audience must be set: else tokens for any other service would let somebody in")
-        self.issuer = checked_url(issuer, "an issuer")
+        self.issuer = require_url(issuer, "an issuer")
         self.audience = audience
         warn_if_plain(issuer, "the issuer")
         if jwks_url is not None:
@@ -250,7 +250,7 @@ class JwtVerifier:
         self._leeway_seconds = leeway_seconds
         self._issuer = Issuer(issuer)
         self._keys = KeySet(
-            self._issuer, None if jwks_url is None else checked_url(jwks_url, "jwks_url"), refetch_seconds
+            self._issuer, None if jwks_url is None else require_url(jwks_url, "jwks_url"), refetch_seconds
         )
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
@@ -310,7 +310,7 @@ class JwtVerifier:
             raise TokenRefusedError("the token's signature or content is not what it should be") from None
 
     def _verified(self, token: str, claims: dict[str, Any]) -> VerifiedToken:
-        client, subject = bearer_in(claims)
+        client, subject = bearer_of(claims)
         try:
             expires_at = math.ceil(float(claims["exp"]) + self._leeway_seconds)
         except (ValueError, OverflowError, TypeError):

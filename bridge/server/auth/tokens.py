@@ -40,7 +40,7 @@ def scopes_in(claims: Mapping[str, Any]) -> list[str]:
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def bearer_in(claims: Mapping[str, Any], subjects: Iterable[str] = ("sub",)) -> tuple[str, str | None]:
+def bearer_of(claims: Mapping[str, Any], subjects: Iterable[str] = ("sub",)) -> tuple[str, str | None]:
     """The client that the token was given to, and whom it acts for; without the latter it is the client's own.
 
     Args:

@@ -39,7 +39,7 @@ _INSUFFICIENT_SCOPE = "insufficient_scope"
 """What RFC 6750, section 3.1, calls it."""
 
 
-class ScopedTools:
+class ToolScopeMiddleware:
     """ASGI middleware behind the gate and the body: answers 403 to calls whose scope is missing.
 
     Args:

@@ -18,9 +18,9 @@ import anyio
 from pydantic_core import to_json
 
 from bridge.redis import redis_at
-from bridge.server.cluster.rates import SharedRates
-from bridge.server.cluster.replica import Link
-from bridge.server.cluster.sessions import SharedSessions
+from bridge.server.cluster.rates import ClusterRates
+from bridge.server.cluster.replica import Replica
+from bridge.server.cluster.sessions import ClusterSessions
 from bridge.server.tool_list import ToolChanges
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.server.publisher import Publisher
 
 
-class SharedChanges:
+class ClusterChanges:
     """Announces each change once, wherever it was made first.
 
     Args:
@@ -39,7 +39,7 @@ class SharedChanges:
         link: The way to the other replicas.
     """
 
-    def __init__(self, publisher: ServerCore, link: Link) -> None:
+    def __init__(self, publisher: ServerCore, link: Replica) -> None:
         self._publisher = publisher
         self._link = link
         self._changed = anyio.Event()
@@ -96,7 +96,7 @@ class SharedChanges:
                 return digest.hexdigest()
 
 
-class Shared:
+class Cluster:
     """The Redis by which replicas are one server; for one app, and the time in which it runs.
 
     Args:
@@ -111,12 +111,14 @@ class Shared:
     """
 
     def __init__(self, url: str, publisher: Publisher, sessions: Sessions, idle_seconds: float | None) -> None:
-        self.link = Link(redis_at(url), f"bridge:{{{publisher.name}}}")  # the braces keep all on one node of a cluster
+        self.link = Replica(
+            redis_at(url), f"bridge:{{{publisher.name}}}"
+        )  # the braces keep all on one node of a cluster
         """The way to the other replicas."""
-        self.sessions = SharedSessions(publisher.server, sessions, self.link, idle_seconds)
+        self.sessions = ClusterSessions(publisher.server, sessions, self.link, idle_seconds)
         """The sessions that are alive here."""
-        self._changes = SharedChanges(publisher, self.link)
-        self._rates = None if publisher.accounts is None else SharedRates(publisher.accounts, self.link)
+        self._changes = ClusterChanges(publisher, self.link)
+        self._rates = None if publisher.accounts is None else ClusterRates(publisher.accounts, self.link)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
     from starlette.types import Scope
 
-    from bridge.server.cluster.replica import Link
+    from bridge.server.cluster.replica import Replica
     from bridge.types import Json
 
 MAX_EVENTS = 1_000
@@ -76,7 +76,7 @@ _NOT_KEPT = "what this call said is not kept any more: its outcome is unknown, a
 _SIGN = "/"
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a client was in the stream of a call."""
 
     entry: str
@@ -129,7 +129,7 @@ class SessionEvents(EventStore):
     """
 
     def __init__(
-        self, link: Link, session_id: str, seconds: int, stored: Callable[[str], object], of_all: EventBytes
+        self, link: Replica, session_id: str, seconds: int, stored: Callable[[str], object], of_all: EventBytes
     ) -> None:
         self._stored = stored
         self._of_all = of_all
@@ -145,7 +145,10 @@ class SessionEvents(EventStore):
         """What Redis is told of each stream when it is back: the answer, or nothing but that the call runs here."""
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event; the id is a `Place`, as `place_of` reads it. Where Redis does not answer, it is not kept."""
+        """Keep an event; the id is a `StreamPosition`, as `position_of` reads it.
+
+        Where Redis does not answer, it is not kept.
+        """
         text = "" if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
         entry = "0-0"
         if stream_id != GET_STREAM_KEY:
@@ -241,7 +244,7 @@ class SessionEvents(EventStore):
         del last_event_id, send_callback
         return None
 
-    async def follow(self, place: Place) -> AsyncIterator[tuple[str, str] | None]:
+    async def follow(self, place: StreamPosition) -> AsyncIterator[tuple[str, str] | None]:
         """What a call has said since, and what it goes on to say until it is answered.
 
         Yields:
@@ -281,7 +284,7 @@ class SessionEvents(EventStore):
         waiting = sum(1 for each in self._unkept.values() if each)
         return text if waiting < _MAX_UNKEPT_ANSWERS else _outcome_unknown(stream_id, _NOT_KEPT)
 
-    async def _known_of(self, place: Place) -> tuple[str, str | None, str]:
+    async def _known_of(self, place: StreamPosition) -> tuple[str, str | None, str]:
         """From where on events are news, which replica runs the call, and what the event at the place says.
 
         Where that event is not kept any more, all that is kept is news; where nothing is, no replica is known.
@@ -305,13 +308,13 @@ class SessionEvents(EventStore):
         return self._link.key("events", self._session_id, stream_id)
 
 
-def place_of(event_id: str) -> Place | None:
+def position_of(event_id: str) -> StreamPosition | None:
     """What an event's id says, where it is of a call's stream; None for that of another stream, and for nonsense."""
     found = _EVENT_ID.fullmatch(event_id)
     if found is None or max(int(found["milliseconds"]), int(found["number"])) > _MOST_IN_ENTRY:
         return None
     stream = unquote(found["stream"])
-    return None if stream == GET_STREAM_KEY else Place(f"{found['milliseconds']}-{found['number']}", stream)
+    return None if stream == GET_STREAM_KEY else StreamPosition(f"{found['milliseconds']}-{found['number']}", stream)
 
 
 def _is_answer(text: str) -> bool:
@@ -356,7 +359,7 @@ def replica_in(number: object) -> str | None:
     return replica if sign else None
 
 
-def addressee(message: Json) -> str | None:
+def target_replica(message: Json) -> str | None:
     """Which replica a message of a client is for: ``all`` where each may be; None where it is for who got it."""
     method, params = message.get("method"), message.get("params")
     if method is None:
@@ -368,18 +371,18 @@ def addressee(message: Json) -> str | None:
     return replica_in(params.get("progressToken")) if method == "notifications/progress" else None
 
 
-def place_in(scope: Scope) -> Place | None:
+def requested_position(scope: Scope) -> StreamPosition | None:
     """Where in the stream of a call a request wants to go on; None where it is for no call's stream."""
     event_id = Headers(scope=scope).get("last-event-id")
-    return None if event_id is None else place_of(event_id)
+    return None if event_id is None else position_of(event_id)
 
 
-def from_the_start(scope: Scope) -> Scope:
+def without_last_event_id(scope: Scope) -> Scope:
     """A request without the place at which a stream of no call broke off: what was said there is not kept."""
     return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
 
 
-def streamed(events: SessionEvents, place: Place, session_id: str, link: Link) -> StreamingResponse:
+def resume_stream(events: SessionEvents, place: StreamPosition, session_id: str, link: Replica) -> StreamingResponse:
     """The answer to a client that goes on reading the stream of a call."""
 
     async def lines() -> AsyncIterator[str]:

@@ -30,7 +30,7 @@ from bridge.server.limits.limits import Meter
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from bridge.server.cluster.replica import Link
+    from bridge.server.cluster.replica import Replica
     from bridge.server.limits.accounts import Accounts
     from bridge.server.limits.limits import Rate
 
@@ -66,7 +66,7 @@ _MOST_RATES_LEFT = 10
 """Of how many rates the calls may be counted ahead. There are more where the clock of Redis was set back."""
 
 
-class SharedMeter(Meter):
+class ClusterMeter(Meter):
     """A meter that several replicas count with.
 
     Args:
@@ -77,7 +77,7 @@ class SharedMeter(Meter):
 
     __slots__ = ("__weakref__", "_known_due", "_note", "_untold_seconds", "key", "most_seconds")
 
-    def __init__(self, key: str, rate: Rate, note: Callable[[SharedMeter], None]) -> None:
+    def __init__(self, key: str, rate: Rate, note: Callable[[ClusterMeter], None]) -> None:
         super().__init__(rate)
         self.key = key
         self.most_seconds = _MOST_RATES_LEFT * rate.per_seconds
@@ -122,7 +122,7 @@ class SharedMeter(Meter):
         self._due = due + self._untold_seconds
 
 
-class SharedRates:
+class ClusterRates:
     """Carries what is counted here to Redis, and what others count from there.
 
     Args:
@@ -130,12 +130,12 @@ class SharedRates:
         link: The way to Redis.
     """
 
-    def __init__(self, accounts: Accounts, link: Link) -> None:
+    def __init__(self, accounts: Accounts, link: Replica) -> None:
         self._link = link
         self._clock = accounts.clock
         self._count = link.redis.register_script(NOW + COUNT)
-        self._meters: WeakSet[SharedMeter] = WeakSet()
-        self._untold: set[SharedMeter] = set()
+        self._meters: WeakSet[ClusterMeter] = WeakSet()
+        self._untold: set[ClusterMeter] = set()
         self._counted = anyio.Event()
         self._was_lost = False
         """Whether Redis may have forgotten what it was told."""
@@ -143,11 +143,11 @@ class SharedRates:
         accounts.make_meter = self.make_meter
         link.on_return.append(self._returned)
 
-    def make_meter(self, *of: str, rate: Rate) -> SharedMeter:
+    def make_meter(self, *of: str, rate: Rate) -> ClusterMeter:
         """A meter (`bridge.server.limits.limits.MakeMeter`); in Redis no name can be read."""
         whose = json.dumps([of, rate.calls, rate.per_seconds])
         key = self._link.key("rate", hashlib.sha256(whose.encode()).hexdigest())
-        meter = SharedMeter(key, rate, self._note)
+        meter = ClusterMeter(key, rate, self._note)
         self._meters.add(meter)
         return meter
 
@@ -177,7 +177,7 @@ class SharedRates:
             await self._tell_of(waiting[start : start + _MOST_AT_ONCE], was_lost=was_lost)
         self._is_refused = False
 
-    async def _tell_of(self, meters: Sequence[SharedMeter], *, was_lost: bool) -> None:
+    async def _tell_of(self, meters: Sequence[ClusterMeter], *, was_lost: bool) -> None:
         self._untold.difference_update(meters)
         now = self._clock()
         if was_lost:
@@ -211,7 +211,7 @@ class SharedRates:
             else:
                 await anyio.sleep(PAUSE_SECONDS)
 
-    def _note(self, meter: SharedMeter) -> None:
+    def _note(self, meter: ClusterMeter) -> None:
         if not self._untold:
             self._counted.set()
         self._untold.add(meter)

@@ -63,7 +63,7 @@ class LateError(TimeoutError):
         self.is_again = is_again
 
 
-class Link:
+class Replica:
     """This replica, among the others.
 
     Args:

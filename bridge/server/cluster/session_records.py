@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http import StreamableHTTPServerTransport
 
     from bridge.server.cluster.event_store import SessionEvents
-    from bridge.server.cluster.replica import Link
+    from bridge.server.cluster.replica import Replica
     from bridge.server.log_levels import LogLevels
     from bridge.tools.context import LogLevel
 
@@ -41,13 +41,13 @@ end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class SessionRecord:
     """One session, after its ``initialize`` was answered."""
 
     id: str
     """What the client sends in ``Mcp-Session-Id``."""
     owner: str
-    """Whose it is, as `owner_of` says it."""
+    """Whose it is, as `owner_digest` says it."""
     version: str
     """The revision of the protocol that was agreed on."""
     params: Mapping[str, Any]
@@ -56,10 +56,10 @@ class Record:
     """From which severity on the client wants log messages, once it has said so."""
 
 
-_CONTENT = {field.name for field in fields(Record)} - {"id"}
+_CONTENT = {field.name for field in fields(SessionRecord)} - {"id"}
 
 
-class Records:
+class SessionRecords:
     """The records of all sessions.
 
     Args:
@@ -67,7 +67,7 @@ class Records:
         idle_seconds: How long a session may go unused.
     """
 
-    def __init__(self, link: Link, idle_seconds: float | None) -> None:
+    def __init__(self, link: Replica, idle_seconds: float | None) -> None:
         self._link = link
         self._save = link.redis.register_script(SAVE)
         self._seconds = max(1, round(idle_seconds or DEFAULT_KEPT_SECONDS))
@@ -77,7 +77,7 @@ class Records:
         """How long a record is kept that nobody renews."""
         return self._seconds
 
-    async def save(self, record: Record) -> None:
+    async def save(self, record: SessionRecord) -> None:
         """Keep a record, unless its session was ended.
 
         Raises:
@@ -88,7 +88,7 @@ class Records:
             content["log_level"] = record.log_level
         await self._save(keys=[self._key(record.id), self._ended(record.id)], args=[json.dumps(content), self._seconds])
 
-    async def find(self, session_id: str) -> Record | None:
+    async def find(self, session_id: str) -> SessionRecord | None:
         """The record of a session that was not ended; whoever asks is about to use it, so it is renewed.
 
         Raises:
@@ -102,7 +102,7 @@ class Records:
             return None
         # Replicas of a later version, while they take the place of this one, may know more of a session.
         content = {name: value for name, value in json.loads(text).items() if name in _CONTENT}
-        return Record(id=session_id, **content)
+        return SessionRecord(id=session_id, **content)
 
     async def end(self, session_id: str) -> None:
         """Let a session be no more, whoever still has it.
@@ -123,7 +123,7 @@ class Records:
         """
         await self._link.redis.delete(self._key(session_id))
 
-    async def renew(self, records: Iterable[Record]) -> list[str]:
+    async def renew(self, records: Iterable[SessionRecord]) -> list[str]:
         """Keep the records of sessions that are used, anew where they are lost; gives those that were ended elsewhere.
 
         Raises:
@@ -148,7 +148,7 @@ class Records:
         return self._link.key("ended", session_id)
 
 
-def owner_of(user: object, session_id: str) -> str:
+def owner_digest(user: object, session_id: str) -> str:
     """Whose session it is, where a request carries a user: a digest of what the SDK compares, and of no secret."""
     if not isinstance(user, AuthenticatedUser):
         return ""
@@ -157,12 +157,12 @@ def owner_of(user: object, session_id: str) -> str:
 
 
 @dataclass(eq=False, slots=True)
-class Alive:
+class LiveSession:
     """What there is of it here."""
 
     transport: StreamableHTTPServerTransport
     events: SessionEvents
-    record: Record | None = None
+    record: SessionRecord | None = None
     """None until ``initialize`` was answered."""
     is_kept: bool = True
     """Whether Redis has what the record says."""
@@ -170,7 +170,7 @@ class Alive:
     """None until it is served."""
 
 
-class SharedLevels:
+class ClusterLogLevels:
     """Keeps the level of a session in its record, and tells it to the replicas in which the session is alive.
 
     Args:
@@ -183,9 +183,9 @@ class SharedLevels:
     def __init__(
         self,
         levels: LogLevels,
-        link: Link,
-        keep: Callable[[Alive], Awaitable[None]],
-        find: Callable[[str], Awaitable[Alive | None]],
+        link: Replica,
+        keep: Callable[[LiveSession], Awaitable[None]],
+        find: Callable[[str], Awaitable[LiveSession | None]],
     ) -> None:
         self._levels = levels
         self._keep = keep
@@ -194,13 +194,13 @@ class SharedLevels:
         levels.on_change = self._said
         link.hear("log_level", self._heard)
 
-    def revive(self, alive: Alive) -> None:
+    def revive(self, alive: LiveSession) -> None:
         """Let a session that comes to life here have the level that its client said elsewhere."""
         level = None if alive.record is None else alive.record.log_level
         if level is not None and alive.connection is not None and alive.connection.client_params is not None:
             self._levels.keep(alive.connection.client_params, level)
 
-    async def tell(self, alive: Alive) -> None:
+    async def tell(self, alive: LiveSession) -> None:
         """Tell other replicas the level of a session, of which they may know an earlier one.
 
         Raises:

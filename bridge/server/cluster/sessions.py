@@ -31,12 +31,18 @@ from bridge.server.cluster.event_store import (
     EventBytes,
     ReplicaDispatcher,
     SessionEvents,
-    addressee,
-    from_the_start,
-    place_in,
-    streamed,
+    requested_position,
+    resume_stream,
+    target_replica,
+    without_last_event_id,
 )
-from bridge.server.cluster.session_records import Alive, Record, Records, SharedLevels, owner_of
+from bridge.server.cluster.session_records import (
+    ClusterLogLevels,
+    LiveSession,
+    SessionRecord,
+    SessionRecords,
+    owner_digest,
+)
 from bridge.server.http.requests import read_body, replay_body
 from bridge.server.http.responses import send_error
 from bridge.server.http.sessions import InitializeResponse, Session, kept_bytes, same_credential
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import Message, Receive, Scope, Send
 
-    from bridge.server.cluster.replica import Link
+    from bridge.server.cluster.replica import Replica
     from bridge.server.http.sessions import Sessions
     from bridge.server.sdk_server import SdkServer
     from bridge.types import Json
@@ -67,7 +73,7 @@ _UNKNOWN = "what is known of this session cannot be looked up now; try again"
 _INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-class SharedSessions:
+class ClusterSessions:
     """The sessions that are alive in this replica.
 
     Args:
@@ -77,16 +83,16 @@ class SharedSessions:
         idle_seconds: How long a session may go unused, by anybody.
     """
 
-    def __init__(self, server: SdkServer, sessions: Sessions, link: Link, idle_seconds: float | None) -> None:
+    def __init__(self, server: SdkServer, sessions: Sessions, link: Replica, idle_seconds: float | None) -> None:
         self._server = server
         self._sessions = sessions
         self._link = link
-        self._records = Records(link, idle_seconds)
+        self._records = SessionRecords(link, idle_seconds)
         self._event_bytes = EventBytes()
-        self._alive: dict[str, Alive] = {}
+        self._alive: dict[str, LiveSession] = {}
         self._reviving: dict[str, anyio.Event] = {}
         self._tasks: TaskGroup | None = None
-        self._levels = SharedLevels(server.log_levels, link, self._keep, self._found)
+        self._levels = ClusterLogLevels(server.log_levels, link, self._keep, self._found)
         link.hear("post", self._heard_post)
         link.hear("ended", self._heard_end)
         link.on_return.append(self._renew_all)
@@ -128,16 +134,16 @@ class SharedSessions:
             await send_error(send, HTTPStatus.NOT_FOUND, "Session not found")
         elif scope["method"] == "DELETE":
             await self._end_everywhere(session_id, scope, send)
-        elif scope["method"] == "GET" and (place := place_in(scope)) is not None:
+        elif scope["method"] == "GET" and (place := requested_position(scope)) is not None:
             if session.streams > MAX_STREAMS:
                 told = (
                     f"too many open streams: a session has {MAX_STREAMS}; close one, or try again in {_RETRY_SECONDS} s"
                 )
                 await send_error(send, 429, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS)
                 return
-            await streamed(alive.events, place, session_id, self._link)(scope, receive, send)
+            await resume_stream(alive.events, place, session_id, self._link)(scope, receive, send)
         else:
-            await alive.transport.handle_request(from_the_start(scope), receive, send)
+            await alive.transport.handle_request(without_last_event_id(scope), receive, send)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may open a session; what others need to answer for it is kept before the client knows.
@@ -157,9 +163,9 @@ class SharedSessions:
             nonlocal is_established
             is_established = is_established or message.get("status", HTTPStatus.BAD_REQUEST) < HTTPStatus.BAD_REQUEST
             if opened.version is not None and alive.record is None:
-                owner = owner_of(opened.user, session_id)
+                owner = owner_digest(opened.user, session_id)
                 params = from_json(body)["params"]
-                alive.record = Record(id=session_id, owner=owner, version=opened.version, params=params)
+                alive.record = SessionRecord(id=session_id, owner=owner, version=opened.version, params=params)
                 await self._keep(alive)
             await send(message)
 
@@ -170,7 +176,7 @@ class SharedSessions:
             if not is_established:
                 await self._end(session_id, alive)
 
-    async def _keep(self, alive: Alive) -> None:
+    async def _keep(self, alive: LiveSession) -> None:
         alive.is_kept = False
         try:
             with self._link.soon():
@@ -178,7 +184,7 @@ class SharedSessions:
         except self._link.failures as error:
             self._link.failed(error)  # it is saved when Redis is back
 
-    async def _save(self, alive: Alive) -> None:
+    async def _save(self, alive: LiveSession) -> None:
         if (record := alive.record) is not None:
             await self._records.save(record)
             alive.is_kept = alive.record is record
@@ -199,7 +205,7 @@ class SharedSessions:
             body: The same, as it came.
             send: Where the answer goes.
         """
-        to = addressee(message)
+        to = target_replica(message)
         if to is None or to == self._link.replica:
             return False
         try:
@@ -232,7 +238,7 @@ class SharedSessions:
     async def _heard_end(self, message: Mapping[str, Any]) -> None:
         await self.end_here(message["session"])
 
-    async def _post(self, alive: Alive, session_id: str, body: bytes) -> None:
+    async def _post(self, alive: LiveSession, session_id: str, body: bytes) -> None:
         """Give a session's transport a message as if its client had sent it here."""
         headers = [
             (b"content-type", b"application/json"),
@@ -261,7 +267,7 @@ class SharedSessions:
             record = await self._records.find(session_id)
             if record is None and not self._link.is_settled:
                 return _UNKNOWN
-            if record is None or record.owner != owner_of(user, session_id):
+            if record is None or record.owner != owner_digest(user, session_id):
                 return None
             kept, owner = kept_bytes(to_json(record.params)), caller_key(scope)
             giving_way = self._sessions.room_for(owner, kept)
@@ -280,24 +286,24 @@ class SharedSessions:
             del self._reviving[session_id]
             done.set()
 
-    async def _found(self, session_id: str) -> Alive | None:
+    async def _found(self, session_id: str) -> LiveSession | None:
         """A session that is alive here, or comes to life."""
         while (other := self._reviving.get(session_id)) is not None:
             await other.wait()
         return self._alive.get(session_id)
 
-    async def _started(self, session_id: str, record: Record | None) -> Alive:
+    async def _started(self, session_id: str, record: SessionRecord | None) -> LiveSession:
         events = SessionEvents(
             self._link, session_id, self._records.seconds, partial(self._stored, session_id), self._event_bytes
         )
         transport = StreamableHTTPServerTransport(mcp_session_id=session_id, event_store=events)
-        alive = self._alive[session_id] = Alive(transport, events, record)
+        alive = self._alive[session_id] = LiveSession(transport, events, record)
         assert self._tasks is not None, "sessions are alive only while the app runs"
         await self._tasks.start(self._live, session_id, alive)
         return alive
 
     async def _live(
-        self, session_id: str, alive: Alive, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+        self, session_id: str, alive: LiveSession, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         async with alive.transport.connect() as (read_stream, write_stream):
             dispatcher = ReplicaDispatcher(
@@ -343,7 +349,7 @@ class SharedSessions:
             self._link.failed(error)
         await self.end_here(session_id)
 
-    async def _end(self, session_id: str, alive: Alive) -> None:
+    async def _end(self, session_id: str, alive: LiveSession) -> None:
         if self._alive.get(session_id) is alive:  # it may have been revived meanwhile
             self._sessions.forget(session_id)
             del self._alive[session_id]

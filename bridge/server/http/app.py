@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth.auth import Auth
-    from bridge.server.auth.guards import Guarding
-    from bridge.server.cluster import Shared
+    from bridge.server.auth.guards import AuthGuards
+    from bridge.server.cluster import Cluster
     from bridge.server.http.responses import PlainHandler
     from bridge.server.limits import Limits
     from bridge.tools.execution import ExecutionPolicy
@@ -181,10 +181,10 @@ def http_app(
     return app
 
 
-def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions: Sessions) -> Shared:
-    from bridge.server.cluster import Shared  # noqa: PLC0415 - only for those who have replicas, and an extra
+def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions: Sessions) -> Cluster:
+    from bridge.server.cluster import Cluster  # noqa: PLC0415 - only for those who have replicas, and an extra
 
-    return Shared(url, publisher, sessions, idle_seconds)
+    return Cluster(url, publisher, sessions, idle_seconds)
 
 
 class _Service:
@@ -199,9 +199,9 @@ class _Service:
         *,
         sse: bool,
         fast_path: bool,
-        guarding: Guarding | None,
+        guarding: AuthGuards | None,
         stateless: bool,
-        shared: Callable[[Publisher, Sessions], Shared] | None,
+        shared: Callable[[Publisher, Sessions], Cluster] | None,
     ) -> None:
         self.is_running = False
         self.routes: list[Route] = [] if guarding is None else list(guarding.routes)

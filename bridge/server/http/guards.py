@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.auth.auth import Auth
-    from bridge.server.auth.guards import Guarding
+    from bridge.server.auth.guards import AuthGuards
     from bridge.server.http.host_origin import AllowedHosts
     from bridge.server.http.responses import PendingCall, PlainHandler, PlainResponse
     from bridge.server.limits.accounts import Accounts
@@ -52,7 +52,7 @@ class PreAsgiHandler:
         fast: PlainHandler,
         names: AllowedHosts,
         max_request_bytes: int,
-        guarding: Guarding | None,
+        guarding: AuthGuards | None,
         is_open: Callable[[], bool],
     ) -> None:
         self._names = names
@@ -79,27 +79,27 @@ class PreAsgiHandler:
         return self._begin(scope, headers, body)
 
 
-def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> Guarding:
+def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> AuthGuards:
     if not hasattr(auth, "verify_token"):  # what was given may be a secret: its value is not told
         raise DefinitionError(
             f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
             "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
         )
-    from bridge.server.auth.guards import Guarding  # noqa: PLC0415 - only for those who ask for a credential
+    from bridge.server.auth.guards import AuthGuards  # noqa: PLC0415 - only for those who ask for a credential
 
-    return Guarding(auth, publisher, max_request_bytes)
+    return AuthGuards(auth, publisher, max_request_bytes)
 
 
 def _turnstile(accounts: Accounts) -> Middleware:
-    from bridge.server.limits.middleware import Turnstile  # noqa: PLC0415 - only where there are limits
+    from bridge.server.limits.middleware import RateLimitMiddleware  # noqa: PLC0415 - only where there are limits
 
-    return Middleware(Turnstile, accounts=accounts)
+    return Middleware(RateLimitMiddleware, accounts=accounts)
 
 
 def _limited(beginner: PlainHandler, accounts: Accounts) -> tuple[PlainHandler, object]:
-    from bridge.server.limits.middleware import LimitedBeginner, Turnstile  # noqa: PLC0415 - as above
+    from bridge.server.limits.middleware import RateLimitedHandler, RateLimitMiddleware  # noqa: PLC0415 - as above
 
-    return LimitedBeginner(beginner, accounts), Turnstile
+    return RateLimitedHandler(beginner, accounts), RateLimitMiddleware
 
 
 def pre_asgi_handler(app: Starlette, is_open: Callable[[], bool]) -> PreAsgiHandler | None:

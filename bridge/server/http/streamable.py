@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bridge.server.cluster.sessions import SharedSessions
+    from bridge.server.cluster.sessions import ClusterSessions
     from bridge.server.http.sessions import Sessions
     from bridge.server.http.streams import OpenStreams
     from bridge.server.sdk_server import SdkServer
@@ -67,7 +67,7 @@ class StreamableEndpoint:
         max_request_bytes: int,
         *,
         stateless: bool = False,
-        shared: SharedSessions | None = None,
+        shared: ClusterSessions | None = None,
     ) -> None:
         self._server = server
         self._stateless = server.is_stateless = stateless

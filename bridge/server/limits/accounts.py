@@ -60,7 +60,7 @@ class ToolAccount:
         rates = [(each, rate) for each, rate in limits.tool_rates.items() if matches((each,), name)]
         self.meters = tuple((rate, make_meter(name, each, rate=rate)) for each, rate in rates)
 
-    def refusal(self, now: float) -> Refused | None:
+    def refusal(self, now: float) -> LimitExceeded | None:
         """Why one more call has to wait."""
         if self.concurrency and self.calls >= self.concurrency:
             return too_many(f"too many calls of {self.name!r} at once", self.concurrency, "--tool-concurrency")
@@ -98,7 +98,7 @@ class Account:
         self.calls = 0
         """How many of its calls run."""
 
-    def refusal(self, now: float, version: bytes | None) -> Refused | None:
+    def refusal(self, now: float, version: bytes | None) -> LimitExceeded | None:
         """Why one more request has to wait.
 
         Args:
@@ -117,7 +117,7 @@ class Account:
             return too_many("too many requests at once", most, "--concurrency")
         return None
 
-    def stream_refusal(self, now: float) -> Refused | None:
+    def stream_refusal(self, now: float) -> LimitExceeded | None:
         """Why one more stream has to wait."""
         limits = self._limits
         if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
@@ -139,7 +139,7 @@ class Account:
         self._answers.count(now)
         return True
 
-    def enter(self, name: str, now: float) -> ToolAccount | Refused:
+    def enter(self, name: str, now: float) -> ToolAccount | LimitExceeded:
         """One more call of a tool that is there: what it leaves when it is done, or why it has to wait."""
         most = self._limits.concurrency
         if most is not None and self.calls >= most:
@@ -228,7 +228,7 @@ current_account: ContextVar[Account | None] = ContextVar("bridge.server.limits",
 """Whose call is run; None where only one caller can be, as over stdio."""
 
 
-class Refused(NamedTuple):
+class LimitExceeded(NamedTuple):
     """Why something goes no further, and when trying again may help."""
 
     message: str
@@ -250,16 +250,16 @@ class Refused(NamedTuple):
         )
 
 
-def too_often(what: str, rate: Rate, wait_seconds: float, limit: str) -> Refused:
+def too_often(what: str, rate: Rate, wait_seconds: float, limit: str) -> LimitExceeded:
     """Somebody is over a rate."""
-    return Refused(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait_seconds)))
+    return LimitExceeded(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait_seconds)))
 
 
-def too_many(what: str, at_most: int, limit: str) -> Refused:
+def too_many(what: str, at_most: int, limit: str) -> LimitExceeded:
     """Somebody has too many of something at once."""
-    return Refused(f"{what}: a caller has {at_most} at once", limit, _WHEN_ONE_IS_DONE_SECONDS)
+    return LimitExceeded(f"{what}: a caller has {at_most} at once", limit, _WHEN_ONE_IS_DONE_SECONDS)
 
 
-def too_many_of_all(what: str, at_most: int, limit: str) -> Refused:
+def too_many_of_all(what: str, at_most: int, limit: str) -> LimitExceeded:
     """All callers together have too many of something at once."""
-    return Refused(f"{what}: the server has {at_most} at once for all callers", limit, _WHEN_ONE_IS_DONE_SECONDS)
+    return LimitExceeded(f"{what}: the server has {at_most} at once for all callers", limit, _WHEN_ONE_IS_DONE_SECONDS)

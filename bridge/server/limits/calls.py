@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic_core import to_json
 
-from bridge.server.limits.accounts import Account, Refused, current_account, too_many_of_all
+from bridge.server.limits.accounts import Account, LimitExceeded, current_account, too_many_of_all
 from bridge.tools.execution import execute
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class LimitedCalls:
         if tools.find(request.name) is None:
             return await execute(tools, request, context, policy)
         place = (current_account.get() or self._alone).enter(request.name, self._clock())
-        if isinstance(place, Refused):
+        if isinstance(place, LimitExceeded):
             return place.result
         try:
             return await execute(tools, request, context, policy)
@@ -105,7 +105,7 @@ class ResultTooLongError(Exception):
         self.result_bytes = result_bytes
 
 
-def written_within(max_bytes: int, wire: Json, write: Callable[[Json], _Written]) -> _Written:
+def write_within_limit(max_bytes: int, wire: Json, write: Callable[[Json], _Written]) -> _Written:
     """What is sent of a result, if the result is no longer than it may be.
 
     Args:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.http.responses import PendingCall, PlainHandler
-    from bridge.server.limits.accounts import Account, Accounts, Refused
+    from bridge.server.limits.accounts import Account, Accounts, LimitExceeded
 
 _logger = logging.getLogger("bridge.server")
 
@@ -31,7 +31,7 @@ _VERSION = b"mcp-protocol-version"
 _OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
 
 
-class Turnstile:
+class RateLimitMiddleware:
     """ASGI middleware behind the gate: answers 429 to whoever is over a limit.
 
     Args:
@@ -67,15 +67,15 @@ class Turnstile:
             account.requests -= not is_stream
             current_account.reset(token)
 
-    async def _refuse(self, account: Account, refusal: Refused, now: float, scope: Scope, send: Send) -> None:
+    async def _refuse(self, account: Account, refusal: LimitExceeded, now: float, scope: Scope, send: Send) -> None:
         if account.is_answered_at_once(now):
             _logger.warning("refused a request of %r: %s", clip(caller_key(scope)), refusal.told)
         else:
-            await hold_back(self._hold_seconds)
+            await delay_refusal(self._hold_seconds)
         await send_error(send, 429, refusal.told, retry_after_seconds=refusal.retry_after_seconds, limit=refusal.limit)
 
 
-async def hold_back(seconds: float) -> None:
+async def delay_refusal(seconds: float) -> None:
     """Wait about so long before a refusal.
 
     Not all at one time: what is refused together comes again together.
@@ -83,7 +83,7 @@ async def hold_back(seconds: float) -> None:
     await sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
 
 
-class LimitedBeginner:
+class RateLimitedHandler:
     """The turnstile for requests that are begun without ASGI: those that are refused go the way of all requests.
 
     Args:
@@ -105,10 +105,10 @@ class LimitedBeginner:
         if begun is None:
             return None
         account.count(now)
-        return LimitedWork(begun, account) if self._counts_calls and not isinstance(begun, PlainResponse) else begun
+        return RateLimitedCall(begun, account) if self._counts_calls and not isinstance(begun, PlainResponse) else begun
 
 
-class LimitedWork:
+class RateLimitedCall:
     """A call that is run later, by a caller with an account; it is counted from now on.
 
     Args:

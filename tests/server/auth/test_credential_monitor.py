@@ -27,7 +27,7 @@ from bridge.server.auth import (
     KeyFile,
     VerifiedToken,
 )
-from bridge.server.auth.credential_monitor import Tenure, Tenures
+from bridge.server.auth.credential_monitor import CredentialMonitor, MonitoredCredential
 from bridge.tools.function import tool
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, Handshake, Modern, Sse, bearer, talking, toolbox
@@ -199,10 +199,10 @@ def good(**changes: Any) -> VerifiedToken:
 async def _end_of(*verdicts: VerifiedToken | Exception | None, was: VerifiedToken | None = None) -> None:
     """Wait until a stream is ended by the last of some verdicts."""
     verifier, has_ended = Verdicts(*verdicts), anyio.Event()
-    tenures = Tenures(Auth(verifier, required_scopes=["needed"]))
+    tenures = CredentialMonitor(Auth(verifier, required_scopes=["needed"]))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tenures.keep)
-        with anyio.fail_after(DEADLINE_SECONDS), Tenure(tenures, "t", was or good()).ending(has_ended.set):
+        with anyio.fail_after(DEADLINE_SECONDS), MonitoredCredential(tenures, "t", was or good()).ending(has_ended.set):
             await has_ended.wait()
         assert verifier.asked == len(verdicts)
         assert len(tenures) == 0
@@ -253,10 +253,13 @@ class _Away:
 @pytest.mark.anyio
 async def test_a_stream_ends_when_its_token_expires_though_its_issuer_is_away() -> None:
     expires_at, has_ended = int(time.time()) + 3, anyio.Event()
-    tenures = Tenures(Auth(_Away(expires_at)))
+    tenures = CredentialMonitor(Auth(_Away(expires_at)))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tenures.keep)
-        with anyio.fail_after(DEADLINE_SECONDS), Tenure(tenures, "t", good(expires_at=1)).ending(has_ended.set):
+        with (
+            anyio.fail_after(DEADLINE_SECONDS),
+            MonitoredCredential(tenures, "t", good(expires_at=1)).ending(has_ended.set),
+        ):
             await has_ended.wait()
         assert time.time() >= expires_at, "what the issuer said last counts"
         tasks.cancel_scope.cancel()
@@ -266,10 +269,10 @@ async def test_a_stream_ends_when_its_token_expires_though_its_issuer_is_away() 
 async def test_a_credential_is_looked_at_when_its_stream_opens_and_when_others_count_and_not_between() -> None:
     verifier, has_ended = Verdicts(good(), good(tools=("add",)), None), anyio.Event()
     auth = Auth(verifier)
-    tenures = Tenures(auth)
+    tenures = CredentialMonitor(auth)
     async with auth.running(), anyio.create_task_group() as tasks:
         tasks.start_soon(tenures.keep)
-        tenure = Tenure(tenures, "t", good())
+        tenure = MonitoredCredential(tenures, "t", good())
         with anyio.fail_after(DEADLINE_SECONDS), tenure.ending(has_ended.set), tenure.ending(lambda: None):
             await anyio.wait_all_tasks_blocked()
             assert (verifier.asked, tenure.due) == (1, math.inf)
@@ -299,12 +302,12 @@ class _Counted:
 @pytest.mark.anyio
 async def test_credentials_whose_streams_have_ended_are_let_go() -> None:
     counted = _Counted()
-    tenures = Tenures(Auth(counted))
+    tenures = CredentialMonitor(Auth(counted))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tenures.keep)
         with anyio.fail_after(DEADLINE_SECONDS):
             for _ in range(200):
-                tenure = Tenure(tenures, "t", good())
+                tenure = MonitoredCredential(tenures, "t", good())
                 with tenure.ending(lambda: None):
                     while not monotonic() + 30 < tenure.due < math.inf:
                         await anyio.lowlevel.checkpoint()
@@ -322,7 +325,7 @@ async def test_the_end_of_streams_names_their_bearer_as_everything_else_does(cap
 @pytest.mark.anyio
 async def test_nobody_is_asked_about_credentials_without_streams() -> None:
     auth = Auth(ApiKeys(ApiKey("ada", ADA)))
-    tenures = Tenures(auth)
-    with Tenure(tenures, ADA, good()).ending(lambda: None):
+    tenures = CredentialMonitor(auth)
+    with MonitoredCredential(tenures, ADA, good()).ending(lambda: None):
         assert len(tenures) == 1
     assert len(tenures) == 0

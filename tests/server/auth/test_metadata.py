@@ -8,9 +8,9 @@ from starlette.applications import Starlette
 
 from bridge.server import http_app, mount
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier
-from bridge.server.auth.bearer import Gate
+from bridge.server.auth.bearer import BearerAuthMiddleware
 from bridge.server.auth.guards import WELL_KNOWN_PATH
-from bridge.server.auth.identity import Recognition
+from bridge.server.auth.identity import CredentialCache
 from bridge.server.http.requests import HEADERS
 from tests.server.auth.guarded import ADA, bearer, toolbox
 
@@ -112,7 +112,9 @@ async def test_where_everybody_may_read_nobody_may_do_anything_else() -> None:
         sent.append(message)
 
     guard = auth()
-    gate = Gate(behind, auth=guard, recognition=Recognition(guard), metadata_url=None, open_paths=["/open"])
+    gate = BearerAuthMiddleware(
+        behind, auth=guard, recognition=CredentialCache(guard), metadata_url=None, open_paths=["/open"]
+    )
     for method in ("GET", "HEAD", "OPTIONS", "POST", "DELETE", "PUT"):
         scope: Scope = {
             "type": "http",

@@ -23,7 +23,7 @@ from bridge.server.auth import (
     VerifiedToken,
     failures,
 )
-from bridge.server.auth.failures import Challenge, Patience
+from bridge.server.auth.failures import Challenge, FailedAuthThrottle
 from bridge.server.limits import Rate
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, bearer, toolbox
@@ -49,7 +49,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def hold(for_seconds: float) -> None:
         seconds.append(for_seconds)
 
-    monkeypatch.setattr(failures, "hold_back", hold)
+    monkeypatch.setattr(failures, "delay_refusal", hold)
     return seconds
 
 
@@ -136,7 +136,7 @@ def test_an_introspected_token_of_an_address_of_many_bad_ones_comes_in(issuer: I
 
 @pytest.mark.anyio
 async def test_refusals_are_held_back_from_who_goes_on(held: list[float]) -> None:
-    watched = Patience(Rate(2, 60), hold_seconds=3.0, clock=lambda: 100.0)
+    watched = FailedAuthThrottle(Rate(2, 60), hold_seconds=3.0, clock=lambda: 100.0)
     scope = {"client": ("2001:db8::1", 1)}
     assert [(await watched.weighed(scope, BAD)).status for _ in range(2)] == [401, 401]
     assert held == []
@@ -151,7 +151,7 @@ async def test_refusals_are_held_back_from_who_goes_on(held: list[float]) -> Non
 
 @pytest.mark.anyio
 async def test_requests_without_a_credential_are_held_back_and_never_429(held: list[float]) -> None:
-    watched = Patience(hold_seconds=3.0, clock=lambda: 100.0)
+    watched = FailedAuthThrottle(hold_seconds=3.0, clock=lambda: 100.0)
     assert [await watched.weighed({"client": None}, NONE) for _ in range(12)] == [NONE] * 12
     assert held == [3.0, 3.0]
     assert await watched.weighed({"client": None}, BAD) == BAD, "they are no guesses"
@@ -172,7 +172,7 @@ def test_a_token_that_has_expired_is_401_in_a_flood_so_that_its_bearer_renews_it
 
 @pytest.mark.anyio
 async def test_expired_tokens_are_held_back_and_are_no_guesses(held: list[float]) -> None:
-    watched = Patience(Rate(2, 60), hold_seconds=3.0, clock=lambda: 100.0)
+    watched = FailedAuthThrottle(Rate(2, 60), hold_seconds=3.0, clock=lambda: 100.0)
     expired = replace(BAD, is_guess=False)
     assert [await watched.weighed({"client": None}, expired) for _ in range(12)] == [expired] * 12
     assert held == [3.0, 3.0]
@@ -182,7 +182,7 @@ async def test_expired_tokens_are_held_back_and_are_no_guesses(held: list[float]
 @pytest.mark.anyio
 async def test_patience_comes_back_evenly_and_an_issuer_that_is_down_costs_none() -> None:
     now = [100.0]
-    watched = Patience(Rate(2, 60), clock=lambda: now[0])
+    watched = FailedAuthThrottle(Rate(2, 60), clock=lambda: now[0])
     scope = {"client": ("10.0.0.1", 1)}
     down = Challenge(status=503, error="temporarily_unavailable", description="…", retry_after_seconds=5)
     for _ in range(5):
@@ -199,7 +199,7 @@ async def test_unheard_of_tokens_of_a_suspected_address_wait_for_one_another_and
     issuer.answers_unheard_of.clear()
     issuer.active["t"] = {"active": True, "sub": "ada", "aud": AUDIENCE}
     found = Introspection(f"{issuer.url}/introspect", *CLIENT, audience=AUDIENCE, cache_seconds=0)
-    flooded = Patience(Rate(1, 600))
+    flooded = FailedAuthThrottle(Rate(1, 600))
     scope = {"client": ("10.0.0.1", 1)}
     await flooded.weighed(scope, BAD)
 

@@ -8,7 +8,7 @@ from starlette.authentication import AuthCredentials
 
 from bridge.server.auth import VerifiedToken
 from bridge.server.auth.access import Access
-from bridge.server.auth.identity import Known, KnownUser, entered
+from bridge.server.auth.identity import CachedCredential, RequestUser, set_request_user
 from bridge.server.auth.unlimited import Unlimited
 from tests.server.auth.guarded import ADA
 
@@ -31,8 +31,8 @@ async def test_a_page_for_those_who_may_use_all_tools_asks_others_for_more() -> 
 
     scope: Scope = {"type": "http", "method": "GET", "path": "/status"}
     token = VerifiedToken(token=ADA, client_id="ada", scopes=[], tools=("add",))
-    known = Known(KnownUser(token, Access(tools=("add",))), AuthCredentials(), 0.0)
-    reset = entered(scope, known)
+    known = CachedCredential(RequestUser(token, Access(tools=("add",))), AuthCredentials(), 0.0)
+    reset = set_request_user(scope, known)
     try:
         await Unlimited(page)(scope, receive, send)
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 from bridge import ToolBox, tool
 from bridge.server import http_app
-from bridge.server.cluster import Shared
+from bridge.server.cluster import Cluster
 from bridge.server.http.sessions import Sessions
 from bridge.server.publisher import Publisher
 from bridge.tools.transform import renamed
@@ -47,7 +47,7 @@ class Replica:
     def __init__(self, name: str, url: str) -> None:
         self.tools = ToolBox([one])
         self.publisher = Publisher(self.tools, name=name)
-        self.shared = Shared(url, self.publisher, Sessions(), None)
+        self.shared = Cluster(url, self.publisher, Sessions(), None)
         self.told = 0
         self._heard = anyio.Event()
 

@@ -15,7 +15,7 @@ from bridge.redis import blocking_redis_at
 from bridge.server import http_app
 from bridge.server.cluster import event_store as events_module
 from bridge.server.cluster import sessions as sessions_module
-from bridge.server.cluster.event_store import Place, place_of
+from bridge.server.cluster.event_store import StreamPosition, position_of
 from tests.processes import serving as process_serving
 from tests.server.cluster.speaking import Talk, call, message_in, text_of
 from tests.server.cluster.tools import TOOLS
@@ -56,19 +56,19 @@ def holding(redis: RedisServer) -> Iterator[tuple[ServerProcess, Talk, Event, so
 @pytest.mark.parametrize(
     ("event_id", "place"),
     [
-        ("12-0/7", Place("12-0", "7")),
-        ("12-0/a%20b%2F", Place("12-0", "a b/")),
+        ("12-0/7", StreamPosition("12-0", "7")),
+        ("12-0/a%20b%2F", StreamPosition("12-0", "a b/")),
         ("0-0/_GET_stream", None),
         ("nonsense", None),
         ("", None),
-        ("18446744073709551615-0/7", Place("18446744073709551615-0", "7")),
+        ("18446744073709551615-0/7", StreamPosition("18446744073709551615-0", "7")),
         ("18446744073709551616-0/7", None),
         ("0-18446744073709551616/7", None),
         ("٣-٣/7", None),
     ],
 )
-def test_an_event_says_where_it_is(event_id: str, place: Place | None) -> None:
-    assert place_of(event_id) == place
+def test_an_event_says_where_it_is(event_id: str, place: StreamPosition | None) -> None:
+    assert position_of(event_id) == place
 
 
 @pytest.mark.parametrize("where", ["one", "other"])

@@ -18,7 +18,7 @@ from tests.server.cluster.timed import (
     EPOCH_SECONDS,
     INTERVAL_SECONDS,
     ROUNDING_SECONDS,
-    Replica,
+    TimedReplica,
     nothing,
     replicas,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from bridge.server.cluster.rates import SharedMeter
+    from bridge.server.cluster.rates import ClusterMeter
     from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -137,10 +137,10 @@ class Running:
 
     def __init__(self, url: str, clock: Callable[[], float] = anyio.current_time) -> None:
         self.redis = redis_at(url)
-        self.replica = Replica(self.redis, f"rates-{uuid4().hex}", clock)
+        self.replica = TimedReplica(self.redis, f"rates-{uuid4().hex}", clock)
 
     @asynccontextmanager
-    async def telling(self) -> AsyncIterator[SharedMeter]:
+    async def telling(self) -> AsyncIterator[ClusterMeter]:
         async with self.replica.rates.running():
             yield self.replica.meter
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.server.limits.limits import Meter
-from tests.server.cluster.timed import INTERVAL_SECONDS, RATE, ROUNDING_SECONDS, Replica, nothing, replicas
+from tests.server.cluster.timed import INTERVAL_SECONDS, RATE, ROUNDING_SECONDS, TimedReplica, nothing, replicas
 
 if TYPE_CHECKING:
-    from bridge.server.cluster.rates import SharedRates
+    from bridge.server.cluster.rates import ClusterRates
     from tests.redis_server import RedisServer
     from tests.server.cluster.timed import Time
 
@@ -52,7 +52,7 @@ class History:
         """How many a replica neither counted nor has heard of."""
         return sum(self._counted) - self._heard[replica] - len(self._untold[replica])
 
-    async def tell(self, replica: int, rates: SharedRates, now: float) -> None:
+    async def tell(self, replica: int, rates: ClusterRates, now: float) -> None:
         before, is_asking = self._untold[replica].copy(), replica in self._asking
         self._asking.discard(replica)
         try:
@@ -81,7 +81,7 @@ class Course:
         replicas: They.
     """
 
-    def __init__(self, time: Time, replicas: list[Replica]) -> None:
+    def __init__(self, time: Time, replicas: list[TimedReplica]) -> None:
         self.history = History()
         self._time = time
         self._replicas = replicas

@@ -11,9 +11,9 @@ from redis.crc import key_slot
 
 from bridge.redis import blocking_redis_at, redis_at
 from bridge.server import http_app
-from bridge.server.cluster import Shared
+from bridge.server.cluster import Cluster
 from bridge.server.cluster import replica as link_module
-from bridge.server.cluster.replica import Link
+from bridge.server.cluster.replica import Replica
 from bridge.server.http.sessions import Sessions
 from bridge.server.publisher import Publisher
 from tests.redis_server import redis_server
@@ -109,7 +109,7 @@ async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_proces
 ) -> None:
     monkeypatch.setattr(link_module, "SOON_SECONDS", 0.01)
     async with redis_at(redis.url) as client:
-        link = Link(client, f"late-{uuid4().hex}")
+        link = Replica(client, f"late-{uuid4().hex}")
 
         async def late() -> None:
             try:
@@ -131,7 +131,7 @@ async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_proces
 
 
 def test_all_keys_of_a_server_are_on_one_node_of_a_cluster(redis: RedisServer) -> None:
-    link = Shared(redis.url, Publisher(TOOLS, name="one"), Sessions(), None).link
+    link = Cluster(redis.url, Publisher(TOOLS, name="one"), Sessions(), None).link
     assert {key_slot(link.key(*parts).encode()) for parts in (("session", "a"), ("ended", "b"), ("rate", "c"))} == {
         key_slot(b"{one}")
     }
@@ -161,7 +161,7 @@ def test_a_command_that_redis_refuses_is_no_outage(
 
 @pytest.mark.anyio
 async def test_a_replica_that_may_not_say_that_it_is_alive_counts_redis_as_out_of_use(redis: RedisServer) -> None:
-    link = Link(redis_at(redis.url), f"bridge:{{{uuid4().hex}}}")
+    link = Replica(redis_at(redis.url), f"bridge:{{{uuid4().hex}}}")
     redis_as_any: Any = link.redis  # which is not typed this far
     await redis_as_any.execute_command("ACL", "SETUSER", "default", "-set")
     try:

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from redis.asyncio import Redis
 
-from bridge.server.cluster.rates import NOW, SharedMeter, SharedRates
-from bridge.server.cluster.replica import Link
+from bridge.server.cluster.rates import NOW, ClusterMeter, ClusterRates
+from bridge.server.cluster.replica import Replica
 from bridge.server.limits import Limits, Rate
 from bridge.server.limits.accounts import Accounts
 
@@ -63,18 +63,18 @@ class Time:
         await self._redis.set("time of the test", round(of_redis * 1_000_000))
 
 
-class Replica:
+class TimedReplica:
     """One replica, as far as rates go."""
 
     def __init__(self, redis: Any, name: str, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.redis = redis
-        self.link = Link(redis, name)
+        self.link = Replica(redis, name)
         self.accounts = Accounts(Limits(rate=RATE), clock)
-        self.rates = SharedRates(self.accounts, self.link)
+        self.rates = ClusterRates(self.accounts, self.link)
         self.meter = self.meter_of("ada")
 
-    def meter_of(self, *of: str, rate: Rate = RATE) -> SharedMeter:
+    def meter_of(self, *of: str, rate: Rate = RATE) -> ClusterMeter:
         return self.rates.make_meter(*of, rate=rate)
 
     def lets_in(self) -> bool:
@@ -95,7 +95,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(url: str, count: int) -> AsyncIterator[tuple[Time, list[Replica]]]:
+async def replicas(url: str, count: int) -> AsyncIterator[tuple[Time, list[TimedReplica]]]:
     """Replicas of one name, in one time."""
     name = f"rates-{uuid4().hex}"
     async with AsyncExitStack() as stack:
@@ -104,4 +104,4 @@ async def replicas(url: str, count: int) -> AsyncIterator[tuple[Time, list[Repli
             stack.push_async_callback(client.aclose)
         time = Time(clients[0])
         await time.passes(0)
-        yield time, [Replica(client, name, time) for client in clients]
+        yield time, [TimedReplica(client, name, time) for client in clients]

@@ -10,7 +10,7 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.server.limits import Limits, Rate
 from bridge.server.limits import accounts as accounts_module
-from bridge.server.limits.accounts import Account, Accounts, Refused, ToolAccount, caller_key
+from bridge.server.limits.accounts import Account, Accounts, LimitExceeded, ToolAccount, caller_key
 from bridge.server.limits.limits import Meter
 
 
@@ -42,7 +42,7 @@ def test_what_one_caller_took_is_not_counted_against_another() -> None:
     ada, bob = accounts.of(scope_of("x", "ada")), accounts.of(scope_of("x", "bob"))
     ada.count(100.0)
     assert accounts.of(scope_of("y", "ada")) is ada
-    assert ada.refusal(100.0, b"2026-07-28") == Refused("too many requests: a caller has 1 in 60 s", "--rate", 60)
+    assert ada.refusal(100.0, b"2026-07-28") == LimitExceeded("too many requests: a caller has 1 in 60 s", "--rate", 60)
     assert bob.refusal(100.0, b"2026-07-28") is None
 
 
@@ -51,11 +51,11 @@ def test_calls_are_counted_for_each_tool_that_a_pattern_names() -> None:
     entered(account, "delete_one").leave()
     entered(account, "delete_two").leave()
     refused = account.enter("delete_one", 100.0)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LimitExceeded)
     assert refused.told == "'delete_one' was called too often: a caller has 1 in 60 s; try again in 60 seconds"
     for _ in range(3):
         entered(account, "add").leave()
-    assert isinstance(account.enter("add", 100.0), Refused)
+    assert isinstance(account.enter("add", 100.0), LimitExceeded)
     entered(account, "add", 160.0)
 
 
@@ -70,7 +70,7 @@ def test_meters_are_made_of_the_caller_and_of_the_tool_and_the_pattern_that_name
     accounts.make_meter = make_meter
     ada = accounts.of(scope_of("x", "ada"))
     entered(ada, "add").leave()
-    assert isinstance(ada.enter("add", 100.0), Refused)
+    assert isinstance(ada.enter("add", 100.0), LimitExceeded)
     assert made == [("ada", "9 in 60 s"), ("ada", "add", "a*", "1 in 60 s"), ("ada", "add", "*", "3 in 60 s")]
 
 
@@ -78,12 +78,12 @@ def test_a_call_takes_its_place_until_it_leaves() -> None:
     account = Account(Limits(concurrency=2, tool_concurrency={"slow": 1, "s*": 2}))
     place = entered(account, "slow")
     refused = account.enter("slow", 100.0)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LimitExceeded)
     assert refused.result.is_error
     assert refused.result.metadata == {"io.github.mcp-toolbridge/retryAfterSeconds": 1}
     other = entered(account, "other")
     refused = account.enter("third", 100.0)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LimitExceeded)
     assert refused.limit == "--concurrency"
     place.leave()
     other.leave()
@@ -94,7 +94,7 @@ def test_a_call_that_was_refused_is_not_counted() -> None:
     account = Account(Limits(tool_concurrency={"slow": 1}, tool_rates={"slow": Rate(2, 60)}))
     place = entered(account, "slow")
     for _ in range(10):
-        assert isinstance(account.enter("slow", 100.0), Refused)
+        assert isinstance(account.enter("slow", 100.0), LimitExceeded)
     place.leave()
     entered(account, "slow").leave()
 
@@ -121,7 +121,9 @@ def test_streams_have_a_limit_of_their_own() -> None:
     account.requests = 5
     assert account.stream_refusal(100.0) is None
     account.streams = 1
-    assert account.stream_refusal(100.0) == Refused("too many open streams: a caller has 1 at once", "--max-streams", 1)
+    assert account.stream_refusal(100.0) == LimitExceeded(
+        "too many open streams: a caller has 1 at once", "--max-streams", 1
+    )
 
 
 def test_the_first_refusals_are_answered_at_once_and_those_of_whoever_goes_on_are_not() -> None:
