@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     __version__: str
     """The version of the distribution mcp-toolbridge that is installed."""
 
-    from bridge.cli.run import run
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.config.loading import load_config
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
         UnknownToolError,
         WireError,
     )
+    from bridge.hosting.run import run
     from bridge.service.ai_service import ai_service, resume
     from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation
     from bridge.service.chat_model import (
@@ -255,7 +255,6 @@ __all__ = [
 ]
 
 _NAMES = {
-    "bridge.cli.run": ("run",),
     "bridge.client.auth.grants": ("ClientCredentials", "IdentityAssertion", "OAuthLogin"),
     "bridge.client.blocking": ("BlockingToolProvider", "connect"),
     "bridge.client.config.loading": ("load_config",),
@@ -299,6 +298,7 @@ _NAMES = {
         "UnknownToolError",
         "WireError",
     ),
+    "bridge.hosting.run": ("run",),
     "bridge.service.ai_service": ("ai_service", "resume"),
     "bridge.service.approval": ("ApprovalPolicy", "Decision", "InvocationSuspended", "SuspendedInvocation"),
     "bridge.service.chat_model": (

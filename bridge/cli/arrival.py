@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.cli.connection_bounds import ConnectionBounds
+    from bridge.hosting.protocols import ConnectionBounds
 
 
 def arriving(protocol: type[Any], bounds: ConnectionBounds, too_late: bytes) -> type[Any]:  # noqa: C901 - methods of a class

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from bridge.cli.connection_bounds import ConnectionBounds, bounded
 from bridge.cli.joined_writes import joining
+from bridge.hosting.protocols import ConnectionBounds, bounded
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,9 +26,9 @@ def http_protocol(
         bounds: How many connections there may be, and how long the head of a request.
     """
     if find_spec("httptools") is None:
-        from bridge.cli.bounded_h11 import h11_within  # noqa: PLC0415 - as needed
+        from bridge.hosting.h11_protocol import h11_within  # noqa: PLC0415 - as needed
 
         return joining(bounded(h11_within(bounds), bounds))
-    from bridge.cli.direct_protocol import protocol_with  # noqa: PLC0415 - as needed
+    from bridge.hosting.httptools_protocol import protocol_with  # noqa: PLC0415 - as needed
 
     return joining(bounded(protocol_with(direct), bounds))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bridge.cli.connection_bounds import DEFAULT_MAX_HEADER_BYTES
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.options import grouped, option, texts_option
 from bridge.errors import DefinitionError
+from bridge.hosting.protocols import DEFAULT_MAX_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

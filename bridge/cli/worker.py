@@ -1,4 +1,4 @@
-"""A worker's side of the channel to its parent; see `bridge.cli.workers`."""
+"""A worker's side of the channel to its parent; see `bridge.hosting.workers`."""
 
 from __future__ import annotations
 

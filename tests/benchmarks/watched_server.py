@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from bridge import ToolBox
-from bridge.cli import listening
 from bridge.cli.http_protocol import http_protocol
-from bridge.cli.http_server import SilentServer
 from bridge.cli.telemetry_options import TelemetryOptions, observed
+from bridge.hosting import serve
+from bridge.hosting.server import SilentServer
 from bridge.server.http.app import http_app
 from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.publisher import Publisher
@@ -92,7 +92,7 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
         servers, ports = [], {}
         for name, watching in variants.items():
             app = stack.enter_context(watched_app(name, **watching))
-            sockets = listening.bind(listening.resolve("127.0.0.1", 0))
+            sockets = serve.bind(serve.resolve("127.0.0.1", 0))
             ports[name] = sockets[0].getsockname()[1]
             config = uvicorn.Config(
                 app,
@@ -100,11 +100,11 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
                 log_level="error",
                 access_log=False,  # there is no direct way beside it
                 proxy_headers=False,
-                timeout_keep_alive=listening.KEEP_ALIVE_SECONDS,
+                timeout_keep_alive=serve.KEEP_ALIVE_SECONDS,
             )
             server = SilentServer(config)
             servers.append((server, asyncio.create_task(server.serve(sockets))))
-        listening.leave_out_what_stays()
+        serve.leave_out_what_stays()
         _say(json.dumps(ports))
         while await asyncio.to_thread(sys.stdin.readline):
             await asyncio.sleep(_WRITTEN_SECONDS)

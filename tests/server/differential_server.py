@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from bridge.cli import direct_protocol
 from bridge.cli.http_protocol import http_protocol
+from bridge.hosting import httptools_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.fast import FastHttp
@@ -30,7 +30,7 @@ KEYS = (
     ApiKey("part", "part-part-part-part-part", tools=("add", "mi*", "move", "talk")),
     ApiKey("narrow", "narrow-narrow-narrow-narrow", scopes=frozenset()),
 )
-_head = direct_protocol._head
+_head = httptools_protocol._head
 
 
 async def _marked(
@@ -44,7 +44,7 @@ async def _marked(
     return await _answered(self, scope, headers, body, receive, mark)
 
 
-def _marked_head(status: int, default: tuple[direct_protocol.Header, ...]) -> bytes:
+def _marked_head(status: int, default: tuple[httptools_protocol.Header, ...]) -> bytes:
     return _head(status, (*default, (b"x-fast", b"1")))
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     )
     http = options.http
     if http == "direct":
-        direct_protocol._head = _marked_head  # type: ignore[assignment]  # as above
+        httptools_protocol._head = _marked_head  # type: ignore[assignment]  # as above
         http = http_protocol(pre_asgi_handler(app, lambda: True))
     config = uvicorn.Config(app, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:

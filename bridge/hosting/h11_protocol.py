@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bridge.cli.connection_bounds import TOO_LONG
+from bridge.hosting.protocols import TOO_LONG
 
 if TYPE_CHECKING:
-    from bridge.cli.connection_bounds import ConnectionBounds
+    from bridge.hosting.protocols import ConnectionBounds
 
 
 def h11_within(bounds: ConnectionBounds) -> type[H11Protocol]:
-    """The protocol, for `bridge.cli.connection_bounds.bounded`.
+    """The protocol, for `bridge.hosting.protocols.bounded`.
 
     Args:
         bounds: How long the head of a request may be.

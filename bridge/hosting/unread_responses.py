@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.cli.connection_bounds import ConnectionBounds
+    from bridge.hosting.protocols import ConnectionBounds
 
 _logger = logging.getLogger("bridge.cli")
 

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.failures import say
-from bridge.cli.inheritance import Inheritance, command_of_child, must_be_possible
+from bridge.hosting.child_process import Inheritance, command_of_child, must_be_possible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

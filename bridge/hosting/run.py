@@ -91,30 +91,30 @@ def _over_stdio(publisher: Publisher) -> None:
 
 
 def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVerifier | None) -> None:
-    from bridge.cli import listening  # noqa: PLC0415 - stdio does without it
-    from bridge.cli.connection_bounds import ConnectionBounds  # noqa: PLC0415 - as above
-    from bridge.cli.ending import DrainTimes  # noqa: PLC0415 - as above
     from bridge.cli.output import stdout_diverted  # noqa: PLC0415 - as above
+    from bridge.hosting import serve  # noqa: PLC0415 - stdio does without it
+    from bridge.hosting.process import DrainTimes  # noqa: PLC0415 - as above
+    from bridge.hosting.protocols import ConnectionBounds  # noqa: PLC0415 - as above
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above
     from bridge.server.http.probes import HealthState, probe_pages  # noqa: PLC0415 - as above
 
-    addresses = listening.resolve(host, port)
-    if auth is None and not listening.are_loopback(addresses):
+    addresses = serve.resolve(host, port)
+    if auth is None and not serve.are_loopback(addresses):
         raise DefinitionError(
             f"{host!r} can be reached from other machines, and nobody is asked for a key: "
             "give auth=Auth(ApiKeys(ApiKey(…))) of bridge.server.auth, or listen on 127.0.0.1"
         )
     app = http_app(publisher.tools, publisher=publisher, host=host, auth=auth)
-    sockets = listening.bind(addresses)
-    url = listening.url_of(host, sockets[0].getsockname()[1], "/mcp")
+    sockets = serve.bind(addresses)
+    url = serve.url_of(host, sockets[0].getsockname()[1], "/mcp")
     operations = HealthState(servers=tuple, is_held=True)
     with stdout_diverted():
-        listening.run(
+        serve.run(
             app,
             sockets,
             lambda: say(f"serving {publisher.name} at {url}"),
             operations=operations,
-            operated=listening.Operated(times=DrainTimes(), pages=probe_pages(operations)),
+            operated=serve.Operated(times=DrainTimes(), pages=probe_pages(operations)),
             is_debug=False,
             is_child=False,
             bounds=ConnectionBounds(),

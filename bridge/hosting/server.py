@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import uvicorn
 
-from bridge.cli.ending import DrainTimes, Ending
 from bridge.cli.leaving import last_accepted, leave
+from bridge.hosting.process import DrainTimes, Ending
 
 if TYPE_CHECKING:
     import socket

@@ -1,8 +1,8 @@
 """Bounds of connections: how many there are, how long the head of a request may be, and how long it is waited for.
 
 httptools keeps a head that is not whole, and the trailers behind a body, without a bound of its own: they are counted
-here. h11 counts what it keeps, but no head that comes whole (`bridge.cli.bounded_h11`). Trailers are dropped; they are
-no headers (RFC 9110, section 6.5.1).
+here. h11 counts what it keeps, but no head that comes whole (`bridge.hosting.h11_protocol`). Trailers are dropped; they
+are no headers (RFC 9110, section 6.5.1).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge.cli.arrival import arriving
-from bridge.cli.unread import reading
+from bridge.hosting.unread_responses import reading
 from bridge.server.http.probes import HEALTH_PATH, METHODS, READY_PATH
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from bridge import tool
-from bridge.cli import listening
 from bridge.cli.leaving import close_idle
-from tests.cli.test_http_server import DEADLINE_SECONDS, PROBE, answer_of, made, refused, terminate
+from bridge.hosting import serve
+from tests.hosting.test_http_server import DEADLINE_SECONDS, PROBE, answer_of, made, refused, terminate
 from tests.server.http_mutations import modern
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bridge.cli.http_server import HttpServer
+    from bridge.hosting.server import HttpServer
 
 pytestmark = [
     pytest.mark.anyio,
@@ -30,7 +30,7 @@ pytestmark = [
 async def served(*tools: object) -> AsyncIterator[tuple[HttpServer, int]]:
     """A server and its port, until it is told to end."""
     opened = anyio.Event()
-    sockets = listening.bind(listening.resolve("127.0.0.1", 0))
+    sockets = serve.bind(serve.resolve("127.0.0.1", 0))
     port = sockets[0].getsockname()[1]
     server = made(opened.set, *tools)
     with anyio.fail_after(DEADLINE_SECONDS):

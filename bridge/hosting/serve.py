@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import uvicorn
 
-from bridge.cli.connection_bounds import ConnectionBounds
-from bridge.cli.ending import DrainTimes, HostingError
 from bridge.cli.failures import end_now
 from bridge.cli.http_protocol import http_protocol
-from bridge.cli.http_server import HttpServer, SilentServer
+from bridge.hosting.process import DrainTimes, HostingError
+from bridge.hosting.protocols import ConnectionBounds
+from bridge.hosting.server import HttpServer, SilentServer
 from bridge.server.http.probes import Probes
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.ending import HostingError
 from bridge.cli.secrets import without_secrets
+from bridge.hosting.process import HostingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from starlette.middleware.gzip import GZipMiddleware
 
-from bridge.cli import direct_protocol
 from bridge.cli.http_protocol import http_protocol
+from bridge.hosting import httptools_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.fast_path import FastPath
@@ -66,13 +66,13 @@ def app(holding: Holding) -> Starlette:
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which answers came directly: their status lines."""
     found: list[str] = []
-    head = direct_protocol._head
+    head = httptools_protocol._head
 
-    def noted(status: int, default: tuple[direct_protocol.Header, ...]) -> bytes:
+    def noted(status: int, default: tuple[httptools_protocol.Header, ...]) -> bytes:
         found.append(str(status))
         return head(status, default)
 
-    monkeypatch.setattr(direct_protocol, "_head", noted)
+    monkeypatch.setattr(httptools_protocol, "_head", noted)
     return found
 
 

@@ -14,9 +14,9 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from bridge.cli.failures import say
-from bridge.cli.inheritance import Inheritance, command_of_child, must_be_possible
-from bridge.cli.listening import RELOAD_GRACEFUL_SECONDS
 from bridge.errors import MissingExtraError
+from bridge.hosting.child_process import Inheritance, command_of_child, must_be_possible
+from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
-from bridge.cli import listening
 from bridge.cli.failures import say
+from bridge.hosting import serve
 from bridge.server.auth.bearer import BearerAuthMiddleware
 from bridge.server.auth.identity import CredentialCache
 from bridge.server.auth.unlimited import Unlimited
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
-    from bridge.cli.ending import DrainTimes
-    from bridge.cli.inheritance import Inheritance
+    from bridge.hosting.child_process import Inheritance
+    from bridge.hosting.process import DrainTimes
     from bridge.server.auth.auth import Auth
     from bridge.server.http.probes import HealthState
     from bridge.server.telemetry_metrics import WrittenMetrics
@@ -42,7 +42,7 @@ def operated(
     metrics: WrittenMetrics | None,
     auth: Auth | None,
     inheritance: Inheritance | None,
-) -> listening.Operated:
+) -> serve.Operated:
     """Put the pages where they belong: beside the tools, or at a port of their own.
 
     Beside the tools, status and metrics are routes of the app, behind everything that lets callers in, and not for keys
@@ -76,7 +76,7 @@ def operated(
         if metrics is not None:
             app.router.routes.append(Route(METRICS_PATH, Unlimited(MetricsPage(metrics)), methods=["GET"]))
             app.state.any_name.add(METRICS_PATH)
-        return listening.Operated(times=times, pages=probes)
+        return serve.Operated(times=times, pages=probes)
     names = AllowedHosts(admin_host, allowed_hosts, allowed_origins)
     guarded: ASGIApp = status
     if auth is not None:
@@ -84,12 +84,12 @@ def operated(
             status, auth=auth, recognition=CredentialCache(auth), metadata_url=None, open_paths=()
         )
     pages = dict(probes)
-    if auth is not None or is_open or listening.are_loopback(listening.resolve(admin_host, 0)):
+    if auth is not None or is_open or serve.are_loopback(serve.resolve(admin_host, 0)):
         pages[STATUS_PATH] = HostOriginMiddleware(guarded, names=names, is_running=lambda: True)
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)
-    return listening.Operated(times=times, pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
+    return serve.Operated(times=times, pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
 
 
 def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:
@@ -100,6 +100,6 @@ def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket
     """
     if admin_port is None:
         return []
-    sockets = listening.bind(listening.resolve(admin_host, admin_port))
-    say(f"operations at {listening.url_of(admin_host, sockets[0].getsockname()[1], '')}")
+    sockets = serve.bind(serve.resolve(admin_host, admin_port))
+    say(f"operations at {serve.url_of(admin_host, sockets[0].getsockname()[1], '')}")
     return sockets
