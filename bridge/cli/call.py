@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from bridge.cli.assignments import read_assignments
-from bridge.cli.failures import FAILED, end_now, say
+from bridge.cli.failures import FAILED
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.options import prefix_option
-from bridge.cli.output import stdout_diverted, write_data, write_json
+from bridge.cli.output import write_data, write_json
 from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
+from bridge.hosting.process import end_now, say, stdout_diverted
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 import click
 
 from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError, UnknownToolError
-from bridge.text import escape_controls
+from bridge.hosting.process import INTERRUPTED, end_now, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +19,9 @@ _logger = logging.getLogger("bridge.cli")
 
 FAILED = 1
 """The tool or the server failed."""
+
 USAGE = 2
 """Wrong usage."""
-INTERRUPTED = 130
-"""Ended by Ctrl-C, as shells count it."""
 
 
 class ImportFailedError(TargetError):
@@ -40,30 +38,6 @@ class ImportFailedError(TargetError):
 
 class CommandError(BridgeError):
     """A command cannot do what it was asked to do; the message says why."""
-
-
-_as_said: Callable[[str, str, str | None], str] | None = None
-
-
-def say(message: str, level: str = "info", traceback: str | None = None) -> None:
-    """Write one diagnostic line to standard error.
-
-    Args:
-        message: The line.
-        level: How severe it is, which only some forms tell: ``info``, ``warning`` or ``error``.
-        traceback: What follows it in the plain form, and is a part of it in others.
-    """
-    click.echo(_plain(message, level, traceback) if _as_said is None else _as_said(message, level, traceback), err=True)
-
-
-def say_as(form: Callable[[str, str, str | None], str] | None) -> None:
-    """Give what is said from now on another form, such as JSON; None for the plain one."""
-    global _as_said  # noqa: PLW0603 - a process has one standard error
-    _as_said = form
-
-
-def _plain(message: str, _level: str, traceback: str | None) -> str:
-    return escape_controls(message if traceback is None else f"{message}\n{traceback.rstrip()}")
 
 
 def one_line(error: BaseException) -> str:
@@ -104,15 +78,6 @@ def exit_code_of(command: Callable[[], object]) -> int:
         _logger.debug("what happened:", exc_info=error)
         return FAILED
     return code if isinstance(code, int) else 0
-
-
-def end_now(code: int) -> int:
-    """End the process if threads would keep it from ending: functions that nobody waits for, and nothing can stop."""
-    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
 
 
 def _reported(error: BridgeError | OSError) -> int:

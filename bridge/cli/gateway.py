@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from bridge.cli.loading import load_toolbox
-from bridge.cli.rereading import changes_of, follow
 from bridge.cli.servers import pinned, servers_of
 from bridge.cli.serving import Serving
 from bridge.cli.status_json import status_as_json
@@ -15,6 +14,7 @@ from bridge.cli.targets import ConfigTarget
 from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
+from bridge.hosting.reload import changes_of, follow
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:

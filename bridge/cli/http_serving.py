@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.entries import configuration, url_entry
-from bridge.cli.failures import say
 from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
 from bridge.cli.targets import FileTarget, split_targets
 from bridge.cli.telemetry_options import observed, tell_draining
-from bridge.cli.worker import Worker
 from bridge.errors import TargetError
 from bridge.hosting import reload, serve
+from bridge.hosting import sockets as sockets_module
 from bridge.hosting.admin_pages import admin_sockets, operated
-from bridge.hosting.child_process import inherited
-from bridge.hosting.process import DrainTimes
-from bridge.hosting.protocols import ConnectionBounds
+from bridge.hosting.child_process import Worker, inherited
+from bridge.hosting.connection_limits import ConnectionBounds
+from bridge.hosting.process import DrainTimes, say
 from bridge.server.http.probes import HealthState
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 
     from bridge.cli.serve_options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
+    from bridge.hosting.admin_pages import WrittenMetrics
     from bridge.hosting.child_process import Inheritance
     from bridge.server.auth import Auth
     from bridge.server.publisher import Publisher
-    from bridge.server.telemetry_metrics import WrittenMetrics
     from bridge.server.unmatched_names import UnmatchedAuthNames
 
 
@@ -57,11 +56,11 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
     options.operations.check(ctx)
     options.scaling.check(ctx, reload=options.reload, transport=options.transport)
-    addresses = serve.resolve(options.host, options.port)
+    addresses = sockets_module.resolve(options.host, options.port)
     auth = options.auth.auth(ctx)
     if auth is not None and options.no_auth:
         raise click.UsageError("--no-auth lets everyone in, whatever keys and issuers are given: leave one out", ctx)
-    if auth is None and not options.no_auth and not serve.are_loopback(addresses):
+    if auth is None and not options.no_auth and not sockets_module.are_loopback(addresses):
         raise click.UsageError(
             f"--host {options.host} can be reached from other machines, and nobody is asked for a key: "
             "give one by BRIDGE_API_KEY, --api-keys or --oauth-issuer, add --no-auth if that is meant, "
@@ -82,7 +81,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
                 "bridge serve: what clients of the 2026-07-28 revision carry between the rounds of a call is opened by "
                 "this process alone; give all replicas the same BRIDGE_STATE_KEYS"
             )
-    sockets = serve.bind(addresses) if inheritance is None else inheritance.sockets
+    sockets = sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
         reload.serve_again_and_again(
             _directories(local), sockets, admin_sockets(options.operations.admin_host, options.operations.admin_port)
@@ -117,9 +116,9 @@ def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket
 def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
     port = sockets[0].getsockname()[1]
     path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
-    say(f"serving {name} at {serve.url_of(options.host, port, path)}")
+    say(f"serving {name} at {sockets_module.url_of(options.host, port, path)}")
     wants_key = bool(options.auth.api_key or options.auth.api_keys)
-    url = serve.url_of(serve.reachable(options.host), port, path)
+    url = sockets_module.url_of(sockets_module.reachable(options.host), port, path)
     say(configuration(name, url_entry(url, kind, wants_key=wants_key)))
 
 

@@ -11,13 +11,14 @@ import click
 
 from bridge.cli.clients import CLIENTS
 from bridge.cli.entries import entry_of
-from bridge.cli.failures import CommandError, say
+from bridge.cli.failures import CommandError
 from bridge.cli.json_edit import member_of, with_member
 from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.output import stdout_diverted, write_json
+from bridge.cli.output import write_json
 from bridge.cli.safe_write import only_writer, regular_file, replace_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.errors import ConfigError
+from bridge.hosting.process import say, stdout_diverted
 
 if TYPE_CHECKING:
     from bridge.cli.clients import Client

@@ -10,7 +10,7 @@ import click
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.options import grouped, option, texts_option
 from bridge.errors import DefinitionError
-from bridge.hosting.protocols import DEFAULT_MAX_HEADER_BYTES
+from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

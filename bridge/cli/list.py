@@ -11,9 +11,10 @@ from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.options import prefix_option
-from bridge.cli.output import stdout_diverted, write_data, write_json
+from bridge.cli.output import write_data, write_json
 from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.hosting.process import stdout_diverted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.failures import CommandError, say
+from bridge.cli.failures import CommandError
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
-from bridge.cli.output import stdout_diverted
 from bridge.cli.targets import FileTarget, ModuleTarget, only_target
+from bridge.hosting.process import say, stdout_diverted
 from bridge.text import with_count
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from bridge.cli.failures import say
 from bridge.cli.login import grant_of, server_to_log_in_to
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.targets import only_target
 from bridge.client.config.servers import HttpTransport
+from bridge.hosting.process import say
 
 
 @click.command(short_help="Forget the login to the server of a TARGET.")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from bridge.cli.failures import say_as
 from bridge.cli.options import option
 from bridge.cli.tracebacks import UsersTracebackFormatter
+from bridge.hosting.process import say_as
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import escape_controls
 

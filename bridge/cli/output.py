@@ -3,33 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from contextlib import contextmanager
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bridge.text import escape_controls, escaped_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@contextmanager
-def stdout_diverted() -> Iterator[None]:
-    """Send to standard error what is written to standard output meanwhile, by this process or its children."""
-    sys.stdout.flush()
-    if isinstance(sys.stdout, TextIOWrapper):
-        # As standard error does: a line is seen when it ends, and no character can make a print fail.
-        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def write_data(text: str) -> None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.failures import FAILED, CommandError, say
+from bridge.cli.failures import FAILED, CommandError
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
-from bridge.cli.output import stdout_diverted, write_data
+from bridge.cli.output import write_data
 from bridge.cli.safe_write import only_writer, regular_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.hosting.process import say, stdout_diverted
 from bridge.text import with_count
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.operations_options import OperationsOptions, operations_options
 from bridge.cli.options import option, prefix_option, taken, texts_option
-from bridge.cli.output import stdout_diverted
 from bridge.cli.pins import pins_options
 from bridge.cli.scaling_options import ScalingOptions, scaling_options
 from bridge.cli.serve_options import ServeOptions
 from bridge.cli.targets import TargetCommand
 from bridge.cli.telemetry_options import TelemetryOptions, telemetry_options
+from bridge.hosting.process import stdout_diverted
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """How long the body of a request may be unless ``--max-request-bytes`` says otherwise."""

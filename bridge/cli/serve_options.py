@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.failures import say
 from bridge.cli.loading import load_toolbox, version_of
 from bridge.cli.options import typed_options
 from bridge.cli.serving import Serving
 from bridge.cli.targets import existing_targets, given_targets, split_targets
+from bridge.hosting.process import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

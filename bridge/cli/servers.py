@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from bridge.cli.failures import CommandError, say
+from bridge.cli.failures import CommandError
 from bridge.cli.progress import TerminalProgress
 from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
 from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.servers import HttpTransport, ServerConfig, StdioTransport
 from bridge.client.provider import McpToolProvider
 from bridge.errors import ServerError, TargetError, UnknownToolError
+from bridge.hosting.process import say
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
 from bridge.tools.tool import ToolExecutionRequest

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.failures import CommandError, say
+from bridge.cli.failures import CommandError
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.options import grouped, option
+from bridge.hosting.process import say
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import CHILDREN
 

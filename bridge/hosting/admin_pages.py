@@ -1,31 +1,40 @@
-"""Operating ``bridge serve`` over HTTP: which page tells of it where."""
+"""Status, metrics and probes at the app or at an admin port.
+
+Operating ``bridge serve`` over HTTP: which page tells of it where.
+
+Pages that tell of all tools, and are for nobody who may know only of some.
+
+``/metrics``: what was counted, as Prometheus fetches it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+import anyio.to_thread
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from bridge.cli.failures import say
 from bridge.hosting import serve
+from bridge.hosting import sockets as sockets_module
+from bridge.hosting.process import say
 from bridge.server.auth.bearer import BearerAuthMiddleware
-from bridge.server.auth.identity import CredentialCache
-from bridge.server.auth.unlimited import Unlimited
+from bridge.server.auth.failures import Challenge, send_challenge
+from bridge.server.auth.identity import CredentialCache, access_of_request
 from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
 from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, PageRouter, StatusPage, probe_pages
-from bridge.server.telemetry_metrics import MetricsPage
 
 if TYPE_CHECKING:
     import socket
 
     from starlette.applications import Starlette
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.hosting.child_process import Inheritance
     from bridge.hosting.process import DrainTimes
     from bridge.server.auth.auth import Auth
     from bridge.server.http.probes import HealthState
-    from bridge.server.telemetry_metrics import WrittenMetrics
 
 
 def operated(
@@ -84,7 +93,7 @@ def operated(
             status, auth=auth, recognition=CredentialCache(auth), metadata_url=None, open_paths=()
         )
     pages = dict(probes)
-    if auth is not None or is_open or serve.are_loopback(serve.resolve(admin_host, 0)):
+    if auth is not None or is_open or sockets_module.are_loopback(sockets_module.resolve(admin_host, 0)):
         pages[STATUS_PATH] = HostOriginMiddleware(guarded, names=names, is_running=lambda: True)
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
@@ -100,6 +109,58 @@ def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket
     """
     if admin_port is None:
         return []
-    sockets = serve.bind(serve.resolve(admin_host, admin_port))
-    say(f"operations at {serve.url_of(admin_host, sockets[0].getsockname()[1], '')}")
+    sockets = sockets_module.bind(sockets_module.resolve(admin_host, admin_port))
+    say(f"operations at {sockets_module.url_of(admin_host, sockets[0].getsockname()[1], '')}")
     return sockets
+
+
+class Unlimited:
+    """ASGI behind the gate: refuses whoever may use only some of the tools.
+
+    Args:
+        app: What is behind it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if access_of_request().tools is None:
+            await self._app(scope, receive, send)
+            return
+        told = "this page tells of all tools, and the key is for some of them"
+        await send_challenge(send, Challenge(status=403, error="insufficient_scope", description=told), None)
+
+
+class WrittenMetrics(Protocol):
+    """Metrics that can be written down: of one process, or of several that are one server."""
+
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """See `bridge.telemetry.prometheus.PrometheusMetrics.text`."""
+        ...
+
+
+class MetricsPage:
+    """ASGI: the metrics. They name tools and servers, and no caller.
+
+    Args:
+        metrics: The metrics; None where nothing is counted.
+    """
+
+    def __init__(self, metrics: WrittenMetrics | None) -> None:
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        response: Response
+        if scope["method"] not in {"GET", "HEAD"}:
+            response = PlainTextResponse("only GET is answered here\n", 405, {"allow": "GET, HEAD"})
+        elif self._metrics is None:
+            response = PlainTextResponse("nothing is counted: bridge serve --metrics\n", 404)
+        else:
+            accept = Headers(scope=scope).get("accept", "")
+            # Writing them down takes milliseconds, in which no call should have to wait.
+            text, content_type = await anyio.to_thread.run_sync(self._metrics.text, accept)
+            response = Response(text, headers={"content-type": content_type, "cache-control": "no-store"})
+        await response(scope, receive, send)

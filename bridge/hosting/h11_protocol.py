@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from bridge.hosting.protocols import TOO_LONG
 
 if TYPE_CHECKING:
-    from bridge.hosting.protocols import ConnectionBounds
+    from bridge.hosting.connection_limits import ConnectionBounds
 
 
 def h11_within(bounds: ConnectionBounds) -> type[H11Protocol]:

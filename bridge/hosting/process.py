@@ -5,19 +5,30 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import click
+
 from bridge.errors import BridgeError
+from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
 _logger = logging.getLogger("bridge.cli")
+
+INTERRUPTED = 130
+"""Ended by Ctrl-C, as shells count it."""
+
+_as_said: Callable[[str, str, str | None], str] | None = None
 
 
 class HostingError(BridgeError):
@@ -105,3 +116,50 @@ class Ending:
             self._last_act()
         finally:
             os._exit(code)
+
+
+def say(message: str, level: str = "info", traceback: str | None = None) -> None:
+    """Write one diagnostic line to standard error.
+
+    Args:
+        message: The line.
+        level: How severe it is, which only some forms tell: ``info``, ``warning`` or ``error``.
+        traceback: What follows it in the plain form, and is a part of it in others.
+    """
+    click.echo(_plain(message, level, traceback) if _as_said is None else _as_said(message, level, traceback), err=True)
+
+
+def say_as(form: Callable[[str, str, str | None], str] | None) -> None:
+    """Give what is said from now on another form, such as JSON; None for the plain one."""
+    global _as_said  # noqa: PLW0603 - a process has one standard error
+    _as_said = form
+
+
+def _plain(message: str, _level: str, traceback: str | None) -> str:
+    return escape_controls(message if traceback is None else f"{message}\n{traceback.rstrip()}")
+
+
+def end_now(code: int) -> int:
+    """End the process if threads would keep it from ending: functions that nobody waits for, and nothing can stop."""
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+@contextmanager
+def stdout_diverted() -> Iterator[None]:
+    """Send to standard error what is written to standard output meanwhile, by this process or its children."""
+    sys.stdout.flush()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # As standard error does: a line is seen when it ends, and no character can make a print fail.
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,64 +1,57 @@
-"""Bounds of connections: how many there are, how long the head of a request may be, and how long it is waited for.
+"""Wrappers of uvicorn's protocols: limits, read timeouts, coalesced writes.
+
+Bounds of connections: how many there are, how long the head of a request may be, and how long it is waited for.
 
 httptools keeps a head that is not whole, and the trailers behind a body, without a bound of its own: they are counted
 here. h11 counts what it keeps, but no head that comes whole (`bridge.hosting.h11_protocol`). Trailers are dropped; they
 are no headers (RFC 9110, section 6.5.1).
+
+Arrival: what a client has begun to send has to come, else its connection is closed.
+
+    nothing yet ──> part of a head ──> part of a body ──> a whole request ──> uvicorn's own timer, once it is answered
+    silence         the whole head     each further part  (whoever is at work on it takes what time it takes)
+
+uvicorn has a timer for what comes after an answer alone, and ends it with the first byte. Here a connection has at most
+one more: made when it is opened, and where a request does not come whole at once.
+
+Joined writes: uvicorn's protocols, sending the head of an answer together with its body.
+
+uvicorn writes the two one after the other, and each write is a system call: of a call that takes 45 µs, four.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge.cli.arrival import arriving
+from bridge.hosting.connection_limits import MAX_HEADERS
 from bridge.hosting.unread_responses import reading
 from bridge.server.http.probes import HEALTH_PATH, METHODS, READY_PATH
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-DEFAULT_MAX_HEADER_BYTES = 64 * 1024
-"""How long the head of a request may be unless told otherwise."""
-MAX_HEADERS = 200
-"""How many headers a request may have."""
+    from bridge.hosting.connection_limits import ConnectionBounds
+
 TOO_LONG = 431
 """The status of an answer to a head that is over its bounds."""
 
 _RETRY_SECONDS = 5
+
 _PATIENCE_SECONDS = 1.0
 """How long the request is waited for that a refused connection came with, so that its client reads the answer."""
+
+
 _PROBES = tuple(f"{method} {path} HTTP/1".encode() for method in METHODS for path in (HEALTH_PATH, READY_PATH))
 """How requests begin that are answered though there are too many connections: who hears nothing ends the process."""
+
+
 _END_OF_HEAD = b"\r\n\r\n"
+
+
 _ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"%b}}'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionBounds:
-    """How many connections there may be, how long the head of a request, and how long it is waited for."""
-
-    max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES
-    """Address and headers together."""
-    max_connections: int | None = None
-    """None for as many as come."""
-    max_silence_seconds: float = 75.0
-    """How long a new connection may say nothing: as long as one may between two requests."""
-    max_head_seconds: float = 30.0
-    """How long the head of a request may take from its first byte."""
-    max_body_pause_seconds: float = 30.0
-    """How long the next part of a body may take."""
-    max_unread_seconds: float = 60.0
-    """How long a client may read nothing of what is sent to it."""
-    max_unread_bytes: int = 256 * 1024 * 1024
-    """What all clients together may leave unread in this process."""
-
-    def are_exceeded_by(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether the head of a request is too long, or has too many headers."""
-        head_bytes = len(url) + sum(len(name) + len(value) for name, value in headers)
-        return len(headers) > MAX_HEADERS or head_bytes > self.max_header_bytes
 
 
 class HeadTooLongError(Exception):
@@ -168,3 +161,129 @@ def _refusal(status: bytes, message: bytes, limit: bytes | None = None) -> bytes
     retry = b"retry-after: %d\r\n" % _RETRY_SECONDS if status.startswith(b"503") else b""
     head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\nconnection: close\r\n\r\n"
     return head % (status, retry, len(body)) + body
+
+
+def arriving(protocol: type[Any], bounds: ConnectionBounds, too_late: bytes) -> type[Any]:  # noqa: C901 - methods of a class
+    """One of uvicorn's protocols, which waits for a client within bounds.
+
+    Args:
+        protocol: The protocol.
+        bounds: How long it waits.
+        too_late: What is answered where only a part of a request has come.
+    """
+    silence, head, body = bounds.max_silence_seconds, bounds.max_head_seconds, bounds.max_body_pause_seconds
+
+    class ArrivingProtocol(protocol):  # type: ignore[misc]  # known only when it is called
+        """A protocol that waits within bounds."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _has_begun = False
+        """Whether something has come of what is waited for."""
+        _is_in_body = False
+        _heard_at = 0.0
+        """When a part of a body came last."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(silence, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._wait_no_more()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._is_waited_for():
+                self._wait(is_in_body=self.cycle is not None and not self.cycle.response_complete)
+            elif self._timer is not None:
+                self._wait_no_more()
+
+        def _is_waited_for(self) -> bool:
+            """Whether it is the client's turn, and no timer of uvicorn's runs."""
+            cycle = self.cycle
+            if cycle is None or cycle.response_complete:
+                return self.timeout_keep_alive_task is None
+            return getattr(cycle, "more_body", False)  # a call that is run without ASGI has come whole
+
+        def _wait(self, *, is_in_body: bool) -> None:
+            if is_in_body:
+                self._heard_at = self.loop.time()
+            if self._timer is None or not self._has_begun or is_in_body is not self._is_in_body:
+                self._wait_no_more()
+                self._has_begun, self._is_in_body = True, is_in_body
+                self._timer = self.loop.call_later(body if is_in_body else head, self._look)
+
+        def _wait_no_more(self) -> None:
+            timer, self._timer, self._has_begun = self._timer, None, False
+            if timer is not None:
+                timer.cancel()
+
+        def _look(self) -> None:
+            """Close the connection, unless something came meanwhile, or was not read."""
+            self._timer = None
+            if self.transport.is_closing() or not self._is_waited_for():
+                return
+            if self._is_in_body and (left := self._seconds_left()) > 0:
+                self._timer = self.loop.call_later(left, self._look)
+                return
+            if self._has_begun and not (self._is_in_body and self.cycle.response_started):
+                self.transport.write(too_late)
+            self.transport.close()
+
+        def _seconds_left(self) -> float:
+            return body if self.flow.read_paused else self._heard_at + body - self.loop.time()
+
+    return ArrivingProtocol
+
+
+class JoiningTransport:
+    """A transport that keeps what is written until more comes, or until the event loop goes on.
+
+    Args:
+        transport: Where it is written.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._schedule: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
+        self._kept = b""
+
+    def write(self, data: bytes) -> None:
+        """Write now together with what was kept, or keep it for a moment."""
+        if self._kept:
+            self.write_whole(data)
+        elif data:
+            self._kept = data
+            self._schedule(self._flush)
+
+    def write_whole(self, data: bytes) -> None:
+        """Write now what needs nothing more."""
+        kept, self._kept = self._kept, b""
+        if not self._transport.is_closing():  # uvloop raises where the client has gone
+            self._transport.write(kept + data if kept else data)
+
+    def close(self) -> None:
+        """Write what was kept, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._kept:
+            self.write_whole(b"")
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the transport's own."""
+        return getattr(self._transport, name)
+
+
+def joining(protocol: type[Any]) -> type[asyncio.Protocol]:
+    """One of uvicorn's protocols, over a `JoiningTransport`."""
+
+    class JoiningProtocol(protocol):  # type: ignore[misc]  # known only when it is called
+        """A protocol over joined writes."""
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            joining = JoiningTransport(cast("asyncio.Transport", transport))
+            super().connection_made(joining)
+
+    return cast("type[asyncio.Protocol]", JoiningProtocol)

@@ -1,11 +1,16 @@
-"""Reloading: one process that watches files, and a child that serves and is replaced when they change.
+"""Restart on file changes; configuration watcher.
+
+Reloading: one process that watches files, and a child that serves and is replaced when they change.
 
 The sockets are bound once and handed down, so that the port stays the same and no connection is refused. A child serves
 until the next one does: files with a mistake change nothing but the log.
+
+Rereading: configurations that are watched, so that a gateway follows them without being started again.
 """
 
 from __future__ import annotations
 
+import logging
 import select
 import signal
 import socket
@@ -13,17 +18,24 @@ import subprocess
 from threading import Event
 from typing import TYPE_CHECKING
 
-from bridge.cli.failures import say
-from bridge.errors import MissingExtraError
+from bridge.errors import BridgeError, MissingExtraError
 from bridge.hosting.child_process import Inheritance, command_of_child, must_be_possible
+from bridge.hosting.process import say
 from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+    from pathlib import Path
 
 _CHECK_MILLISECONDS = 200
+
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
+
+_logger = logging.getLogger("bridge.cli")
+
+_DEBOUNCE_MILLISECONDS = 400
+
+_STEP_MILLISECONDS = 50
 
 
 def serve_again_and_again(
@@ -143,3 +155,37 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+def changes_of(files: Collection[Path]) -> AsyncIterator[object]:
+    """The changes of files, whether they are replaced or written to; some that follow one another are one.
+
+    Raises:
+        MissingExtraError: ``watchfiles`` is not installed.
+    """
+    try:
+        from watchfiles import awatch  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("--reload", "watchfiles", "reload") from error
+    wanted = {str(file.resolve()) for file in files}
+    return awatch(
+        *sorted({str(file.resolve().parent) for file in files}),
+        watch_filter=lambda _, path: path in wanted,
+        debounce=_DEBOUNCE_MILLISECONDS,
+        step=_STEP_MILLISECONDS,
+        recursive=False,
+    )
+
+
+async def follow(changes: AsyncIterator[object], apply: Callable[[], Awaitable[None]]) -> None:
+    """Have something done after each change, until cancelled.
+
+    Args:
+        changes: The changes.
+        apply: Reads the files again. Where it fails the log says so, and what was read before stays.
+    """
+    async for _ in changes:
+        try:
+            await apply()
+        except BridgeError as error:
+            _logger.error("the changed configuration is not used: %s", error)  # noqa: TRY400 - the message says it all

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bridge.cli.failures import INTERRUPTED, end_now, say
 from bridge.errors import DefinitionError
+from bridge.hosting.process import INTERRUPTED, end_now, say
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
@@ -91,22 +91,22 @@ def _over_stdio(publisher: Publisher) -> None:
 
 
 def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVerifier | None) -> None:
-    from bridge.cli.output import stdout_diverted  # noqa: PLC0415 - as above
     from bridge.hosting import serve  # noqa: PLC0415 - stdio does without it
-    from bridge.hosting.process import DrainTimes  # noqa: PLC0415 - as above
-    from bridge.hosting.protocols import ConnectionBounds  # noqa: PLC0415 - as above
+    from bridge.hosting import sockets as sockets_module  # noqa: PLC0415 - stdio does without it
+    from bridge.hosting.connection_limits import ConnectionBounds  # noqa: PLC0415 - as above
+    from bridge.hosting.process import DrainTimes, stdout_diverted  # noqa: PLC0415 - as above
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above
     from bridge.server.http.probes import HealthState, probe_pages  # noqa: PLC0415 - as above
 
-    addresses = serve.resolve(host, port)
-    if auth is None and not serve.are_loopback(addresses):
+    addresses = sockets_module.resolve(host, port)
+    if auth is None and not sockets_module.are_loopback(addresses):
         raise DefinitionError(
             f"{host!r} can be reached from other machines, and nobody is asked for a key: "
             "give auth=Auth(ApiKeys(ApiKey(…))) of bridge.server.auth, or listen on 127.0.0.1"
         )
     app = http_app(publisher.tools, publisher=publisher, host=host, auth=auth)
-    sockets = serve.bind(addresses)
-    url = serve.url_of(host, sockets[0].getsockname()[1], "/mcp")
+    sockets = sockets_module.bind(addresses)
+    url = sockets_module.url_of(host, sockets[0].getsockname()[1], "/mcp")
     operations = HealthState(servers=tuple, is_held=True)
     with stdout_diverted():
         serve.run(

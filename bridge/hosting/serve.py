@@ -1,31 +1,34 @@
-"""Listening: sockets that are bound before anything is served, and uvicorn on them."""
+"""Serving an app on bound sockets until a signal.
+
+Listening: sockets that are bound before anything is served, and uvicorn on them.
+
+The HTTP protocol: which of uvicorn's classes reads requests and writes answers, by what is installed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import os
 import signal
-import socket
-import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import uvicorn
 
-from bridge.cli.failures import end_now
-from bridge.cli.http_protocol import http_protocol
-from bridge.hosting.process import DrainTimes, HostingError
-from bridge.hosting.protocols import ConnectionBounds
+from bridge.hosting.connection_limits import ConnectionBounds
+from bridge.hosting.process import DrainTimes, HostingError, end_now
+from bridge.hosting.protocols import bounded, joining
 from bridge.hosting.server import HttpServer, SilentServer
+from bridge.hosting.sockets import _BACKLOG
 from bridge.server.http.probes import Probes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import socket
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from starlette.applications import Starlette
@@ -36,20 +39,18 @@ if TYPE_CHECKING:
 
 GRACEFUL_SECONDS = 10
 """How long running calls may go on after the server was asked to end; a second Ctrl-C ends at once."""
+
 RELOAD_GRACEFUL_SECONDS = 1
 """The same, where the server ends only to start again."""
 
 KEEP_ALIVE_SECONDS = 75
 """How long a connection may be idle: longer than balancers keep theirs, lest they use one that closes."""
 
-_BACKLOG = 2048
 _YOUNG_OBJECTS = 10_000
-_NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
-_PROXIES = "FORWARDED_ALLOW_IPS"
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
 
-Address = tuple[int, tuple[Any, ...]]
-"""A family of addresses, and an address of it."""
+_PROXIES = "FORWARDED_ALLOW_IPS"
+
+_USUAL_BOUNDS = ConnectionBounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,84 +65,6 @@ class Operated:
     """What is served beside the application, until it has ended: from before it starts, where nobody serves yet."""
     admin_sockets: list[socket.socket] = field(default_factory=list)
     """Where that is."""
-
-
-def resolve(host: str, port: int) -> list[Address]:
-    """The addresses of a host, each once.
-
-    Raises:
-        HostingError: The host has none.
-    """
-    try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        raise HostingError(f"cannot listen on {host!r}: {_reason(error)}") from error
-    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-
-
-def are_loopback(addresses: Sequence[Address]) -> bool:
-    """Whether only this machine reaches the addresses."""
-    return all(ip_address(address[0].partition("%")[0]).is_loopback for _, address in addresses)
-
-
-def bind(addresses: Sequence[Address]) -> list[socket.socket]:
-    """Bind a socket to each address, all to one port; a family that the machine does not have is left out.
-
-    Raises:
-        HostingError: An address cannot be bound; the message says which.
-    """
-    bound: list[socket.socket] = []
-    refusal = None
-    for family, address in addresses:
-        port = bound[0].getsockname()[1] if bound else address[1]
-        target = (address[0], port, *address[2:])
-        try:
-            bound.append(_bound(family, target))
-        except OSError as error:
-            refusal = HostingError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}")
-            if error.errno not in _NO_SUCH_FAMILY:
-                for each in bound:
-                    each.close()
-                raise refusal from error
-    if not bound:
-        assert refusal is not None
-        raise refusal
-    return bound
-
-
-def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    # asyncio sets TCP_NODELAY on connections of sockets that name their protocol, and on no others.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if sys.platform != "win32":
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(_BACKLOG)
-    except OSError:
-        made.close()
-        raise
-    made.setblocking(False)
-    return made
-
-
-def url_of(host: str, port: int, path: str) -> str:
-    """The URL of a path on a host."""
-    return f"http://{_authority(host, port)}{path}"
-
-
-def reachable(host: str) -> str:
-    """A host that a client on this machine can use, where a server listens on all addresses."""
-    return _ANYWHERE.get(host, host)
-
-
-def _authority(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def leave_out_what_stays() -> None:
@@ -257,3 +180,21 @@ def _config(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=RELOAD_GRACEFUL_SECONDS if is_child else GRACEFUL_SECONDS,
     )
+
+
+def http_protocol(
+    direct: PreAsgiHandler | None = None, bounds: ConnectionBounds = _USUAL_BOUNDS
+) -> type[asyncio.Protocol]:
+    """The fastest protocol there is.
+
+    Args:
+        direct: What answers without ASGI; None where nothing may.
+        bounds: How many connections there may be, and how long the head of a request.
+    """
+    if find_spec("httptools") is None:
+        from bridge.hosting.h11_protocol import h11_within  # noqa: PLC0415 - as needed
+
+        return joining(bounded(h11_within(bounds), bounds))
+    from bridge.hosting.httptools_protocol import protocol_with  # noqa: PLC0415 - as needed
+
+    return joining(bounded(protocol_with(direct), bounds))

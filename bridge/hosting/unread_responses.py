@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.hosting.protocols import ConnectionBounds
+    from bridge.hosting.connection_limits import ConnectionBounds
 
 _logger = logging.getLogger("bridge.cli")
 

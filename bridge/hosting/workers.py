@@ -20,8 +20,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.failures import say
 from bridge.hosting.child_process import Inheritance, command_of_child, must_be_possible
+from bridge.hosting.process import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable

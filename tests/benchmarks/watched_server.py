@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from bridge import ToolBox
-from bridge.cli.http_protocol import http_protocol
 from bridge.cli.telemetry_options import TelemetryOptions, observed
 from bridge.hosting import serve
+from bridge.hosting import sockets as sockets_module
+from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import SilentServer
 from bridge.server.http.app import http_app
 from bridge.server.http.guards import pre_asgi_handler
@@ -92,7 +93,7 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
         servers, ports = [], {}
         for name, watching in variants.items():
             app = stack.enter_context(watched_app(name, **watching))
-            sockets = serve.bind(serve.resolve("127.0.0.1", 0))
+            sockets = sockets_module.bind(sockets_module.resolve("127.0.0.1", 0))
             ports[name] = sockets[0].getsockname()[1]
             config = uvicorn.Config(
                 app,

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.cli.http_protocol import http_protocol
-from bridge.cli.joined_writes import joining
 from bridge.hosting.h11_protocol import h11_within
-from bridge.hosting.protocols import bounded
+from bridge.hosting.protocols import bounded, joining
+from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.http.probes import Probes
@@ -24,7 +23,7 @@ from tests.server.http_mutations import modern
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.hosting.protocols import ConnectionBounds
+    from bridge.hosting.connection_limits import ConnectionBounds
 
 DEADLINE_SECONDS = 10
 PROTOCOLS = pytest.mark.parametrize("protocol", ["direct", "httptools", "h11"])

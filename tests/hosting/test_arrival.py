@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.cli.arrival import arriving
-from bridge.hosting.protocols import ConnectionBounds
+from bridge.hosting.connection_limits import ConnectionBounds
+from bridge.hosting.protocols import arriving
 from bridge.tools.function import tool
 from tests.cli import bounding
 from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.hosting.protocols import MAX_HEADERS, ConnectionBounds
+from bridge.hosting.connection_limits import MAX_HEADERS, ConnectionBounds
 from tests.cli.bounding import CALL, PROTOCOLS, answer, answers, connected, served
 from tests.server.http_mutations import modern
 

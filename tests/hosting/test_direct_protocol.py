@@ -14,8 +14,8 @@ import httpx
 import pytest
 from starlette.middleware.gzip import GZipMiddleware
 
-from bridge.cli.http_protocol import http_protocol
 from bridge.hosting import httptools_protocol
+from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.fast_path import FastPath

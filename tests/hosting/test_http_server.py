@@ -8,10 +8,10 @@ import pytest
 import uvicorn
 
 from bridge import ToolBox, tool
-from bridge.cli.http_protocol import http_protocol
-from bridge.hosting import serve
 from bridge.hosting import server as http_server
+from bridge.hosting import sockets as sockets_module
 from bridge.hosting.process import DrainTimes
+from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import HttpServer
 from bridge.server import http_app
 from bridge.server.http.probes import HealthState, Probes
@@ -65,7 +65,7 @@ async def test_who_was_accepted_last_is_answered_though_the_request_comes_after_
 ) -> None:
     monkeypatch.setattr(http_server, "_LEAVING_SECONDS", 2 * DEADLINE_SECONDS)  # or it would be a race
     opened = anyio.Event()
-    sockets = serve.bind(serve.resolve("127.0.0.1", 0))
+    sockets = sockets_module.bind(sockets_module.resolve("127.0.0.1", 0))
     port = sockets[0].getsockname()[1]
     server = made(opened.set)
     with anyio.fail_after(DEADLINE_SECONDS):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.cli.joined_writes import JoiningTransport
+from bridge.hosting.protocols import JoiningTransport
 
 
 class Recorder:

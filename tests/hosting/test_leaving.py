@@ -10,8 +10,8 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from bridge import tool
-from bridge.cli.leaving import close_idle
-from bridge.hosting import serve
+from bridge.hosting import sockets as sockets_module
+from bridge.hosting.server import close_idle
 from tests.hosting.test_http_server import DEADLINE_SECONDS, PROBE, answer_of, made, refused, terminate
 from tests.server.http_mutations import modern
 
@@ -30,7 +30,7 @@ pytestmark = [
 async def served(*tools: object) -> AsyncIterator[tuple[HttpServer, int]]:
     """A server and its port, until it is told to end."""
     opened = anyio.Event()
-    sockets = serve.bind(serve.resolve("127.0.0.1", 0))
+    sockets = sockets_module.bind(sockets_module.resolve("127.0.0.1", 0))
     port = sockets[0].getsockname()[1]
     server = made(opened.set, *tools)
     with anyio.fail_after(DEADLINE_SECONDS):

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from bridge.hosting import child_process, serve
+from bridge.hosting import child_process, sockets
 
 DEADLINE_SECONDS = 10
 
@@ -25,7 +25,7 @@ DEADLINE_SECONDS = 10
 )
 def test_a_host_is_this_machines_alone_where_each_of_its_addresses_is(hosts: list[str], *, is_loopback: bool) -> None:
     addresses = [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, 8000)) for host in hosts]
-    assert serve.are_loopback(addresses) is is_loopback
+    assert sockets.are_loopback(addresses) is is_loopback
 
 
 async def delays_of_connections(listener: socket.socket) -> bool:
@@ -46,7 +46,7 @@ async def delays_of_connections(listener: socket.socket) -> bool:
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("is_handed_down", [False, True])
 def test_what_is_written_to_a_connection_goes_at_once(host: str, *, is_handed_down: bool) -> None:
-    (bound,) = serve.bind(serve.resolve(host, 0))
+    (bound,) = sockets.bind(sockets.resolve(host, 0))
     with bound:
         if is_handed_down:
             # As in a child process, in which the number of a descriptor is all that is left.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.cli.secrets import without_secrets
+from bridge.hosting.child_process import without_secrets
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from starlette.authentication import AuthCredentials
 
+from bridge.hosting.admin_pages import Unlimited
 from bridge.server.auth import VerifiedToken
 from bridge.server.auth.access import Access
 from bridge.server.auth.identity import CachedCredential, RequestUser, set_request_user
-from bridge.server.auth.unlimited import Unlimited
 from tests.server.auth.guarded import ADA
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bridge.hosting.protocols import ConnectionBounds
+from bridge.hosting.connection_limits import ConnectionBounds
 from bridge.tools.function import tool
 from tests.cli import bounding
 from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected

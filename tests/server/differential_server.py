@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from bridge.cli.http_protocol import http_protocol
 from bridge.hosting import httptools_protocol
+from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.fast import FastHttp

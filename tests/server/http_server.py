@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from bridge.cli.http_protocol import http_protocol
+from bridge.hosting.serve import http_protocol
 from bridge.server.http.guards import pre_asgi_handler
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import anyio
 import uvicorn
 
-from bridge.cli.http_protocol import http_protocol
+from bridge.hosting.serve import http_protocol
 from bridge.server.http.responses import PlainResponse
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.server import LineSplitter

@@ -1,0 +1,101 @@
+"""Resolving addresses, binding sockets, URLs."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from bridge.hosting.process import HostingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BACKLOG = 2048
+
+_NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
+
+Address = tuple[int, tuple[Any, ...]]
+"""A family of addresses, and an address of it."""
+
+
+def resolve(host: str, port: int) -> list[Address]:
+    """The addresses of a host, each once.
+
+    Raises:
+        HostingError: The host has none.
+    """
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise HostingError(f"cannot listen on {host!r}: {_reason(error)}") from error
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def are_loopback(addresses: Sequence[Address]) -> bool:
+    """Whether only this machine reaches the addresses."""
+    return all(ip_address(address[0].partition("%")[0]).is_loopback for _, address in addresses)
+
+
+def bind(addresses: Sequence[Address]) -> list[socket.socket]:
+    """Bind a socket to each address, all to one port; a family that the machine does not have is left out.
+
+    Raises:
+        HostingError: An address cannot be bound; the message says which.
+    """
+    bound: list[socket.socket] = []
+    refusal = None
+    for family, address in addresses:
+        port = bound[0].getsockname()[1] if bound else address[1]
+        target = (address[0], port, *address[2:])
+        try:
+            bound.append(_bound(family, target))
+        except OSError as error:
+            refusal = HostingError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}")
+            if error.errno not in _NO_SUCH_FAMILY:
+                for each in bound:
+                    each.close()
+                raise refusal from error
+    if not bound:
+        assert refusal is not None
+        raise refusal
+    return bound
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    # asyncio sets TCP_NODELAY on connections of sockets that name their protocol, and on no others.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if sys.platform != "win32":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    made.setblocking(False)
+    return made
+
+
+def url_of(host: str, port: int, path: str) -> str:
+    """The URL of a path on a host."""
+    return f"http://{_authority(host, port)}{path}"
+
+
+def reachable(host: str) -> str:
+    """A host that a client on this machine can use, where a server listens on all addresses."""
+    return _ANYWHERE.get(host, host)
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
