@@ -22,7 +22,7 @@ from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
-from bridge.hosting.process import end_now, say, stdout_diverted
+from bridge.hosting.process import exit_process, print_message, redirect_stdout
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def command(
     def arguments_for(tool: ToolSpecification) -> Mapping[str, Any]:
         return read_assignments(assignments, tool.parameters) if json_text is None else _json_object(json_text)
 
-    with stdout_diverted():
+    with redirect_stdout():
         if isinstance(target, FileTarget | ModuleTarget):
             seconds = timeout or DEFAULT_TIMEOUT_SECONDS
             execution = _call_here(target, name, arguments_for, seconds)
@@ -139,7 +139,7 @@ def command(
         click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # which ends with what the error says
     _write(result, output, is_told=is_told)
     code = FAILED if result.is_error else 0
-    return end_now(code) if isinstance(error, ToolTimeoutError) else code
+    return exit_process(code) if isinstance(error, ToolTimeoutError) else code
 
 
 def _standard_input() -> str:
@@ -221,7 +221,7 @@ def _write(result: ToolExecutionResult, output: str, *, is_told: bool) -> None:
         write_json(result_to_wire(replace(result, model_content=None)))
     elif result.is_error:
         if not is_told:
-            say(result.text)
+            print_message(result.text)
     elif result.text or result.structured_content is None:
         write_data(result.text)
     else:
@@ -238,9 +238,9 @@ def _note(block: Content) -> None:
     if isinstance(block, Text):
         return
     if isinstance(block, ResourceLink):
-        say(f"[link to {block.uri}]")
+        print_message(f"[link to {block.uri}]")
     elif isinstance(block, File):
         unit = "characters" if isinstance(block.content, str) else "bytes"
-        say(f"[file {block.uri}, {len(block.content)} {unit}; --output json has it]")
+        print_message(f"[file {block.uri}, {len(block.content)} {unit}; --output json has it]")
     else:
-        say(f"[{block.mime_type}, {len(block.data)} bytes; --output json has it]")
+        print_message(f"[{block.mime_type}, {len(block.data)} bytes; --output json has it]")

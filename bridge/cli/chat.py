@@ -19,7 +19,7 @@ from bridge.cli.options import option, prefix_option
 from bridge.cli.person import Person, interruptible
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
-from bridge.hosting.process import INTERRUPTED, end_now, say
+from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.text import escape_controls, escaped_json, truncate, with_count
 
@@ -100,7 +100,7 @@ def command(
     os.dup2(2, 1)
     conversation = _Terminal(output)
     options = _Options(system=system, memory=memory, approve=approve, hide_errors=hide_errors, prefix=prefix, once=once)
-    return end_now(anyio.run(_converse, meant, chat_model, options, conversation))
+    return exit_process(anyio.run(_converse, meant, chat_model, options, conversation))
 
 
 def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChatModel:
@@ -160,7 +160,7 @@ class _Terminal:
     def note(self, text: str) -> None:
         """Show a line beside the answer."""
         self.end_line()
-        say(text)
+        print_message(text)
 
     def show(self, event: ServiceEvent) -> None:
         """Show what happens."""
@@ -207,7 +207,7 @@ async def _converse(
         )
         if once is not None:
             return await _answer(service, once, terminal)
-        say(f"{with_count(len(gateway.tools), 'tool')}: {', '.join(tool.name for tool in gateway.tools)}")
+        print_message(f"{with_count(len(gateway.tools), 'tool')}: {', '.join(tool.name for tool in gateway.tools)}")
         return await _talk(service, person, terminal)
 
 

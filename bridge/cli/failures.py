@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError, UnknownToolError
-from bridge.hosting.process import INTERRUPTED, end_now, say
+from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
         code = command()
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        return end_now(INTERRUPTED)
+        return exit_process(INTERRUPTED)
     except BrokenPipeError:
         _discard_stdout()
         return FAILED
@@ -74,7 +74,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
         return code
     except Exception as error:
         told = f"bridge: {type(error).__name__}: {error} (a mistake of bridge's; --log-level debug shows where)"
-        say(told, "error")
+        print_message(told, "error")
         _logger.debug("what happened:", exc_info=error)
         return FAILED
     return code if isinstance(code, int) else 0
@@ -82,7 +82,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
 
 def _reported(error: BridgeError | OSError) -> int:
     traceback = error.users_traceback if isinstance(error, ImportFailedError) else None
-    say(f"bridge: {one_line(error) if isinstance(error, ServerError) else error}", "error", traceback)
+    print_message(f"bridge: {one_line(error) if isinstance(error, ServerError) else error}", "error", traceback)
     if traceback is not None:
         return FAILED
     return USAGE if isinstance(error, TargetError | UnknownToolError | ArgumentsError) else FAILED
@@ -93,7 +93,7 @@ def _explained(error: click.ClickException) -> int:
         error.show()
     else:
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bridge"
-        say(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)", "error")
+        print_message(f"{path}: {' '.join(error.format_message().split())} (see {path} --help)", "error")
     return error.exit_code
 
 

@@ -14,7 +14,7 @@ from bridge.cli.targets import ConfigTarget
 from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
-from bridge.hosting.reload import changes_of, follow
+from bridge.hosting.reload import apply_changes, watch_files
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def serving_again(
     except DefinitionError as error:
         raise TargetError(str(error)) from error
     files = [target.path for target in remote if isinstance(target, ConfigTarget)]
-    changes = changes_of(files) if reload and files else None
+    changes = watch_files(files) if reload and files else None
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -71,7 +71,7 @@ def serving_again(
             if changes is None:
                 yield
                 return
-            following = asyncio.create_task(follow(changes, lambda: gateway.reconfigure(read(), wait=False)))
+            following = asyncio.create_task(apply_changes(changes, lambda: gateway.reconfigure(read(), wait=False)))
             try:
                 yield
             finally:

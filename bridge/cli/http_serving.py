@@ -17,10 +17,10 @@ from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.errors import TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
-from bridge.hosting.admin_pages import admin_sockets, operated
-from bridge.hosting.child_process import Worker, inherited
-from bridge.hosting.connection_limits import ConnectionBounds
-from bridge.hosting.process import DrainTimes, say
+from bridge.hosting.admin_pages import admin_pages, admin_sockets
+from bridge.hosting.child_process import WorkerChannel, inherited_sockets
+from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.process import DrainTimes, print_message
 from bridge.server.http.probes import HealthState
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from bridge.cli.serve_options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
-    from bridge.hosting.admin_pages import WrittenMetrics
-    from bridge.hosting.child_process import Inheritance
+    from bridge.hosting.admin_pages import MetricsSource
+    from bridge.hosting.child_process import InheritedSockets
     from bridge.server.auth import Auth
     from bridge.server.publisher import Publisher
     from bridge.server.unmatched_names import UnmatchedAuthNames
@@ -72,18 +72,18 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     targets = targets_of(ctx, texts, options)
     name = name_of(targets, options)
     local, _ = split_targets(targets)
-    inheritance = inherited()
+    inheritance = inherited_sockets()
     if inheritance is None:
         note_unaccompanied(ctx, options)
         options.scaling.reach_redis()  # later it may be gone for a while
         if options.scaling.seals_alone:
-            say(
+            print_message(
                 "bridge serve: what clients of the 2026-07-28 revision carry between the rounds of a call is opened by "
                 "this process alone; give all replicas the same BRIDGE_STATE_KEYS"
             )
     sockets = sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
-        reload.serve_again_and_again(
+        reload.run_with_reload(
             _directories(local), sockets, admin_sockets(options.operations.admin_host, options.operations.admin_port)
         )
     elif inheritance is None and options.scaling.workers > 1:
@@ -93,17 +93,17 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
 
 
 def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
-    from bridge.hosting.workers import serve_by_workers  # noqa: PLC0415 - for those who want several
+    from bridge.hosting.workers import run_workers  # noqa: PLC0415 - for those who want several
 
     scaling = options.scaling
     has_keys = scaling.secrets(ctx) is not None
 
     def announce() -> None:
         _announce(name, sockets, options)
-        say(scaling.what_is_lost())
+        print_message(scaling.what_is_lost())
 
     ctx.exit(
-        serve_by_workers(
+        run_workers(
             scaling.workers,
             sockets,
             admin_sockets(options.operations.admin_host, options.operations.admin_port),
@@ -116,10 +116,10 @@ def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket
 def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
     port = sockets[0].getsockname()[1]
     path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
-    say(f"serving {name} at {sockets_module.url_of(options.host, port, path)}")
+    print_message(f"serving {name} at {sockets_module.url_of(options.host, port, path)}")
     wants_key = bool(options.auth.api_key or options.auth.api_keys)
-    url = sockets_module.url_of(sockets_module.reachable(options.host), port, path)
-    say(configuration(name, url_entry(url, kind, wants_key=wants_key)))
+    url = sockets_module.url_of(sockets_module.connectable_host(options.host), port, path)
+    print_message(configuration(name, url_entry(url, kind, wants_key=wants_key)))
 
 
 def _serve_here(
@@ -129,7 +129,7 @@ def _serve_here(
     options: ServeOptions,
     auth: Auth | None,
     sockets: list[socket.socket],
-    inheritance: Inheritance | None,
+    inheritance: InheritedSockets | None,
 ) -> None:
     serving = serving_of(targets, options)
     announce: Callable[[], None] = partial(_announce, name, sockets, options)
@@ -147,15 +147,15 @@ def _serve_here(
         lifespan = with_unmatched_warnings(publisher, serving.lifespan)
         operations = HealthState(servers=serving.servers, is_held=True)
         tell_draining(lambda: operations.is_draining)
-        metrics: WrittenMetrics | None = watched.metrics
+        metrics: MetricsSource | None = watched.metrics
         if channel is not None:
-            worker = Worker(channel, lambda: operations.is_draining, watched.metrics)
+            worker = WorkerChannel(channel, lambda: operations.is_draining, watched.metrics)
             announce, metrics = worker.opened, None if metrics is None else worker
         if inheritance is not None and inheritance.opened is not None:
             announce = _noted(announce, inheritance.opened)
         if auth is not None and serving.lifespan is not None:
             announce = _held_until(announce, app.state.unmatched)
-        serve.run(
+        serve.serve_app(
             app,
             sockets,
             announce,
@@ -163,7 +163,7 @@ def _serve_here(
             operated=_operated(ctx, app, operations, options, metrics=metrics, auth=auth, inheritance=inheritance),
             is_debug=options.log_level == "debug",
             is_child=inheritance is not None and channel is None,
-            bounds=ConnectionBounds(
+            bounds=ConnectionLimits(
                 max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections
             ),
             is_late=inheritance is not None and inheritance.is_late,
@@ -189,13 +189,13 @@ def _operated(
     operations: HealthState,
     options: ServeOptions,
     *,
-    metrics: WrittenMetrics | None,
+    metrics: MetricsSource | None,
     auth: Auth | None,
-    inheritance: Inheritance | None,
-) -> serve.Operated:
+    inheritance: InheritedSockets | None,
+) -> serve.AdminPages:
     chosen = options.operations
     try:
-        return operated(
+        return admin_pages(
             app,
             operations,
             times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),

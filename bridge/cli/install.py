@@ -18,7 +18,7 @@ from bridge.cli.output import write_json
 from bridge.cli.safe_write import only_writer, regular_file, replace_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.errors import ConfigError
-from bridge.hosting.process import say, stdout_diverted
+from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
     from bridge.cli.clients import Client
@@ -71,9 +71,9 @@ def command(
     path = (config or client.file()).absolute()
     write_json({client.section: {name: entry}})
     if dry_run:
-        say(f"this entry would be written to {path}")
+        print_message(f"this entry would be written to {path}")
     elif not yes and sys.stdin.isatty() and not click.confirm(f"Write this entry to {path}?", err=True, default=True):
-        say("nothing was written")
+        print_message("nothing was written")
     else:
         _install(path, client, name, entry)
 
@@ -83,7 +83,7 @@ def _check(target: Target) -> None:
     if isinstance(target, FileTarget | ModuleTarget):
         from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - other targets do without it
 
-        with stdout_diverted():
+        with redirect_stdout():
             load_toolbox([target])
     elif isinstance(target, ConfigTarget):
         from bridge.cli.servers import servers_of  # noqa: PLC0415 - likewise
@@ -113,7 +113,7 @@ def _write(path: Path, client: Client, name: str, entry: Entry) -> None:
         file = regular_file(path)
         text = file.read_bytes().decode() if file.exists() else ""
         if member_of(text, client.section, name, str(path)) == entry:
-            say(f"{path} has this entry already; nothing was written")
+            print_message(f"{path} has this entry already; nothing was written")
             return
         edited = with_member(text, client.section, name, entry, str(path))
         backup = replace_file(path, edited.encode())
@@ -123,6 +123,6 @@ def _write(path: Path, client: Client, name: str, entry: Entry) -> None:
         raise CommandError(f"{error}; it was left as it was") from error
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
-    say(f"wrote {name!r} to {path}" + (f"; what it was before is in {backup}" if backup else ""))
+    print_message(f"wrote {name!r} to {path}" + (f"; what it was before is in {backup}" if backup else ""))
     if client.title is not None:
-        say(f"start {client.title} again to use it")
+        print_message(f"start {client.title} again to use it")

@@ -14,7 +14,7 @@ from bridge.cli.options import prefix_option
 from bridge.cli.output import write_data, write_json
 from bridge.cli.pins import check_pins, pins_options
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
-from bridge.hosting.process import stdout_diverted
+from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def command(
     configure_logging(log_level)
     [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
     check_pins(ctx, [chosen])
-    with stdout_diverted():
+    with redirect_stdout():
         specifications = _specifications(chosen, timeout, pins, pin_mode, prefix)
     if as_json:
         write_json([_as_json(specification) for specification in specifications])

@@ -10,7 +10,7 @@ from bridge.cli.failures import CommandError
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.targets import FileTarget, ModuleTarget, only_target
-from bridge.hosting.process import say, stdout_diverted
+from bridge.hosting.process import print_message, redirect_stdout
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def command(
     server = server_to_log_in_to(ctx, only_target(ctx, target))
     import anyio  # noqa: PLC0415 - wrong usage does without it
 
-    with stdout_diverted():
+    with redirect_stdout():
         tools = anyio.run(_logged_in, server, scopes, not no_browser, timeout)
-    say(f"logged in to {server.name!r}, which has {with_count(tools, 'tool')}")
+    print_message(f"logged in to {server.name!r}, which has {with_count(tools, 'tool')}")
 
 
 def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
@@ -110,8 +110,8 @@ async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browse
     async def show(url: str) -> None:
         host = urlsplit(url).hostname
         if host != urlsplit(transport.url).hostname:
-            say(f"server {server.name!r} sends you to log in at another host: {host}")
-        say(f"log in here: {url}")
+            print_message(f"server {server.name!r} sends you to log in at another host: {host}")
+        print_message(f"log in here: {url}")
         if opens_browser:
             await _open(url)
 
@@ -133,4 +133,4 @@ async def _open(url: str) -> None:
     import anyio.to_thread  # noqa: PLC0415
 
     if not await anyio.to_thread.run_sync(webbrowser.open, url):
-        say("(there is no browser to open here: open the address yourself)")
+        print_message("(there is no browser to open here: open the address yourself)")

@@ -8,7 +8,7 @@ from bridge.cli.login import grant_of, server_to_log_in_to
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.targets import only_target
 from bridge.client.config.servers import HttpTransport
-from bridge.hosting.process import say
+from bridge.hosting.process import print_message
 
 
 @click.command(short_help="Forget the login to the server of a TARGET.")
@@ -30,4 +30,4 @@ def command(ctx: click.Context, target: str, log_level: str) -> None:
     assert grant is not None
     assert isinstance(server.transport, HttpTransport)
     was_logged_in = anyio.run(log_out, server.transport.url, grant)
-    say(f"logged out of {server.name!r}" if was_logged_in else f"there was no login to {server.name!r}")
+    print_message(f"logged out of {server.name!r}" if was_logged_in else f"there was no login to {server.name!r}")

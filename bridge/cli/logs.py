@@ -10,7 +10,7 @@ import click
 
 from bridge.cli.options import option
 from bridge.cli.tracebacks import UsersTracebackFormatter
-from bridge.hosting.process import say_as
+from bridge.hosting.process import set_message_format
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import escape_controls
 
@@ -81,10 +81,10 @@ def configure_logging(level: str, form: str = "text") -> None:
         from bridge.cli.json_logs import JsonFormatter, message_as_json  # noqa: PLC0415 - for those who want it
 
         handler.setFormatter(JsonFormatter(shows_all_frames=is_debug))
-        say_as(message_as_json)
+        set_message_format(message_as_json)
     else:
         handler.setFormatter(logging.Formatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
-        say_as(None)
+        set_message_format(None)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     if not is_debug:

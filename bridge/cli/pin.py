@@ -13,7 +13,7 @@ from bridge.cli.numbers import Number
 from bridge.cli.output import write_data
 from bridge.cli.safe_write import only_writer, regular_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
-from bridge.hosting.process import say, stdout_diverted
+from bridge.hosting.process import print_message, redirect_stdout
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(
     chosen = only_target(ctx, target)
     if isinstance(chosen, FileTarget | ModuleTarget):
         raise click.UsageError("the tools of a Python target are yours: there is no server to pin", ctx)
-    with stdout_diverted():
+    with redirect_stdout():
         servers, tools = _listed(chosen, timeout)
     outcomes = [0]
     for path, its_servers in _by_lock(chosen, servers, lock).items():
@@ -92,7 +92,7 @@ def _listed(
                 listing = await connection.list_tools()
             tools[server.name] = listing.tools
             for problem in listing.malformed:
-                say(f"server {server.name!r}: left out: {problem}")
+                print_message(f"server {server.name!r}: left out: {problem}")
         except ServerError as error:
             errors.append(error)
 
@@ -116,7 +116,7 @@ def _checked(path: Path, tools: dict[str, list[dict[str, object]]]) -> int:
         for drift in pins.get(server, ServerPins(tools={})).drift(its_tools):
             write_data(f"server {server!r}: {drift}")
             found += 1
-    say(f"{found} of the tools are not as {path} has them" if found else f"every tool is as {path} has it")
+    print_message(f"{found} of the tools are not as {path} has them" if found else f"every tool is as {path} has it")
     return FAILED if found else 0
 
 
@@ -132,5 +132,5 @@ def _written(path: Path, target: Target, tools: dict[str, list[dict[str, object]
         except OSError as error:
             raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
     written = sum(len(each.tools) for each in pins.values())
-    say(f"wrote {with_count(written, 'tool')} of {with_count(len(pins), 'server')} to {path}")
+    print_message(f"wrote {with_count(written, 'tool')} of {with_count(len(pins), 'server')} to {path}")
     return 0

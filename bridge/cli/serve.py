@@ -17,7 +17,7 @@ from bridge.cli.scaling_options import ScalingOptions, scaling_options
 from bridge.cli.serve_options import ServeOptions
 from bridge.cli.targets import TargetCommand
 from bridge.cli.telemetry_options import TelemetryOptions, telemetry_options
-from bridge.hosting.process import stdout_diverted
+from bridge.hosting.process import redirect_stdout
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """How long the body of a request may be unless ``--max-request-bytes`` says otherwise."""
@@ -132,7 +132,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
 
         serve_stdio(ctx, targets, options)
     else:
-        with stdout_diverted():
+        with redirect_stdout():
             from bridge.cli.http_serving import serve_http  # noqa: PLC0415 - stdio does without it
 
             serve_http(ctx, targets, options)

@@ -11,7 +11,7 @@ from bridge.cli.loading import load_toolbox, version_of
 from bridge.cli.options import typed_options
 from bridge.cli.serving import Serving
 from bridge.cli.targets import existing_targets, given_targets, split_targets
-from bridge.hosting.process import say
+from bridge.hosting.process import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def note_unaccompanied(ctx: click.Context, options: ServeOptions) -> None:
     for option in typed_options(ctx):
         is_there, others = needed.get(option.name or "", (True, ""))
         if not is_there:
-            say(f"bridge serve: nothing is done with {option.opts[0]}; add {others}", "warning")
+            print_message(f"bridge serve: nothing is done with {option.opts[0]}; add {others}", "warning")
 
 
 def serving_of(targets: list[Target], options: ServeOptions) -> Serving:

@@ -17,7 +17,7 @@ from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.servers import HttpTransport, ServerConfig, StdioTransport
 from bridge.client.provider import McpToolProvider
 from bridge.errors import ServerError, TargetError, UnknownToolError
-from bridge.hosting.process import say
+from bridge.hosting.process import print_message
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
 from bridge.tools.tool import ToolExecutionRequest
@@ -71,7 +71,9 @@ def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> li
     config = load_config(target.path, inputs=inputs, reads_pins=reads_pins)
     if target.server is None:
         if config.disabled and not config.servers:
-            say(f"bridge: {target.path}: all of its servers are disabled ({', '.join(map(repr, config.disabled))})")
+            print_message(
+                f"bridge: {target.path}: all of its servers are disabled ({', '.join(map(repr, config.disabled))})"
+            )
         return list(config.servers.values())
     if (server := config.usable(target.server)) is None:
         raise TargetError(f"{target.path}: {config.why_missing(target.server)}")

@@ -15,7 +15,7 @@ from bridge.cli.output import write_data, write_json
 from bridge.cli.pins import pins_options
 from bridge.cli.status_json import status_as_json
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
-from bridge.hosting.process import stdout_diverted
+from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def command(
     [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
     if isinstance(chosen, FileTarget | ModuleTarget):
         raise click.UsageError("the tools of a Python target run in this process: there is no server to ask", ctx)
-    with stdout_diverted():
+    with redirect_stdout():
         rows = _rows(chosen, timeout, pins, pin_mode, prefix)
     if as_json:
         write_json(rows)

@@ -14,7 +14,7 @@ from bridge.cli.scaling_options import ScalingOptions
 from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
 from bridge.cli.targets import ConfigTarget
 from bridge.cli.telemetry_options import observed
-from bridge.hosting.process import say
+from bridge.hosting.process import print_message
 from bridge.server.stdio.process import take_standard_streams
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
         or (option.name == "reload" and not follows)
     ]
     if ignored:
-        say(f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http", "warning")
+        print_message(
+            f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http", "warning"
+        )
 
 
 def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
@@ -60,8 +62,8 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     said = [f"--name={options.name}"] if options.name else []
     said += [f"--instructions={options.instructions}"] if options.instructions else []
     said += [f"--page-size={options.page_size}"] if options.page_size else []
-    say(f"serving {name} over stdio; for a host's configuration:")
-    say(configuration(name, shown_entry(targets, said)))
+    print_message(f"serving {name} over stdio; for a host's configuration:")
+    print_message(configuration(name, shown_entry(targets, said)))
     from bridge.server.stdio import server  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     lifespan = serving.lifespan

@@ -13,7 +13,7 @@ import click
 from bridge.cli.failures import CommandError
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.options import grouped, option
-from bridge.hosting.process import say
+from bridge.hosting.process import print_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import CHILDREN
 
@@ -152,7 +152,9 @@ def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracer:
         raise CommandError(str(error)) from error
     closings.append(close)
     if "OTEL_TRACES_SAMPLER" not in os.environ:
-        say(f"tracing {DEFAULT_RATIO:.0%} of calls, and those whose callers trace them; OTEL_TRACES_SAMPLER decides")
+        print_message(
+            f"tracing {DEFAULT_RATIO:.0%} of calls, and those whose callers trace them; OTEL_TRACES_SAMPLER decides"
+        )
     return tracer
 
 
@@ -213,7 +215,7 @@ def _is_tracing_installed() -> bool:
 
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None:
         return True
-    say(
+    print_message(
         "the environment asks for traces (OTEL_*), and OpenTelemetry is not installed: "
         "pip install 'mcp-toolbridge[otel]'"
     )

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from bridge.hosting import serve
 from bridge.hosting import sockets as sockets_module
-from bridge.hosting.process import say
+from bridge.hosting.process import print_message
 from bridge.server.auth.bearer import BearerAuthMiddleware
 from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import CredentialCache, access_of_request
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.hosting.child_process import Inheritance
+    from bridge.hosting.child_process import InheritedSockets
     from bridge.hosting.process import DrainTimes
     from bridge.server.auth.auth import Auth
     from bridge.server.http.probes import HealthState
 
 
-def operated(
+def admin_pages(
     app: Starlette,
     operations: HealthState,
     *,
@@ -48,10 +48,10 @@ def operated(
     allowed_hosts: tuple[str, ...],
     allowed_origins: tuple[str, ...],
     is_open: bool,
-    metrics: WrittenMetrics | None,
+    metrics: MetricsSource | None,
     auth: Auth | None,
-    inheritance: Inheritance | None,
-) -> serve.Operated:
+    inheritance: InheritedSockets | None,
+) -> serve.AdminPages:
     """Put the pages where they belong: beside the tools, or at a port of their own.
 
     Beside the tools, status and metrics are routes of the app, behind everything that lets callers in, and not for keys
@@ -76,16 +76,16 @@ def operated(
         ValueError: The path of the tools is that of a page.
         HostingError: It cannot be listened at the admin port.
     """
-    status = Unlimited(StatusPage(operations))
+    status = FullAccessRequired(StatusPage(operations))
     probes = probe_pages(operations)
     if admin_port is None:
         if path in PATHS:
             raise ValueError(f"the path {path!r} tells how the server is; choose another")
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
         if metrics is not None:
-            app.router.routes.append(Route(METRICS_PATH, Unlimited(MetricsPage(metrics)), methods=["GET"]))
+            app.router.routes.append(Route(METRICS_PATH, FullAccessRequired(MetricsPage(metrics)), methods=["GET"]))
             app.state.any_name.add(METRICS_PATH)
-        return serve.Operated(times=times, pages=probes)
+        return serve.AdminPages(times=times, pages=probes)
     names = AllowedHosts(admin_host, allowed_hosts, allowed_origins)
     guarded: ASGIApp = status
     if auth is not None:
@@ -98,7 +98,7 @@ def operated(
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)
-    return serve.Operated(times=times, pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
+    return serve.AdminPages(times=times, pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
 
 
 def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:
@@ -110,11 +110,11 @@ def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket
     if admin_port is None:
         return []
     sockets = sockets_module.bind(sockets_module.resolve(admin_host, admin_port))
-    say(f"operations at {sockets_module.url_of(admin_host, sockets[0].getsockname()[1], '')}")
+    print_message(f"operations at {sockets_module.url_of(admin_host, sockets[0].getsockname()[1], '')}")
     return sockets
 
 
-class Unlimited:
+class FullAccessRequired:
     """ASGI behind the gate: refuses whoever may use only some of the tools.
 
     Args:
@@ -133,7 +133,7 @@ class Unlimited:
         await send_challenge(send, Challenge(status=403, error="insufficient_scope", description=told), None)
 
 
-class WrittenMetrics(Protocol):
+class MetricsSource(Protocol):
     """Metrics that can be written down: of one process, or of several that are one server."""
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
@@ -148,7 +148,7 @@ class MetricsPage:
         metrics: The metrics; None where nothing is counted.
     """
 
-    def __init__(self, metrics: WrittenMetrics | None) -> None:
+    def __init__(self, metrics: MetricsSource | None) -> None:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

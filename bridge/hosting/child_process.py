@@ -45,7 +45,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inheritance:
+class InheritedSockets:
     """What one child gets."""
 
     sockets: list[socket.socket]
@@ -79,13 +79,13 @@ class Inheritance:
 
 
 @cache
-def inherited() -> Inheritance | None:
+def inherited_sockets() -> InheritedSockets | None:
     """What this process was given; None where it was started by somebody else. Its own children are not given it."""
     text = os.environ.pop(_VARIABLE, None)
     if text is None:
         return None
     given: dict[str, Any] = json.loads(text)
-    return Inheritance(
+    return InheritedSockets(
         sockets=[_opened(number) for number in given["sockets"]],
         admin_sockets=[_opened(number) for number in given["admin_sockets"]],
         channel=None if given["channel"] is None else _opened(given["channel"]),
@@ -94,7 +94,7 @@ def inherited() -> Inheritance | None:
     )
 
 
-def command_of_child(inheritance: Inheritance, more: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+def child_command(inheritance: InheritedSockets, more: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """The command line of a child, which is this process's own without secrets, and the child's environment.
 
     Args:
@@ -106,7 +106,7 @@ def command_of_child(inheritance: Inheritance, more: Mapping[str, str]) -> tuple
     return [sys.executable, "-m", "bridge", *arguments], environment
 
 
-def must_be_possible(option: str) -> None:
+def require_inheritable_sockets(option: str) -> None:
     """See that the platform can hand sockets down.
 
     Raises:
@@ -148,7 +148,7 @@ def without_secrets(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]
     return kept, environment
 
 
-class Worker:
+class WorkerChannel:
     """This process, as one of several.
 
     Args:

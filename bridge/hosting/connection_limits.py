@@ -16,7 +16,7 @@ MAX_HEADERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionBounds:
+class ConnectionLimits:
     """How many connections there may be, how long the head of a request, and how long it is waited for."""
 
     max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES

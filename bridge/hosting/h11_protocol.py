@@ -13,11 +13,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from bridge.hosting.protocols import TOO_LONG
 
 if TYPE_CHECKING:
-    from bridge.hosting.connection_limits import ConnectionBounds
+    from bridge.hosting.connection_limits import ConnectionLimits
 
 
-def h11_within(bounds: ConnectionBounds) -> type[H11Protocol]:
-    """The protocol, for `bridge.hosting.protocols.bounded`.
+def h11_protocol(bounds: ConnectionLimits) -> type[H11Protocol]:
+    """The protocol, for `bridge.hosting.protocols.with_connection_limits`.
 
     Args:
         bounds: How long the head of a request may be.
@@ -28,19 +28,19 @@ def h11_within(bounds: ConnectionBounds) -> type[H11Protocol]:
 
         def __init__(self, *arguments: Any, **settings: Any) -> None:
             super().__init__(*arguments, **settings)
-            self.conn = BoundedConnection(bounds)
+            self.conn = LimitedConnection(bounds)
 
     return BoundedH11Protocol
 
 
-class BoundedConnection(h11.Connection):
+class LimitedConnection(h11.Connection):
     """What h11 knows of one connection.
 
     Args:
         bounds: How long the head of a request may be.
     """
 
-    def __init__(self, bounds: ConnectionBounds) -> None:
+    def __init__(self, bounds: ConnectionLimits) -> None:
         super().__init__(h11.SERVER, bounds.max_header_bytes)
         self._bounds = bounds
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-    from bridge.hosting.protocols import JoiningTransport
+    from bridge.hosting.protocols import CoalescingTransport
     from bridge.server.http.guards import PreAsgiHandler
     from bridge.server.http.responses import PendingCall
 
@@ -98,16 +98,20 @@ class PlainParser(httptools.HttpRequestParser):
                 return
 
 
-def protocol_with(direct: PreAsgiHandler | None) -> type[PlainHttpToolsProtocol]:
-    """The protocol that asks, for `bridge.hosting.protocols.joining`; the plain one where there is nothing to be asked.
+def httptools_protocol(direct: PreAsgiHandler | None) -> type[PlainHttpToolsProtocol]:
+    """The protocol that asks, for `with_coalesced_writes`; the plain one where there is nothing to be asked.
 
     Args:
         direct: What is asked.
     """
-    return PlainHttpToolsProtocol if direct is None else type("DirectProtocol", (DirectProtocol,), {"direct": direct})
+    return (
+        PlainHttpToolsProtocol
+        if direct is None
+        else type("DirectProtocol", (FastHttptoolsProtocol,), {"direct": direct})
+    )
 
 
-class DirectProtocol(PlainHttpToolsProtocol):
+class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     """One connection."""
 
     direct: PreAsgiHandler
@@ -213,7 +217,7 @@ class DirectProtocol(PlainHttpToolsProtocol):
             head += b"mcp-session-id: %b\r\n" % answer.session_id.encode()
         if not keeps_alive:
             head += b"connection: close\r\n"
-        transport = cast("JoiningTransport", self.transport)
+        transport = cast("CoalescingTransport", self.transport)
         transport.write_whole(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(answer.body), answer.body))
         if not keeps_alive:
             transport.close()

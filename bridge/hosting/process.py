@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-_logger = logging.getLogger("bridge.cli")
+_logger = logging.getLogger("bridge.hosting")
 
 INTERRUPTED = 130
 """Ended by Ctrl-C, as shells count it."""
@@ -49,7 +49,7 @@ class DrainTimes:
     """How long calls may go on after that."""
 
 
-class Ending:
+class ShutdownSignals:
     """What signals ask of a server. The first begins its end, and a second one after SIGTERM is the end.
 
     A second Ctrl-C only hurries: whoever sits at the terminal sees what is being waited for.
@@ -118,7 +118,7 @@ class Ending:
             os._exit(code)
 
 
-def say(message: str, level: str = "info", traceback: str | None = None) -> None:
+def print_message(message: str, level: str = "info", traceback: str | None = None) -> None:
     """Write one diagnostic line to standard error.
 
     Args:
@@ -129,7 +129,7 @@ def say(message: str, level: str = "info", traceback: str | None = None) -> None
     click.echo(_plain(message, level, traceback) if _as_said is None else _as_said(message, level, traceback), err=True)
 
 
-def say_as(form: Callable[[str, str, str | None], str] | None) -> None:
+def set_message_format(form: Callable[[str, str, str | None], str] | None) -> None:
     """Give what is said from now on another form, such as JSON; None for the plain one."""
     global _as_said  # noqa: PLW0603 - a process has one standard error
     _as_said = form
@@ -139,7 +139,7 @@ def _plain(message: str, _level: str, traceback: str | None) -> str:
     return escape_controls(message if traceback is None else f"{message}\n{traceback.rstrip()}")
 
 
-def end_now(code: int) -> int:
+def exit_process(code: int) -> int:
     """End the process if threads would keep it from ending: functions that nobody waits for, and nothing can stop."""
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         sys.stdout.flush()
@@ -149,7 +149,7 @@ def end_now(code: int) -> int:
 
 
 @contextmanager
-def stdout_diverted() -> Iterator[None]:
+def redirect_stdout() -> Iterator[None]:
     """Send to standard error what is written to standard output meanwhile, by this process or its children."""
     sys.stdout.flush()
     if isinstance(sys.stdout, TextIOWrapper):

@@ -33,7 +33,7 @@ from bridge.server.http.probes import HEALTH_PATH, METHODS, READY_PATH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.hosting.connection_limits import ConnectionBounds
+    from bridge.hosting.connection_limits import ConnectionLimits
 
 TOO_LONG = 431
 """The status of an answer to a head that is over its bounds."""
@@ -58,7 +58,7 @@ class HeadTooLongError(Exception):
     """The head of a request is over its bounds; the parser ends at it."""
 
 
-def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Protocol]:  # noqa: C901 - methods of a class
+def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> type[asyncio.Protocol]:  # noqa: C901 - methods of a class
     """One of uvicorn's protocols, within bounds."""
     too_many = _refusal(
         b"503 Service Unavailable",
@@ -80,7 +80,7 @@ def bounded(protocol: type[Any], bounds: ConnectionBounds) -> type[asyncio.Proto
     malformed = _refusal(b"400 Bad Request", b"this is no valid HTTP request")
     max_header_bytes, max_connections = bounds.max_header_bytes, bounds.max_connections or math.inf
 
-    class BoundedProtocol(arriving(reading(protocol, bounds), bounds, too_late)):  # type: ignore[misc]  # known only when it is called
+    class BoundedProtocol(with_read_timeouts(reading(protocol, bounds), bounds, too_late)):  # type: ignore[misc]  # known only when it is called
         """A protocol within bounds."""
 
         headers: list[tuple[bytes, bytes]]
@@ -163,7 +163,7 @@ def _refusal(status: bytes, message: bytes, limit: bytes | None = None) -> bytes
     return head % (status, retry, len(body)) + body
 
 
-def arriving(protocol: type[Any], bounds: ConnectionBounds, too_late: bytes) -> type[Any]:  # noqa: C901 - methods of a class
+def with_read_timeouts(protocol: type[Any], bounds: ConnectionLimits, too_late: bytes) -> type[Any]:  # noqa: C901 - methods of a class
     """One of uvicorn's protocols, which waits for a client within bounds.
 
     Args:
@@ -236,7 +236,7 @@ def arriving(protocol: type[Any], bounds: ConnectionBounds, too_late: bytes) -> 
     return ArrivingProtocol
 
 
-class JoiningTransport:
+class CoalescingTransport:
     """A transport that keeps what is written until more comes, or until the event loop goes on.
 
     Args:
@@ -276,14 +276,14 @@ class JoiningTransport:
         return getattr(self._transport, name)
 
 
-def joining(protocol: type[Any]) -> type[asyncio.Protocol]:
-    """One of uvicorn's protocols, over a `JoiningTransport`."""
+def with_coalesced_writes(protocol: type[Any]) -> type[asyncio.Protocol]:
+    """One of uvicorn's protocols, over a `CoalescingTransport`."""
 
     class JoiningProtocol(protocol):  # type: ignore[misc]  # known only when it is called
         """A protocol over joined writes."""
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            joining = JoiningTransport(cast("asyncio.Transport", transport))
+            joining = CoalescingTransport(cast("asyncio.Transport", transport))
             super().connection_made(joining)
 
     return cast("type[asyncio.Protocol]", JoiningProtocol)

@@ -19,8 +19,8 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, MissingExtraError
-from bridge.hosting.child_process import Inheritance, command_of_child, must_be_possible
-from bridge.hosting.process import say
+from bridge.hosting.child_process import InheritedSockets, child_command, require_inheritable_sockets
+from bridge.hosting.process import print_message
 from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ _CHECK_MILLISECONDS = 200
 
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
 
-_logger = logging.getLogger("bridge.cli")
+_logger = logging.getLogger("bridge.hosting")
 
 _DEBOUNCE_MILLISECONDS = 400
 
 _STEP_MILLISECONDS = 50
 
 
-def serve_again_and_again(
+def run_with_reload(
     directories: Sequence[str], sockets: list[socket.socket], admin_sockets: list[socket.socket]
 ) -> None:
     """Run this command line in a child, and in another one whenever Python files beside a target change.
@@ -54,7 +54,7 @@ def serve_again_and_again(
         MissingExtraError: ``watchfiles`` is not installed.
         HostingError: The platform cannot do it.
     """
-    must_be_possible("--reload")
+    require_inheritable_sockets("--reload")
     stop = Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     changes = _changes(directories, stop)
@@ -64,7 +64,7 @@ def serve_again_and_again(
         for changed in changes:
             children.replace()
             if changed:
-                say("files changed; starting again")
+                print_message("files changed; starting again")
                 children.start()
     finally:
         children.end()
@@ -92,14 +92,14 @@ class _Children:
         self._end_starting()
         self._opened, theirs = socket.socketpair()
         with theirs:
-            inheritance = Inheritance(
+            inheritance = InheritedSockets(
                 sockets=self._sockets,
                 admin_sockets=self._admin_sockets,
                 opened=theirs,
                 is_late=self._is_served(),
             )
             # Python takes compiled code for current that was written in the second of a change of the same length.
-            command, environment = command_of_child(inheritance, {"PYTHONDONTWRITEBYTECODE": "1"})
+            command, environment = child_command(inheritance, {"PYTHONDONTWRITEBYTECODE": "1"})
             self._starting = subprocess.Popen(  # noqa: S603 - this very command
                 command, env=environment, pass_fds=inheritance.descriptors
             )
@@ -113,7 +113,7 @@ class _Children:
             if before is not None:
                 _end(before)
         elif self._is_served():
-            say("the changed files are not served, and those from before are", "error")
+            print_message("the changed files are not served, and those from before are", "error")
         self._end_starting()
 
     def end(self) -> None:
@@ -157,7 +157,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def changes_of(files: Collection[Path]) -> AsyncIterator[object]:
+def watch_files(files: Collection[Path]) -> AsyncIterator[object]:
     """The changes of files, whether they are replaced or written to; some that follow one another are one.
 
     Raises:
@@ -177,7 +177,7 @@ def changes_of(files: Collection[Path]) -> AsyncIterator[object]:
     )
 
 
-async def follow(changes: AsyncIterator[object], apply: Callable[[], Awaitable[None]]) -> None:
+async def apply_changes(changes: AsyncIterator[object], apply: Callable[[], Awaitable[None]]) -> None:
     """Have something done after each change, until cancelled.
 
     Args:

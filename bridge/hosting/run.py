@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bridge.errors import DefinitionError
-from bridge.hosting.process import INTERRUPTED, end_now, say
+from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
@@ -69,7 +69,7 @@ def run(
         else:
             _over_http(publisher, host, port, auth)
     except KeyboardInterrupt:
-        sys.exit(end_now(INTERRUPTED))
+        sys.exit(exit_process(INTERRUPTED))
 
 
 def _name_of_program() -> str:
@@ -86,15 +86,15 @@ def _over_stdio(publisher: Publisher) -> None:
     from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - HTTP does without it
 
     streams = take_standard_streams()
-    say(f"serving {publisher.name} over stdio")
+    print_message(f"serving {publisher.name} over stdio")
     serve_stdio(publisher, streams)
 
 
 def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVerifier | None) -> None:
     from bridge.hosting import serve  # noqa: PLC0415 - stdio does without it
     from bridge.hosting import sockets as sockets_module  # noqa: PLC0415 - stdio does without it
-    from bridge.hosting.connection_limits import ConnectionBounds  # noqa: PLC0415 - as above
-    from bridge.hosting.process import DrainTimes, stdout_diverted  # noqa: PLC0415 - as above
+    from bridge.hosting.connection_limits import ConnectionLimits  # noqa: PLC0415 - as above
+    from bridge.hosting.process import DrainTimes, redirect_stdout  # noqa: PLC0415 - as above
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above
     from bridge.server.http.probes import HealthState, probe_pages  # noqa: PLC0415 - as above
 
@@ -108,14 +108,14 @@ def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVer
     sockets = sockets_module.bind(addresses)
     url = sockets_module.url_of(host, sockets[0].getsockname()[1], "/mcp")
     operations = HealthState(servers=tuple, is_held=True)
-    with stdout_diverted():
-        serve.run(
+    with redirect_stdout():
+        serve.serve_app(
             app,
             sockets,
-            lambda: say(f"serving {publisher.name} at {url}"),
+            lambda: print_message(f"serving {publisher.name} at {url}"),
             operations=operations,
-            operated=serve.Operated(times=DrainTimes(), pages=probe_pages(operations)),
+            operated=serve.AdminPages(times=DrainTimes(), pages=probe_pages(operations)),
             is_debug=False,
             is_child=False,
-            bounds=ConnectionBounds(),
+            bounds=ConnectionLimits(),
         )

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import uvicorn
 
-from bridge.hosting.connection_limits import ConnectionBounds
-from bridge.hosting.process import DrainTimes, HostingError, end_now
-from bridge.hosting.protocols import bounded, joining
-from bridge.hosting.server import HttpServer, SilentServer
+from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.process import DrainTimes, HostingError, exit_process
+from bridge.hosting.protocols import with_coalesced_writes, with_connection_limits
+from bridge.hosting.server import BackgroundServer, HttpServer
 from bridge.hosting.sockets import _BACKLOG
 from bridge.server.http.probes import Probes
 
@@ -50,11 +50,11 @@ _YOUNG_OBJECTS = 10_000
 
 _PROXIES = "FORWARDED_ALLOW_IPS"
 
-_USUAL_BOUNDS = ConnectionBounds()
+_USUAL_BOUNDS = ConnectionLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operated:
+class AdminPages:
     """Where a server tells of itself, and how it ends."""
 
     times: DrainTimes
@@ -67,7 +67,7 @@ class Operated:
     """Where that is."""
 
 
-def leave_out_what_stays() -> None:
+def freeze_garbage_collector() -> None:
     """Keep the garbage collector from going through all that was imported, which is never garbage.
 
     That is a quarter of a million objects. With many calls waiting, or many sessions open, going through them time and
@@ -78,16 +78,16 @@ def leave_out_what_stays() -> None:
     gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
-def run(
+def serve_app(
     app: Starlette,
     sockets: list[socket.socket],
     announce: Callable[[], None],
     *,
     operations: HealthState,
-    operated: Operated,
+    operated: AdminPages,
     is_debug: bool,
     is_child: bool,
-    bounds: ConnectionBounds,
+    bounds: ConnectionLimits,
     is_late: bool = False,
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     last_act: Callable[[], None] = lambda: None,
@@ -126,7 +126,7 @@ def run(
         tells.set()
 
     def opened() -> None:
-        leave_out_what_stays()
+        freeze_garbage_collector()
         tells.set()
         announce()
 
@@ -144,8 +144,8 @@ def run(
     async def serve() -> None:
         async with AsyncExitStack() as stack:
             if operated.admin_app is not None:
-                beside = SilentServer(
-                    _config(operated.admin_app, None, ConnectionBounds(), is_debug=is_debug, is_child=True)
+                beside = BackgroundServer(
+                    _config(operated.admin_app, None, ConnectionLimits(), is_debug=is_debug, is_child=True)
                 )
                 await stack.enter_async_context(beside.beside(operated.admin_sockets, tells))
             await server.run_until_ended(sockets)
@@ -158,13 +158,13 @@ def run(
     if server.ending.first == signal.SIGINT:
         raise KeyboardInterrupt
     if server.ending.first == signal.SIGTERM:
-        end_now(0)
+        exit_process(0)
     if operations.has_failed:
         raise HostingError("the server has ended by a mistake; what is logged before this says which")
 
 
 def _config(
-    app: ASGIApp, direct: PreAsgiHandler | None, bounds: ConnectionBounds, *, is_debug: bool, is_child: bool
+    app: ASGIApp, direct: PreAsgiHandler | None, bounds: ConnectionLimits, *, is_debug: bool, is_child: bool
 ) -> uvicorn.Config:
     return uvicorn.Config(
         app,
@@ -183,7 +183,7 @@ def _config(
 
 
 def http_protocol(
-    direct: PreAsgiHandler | None = None, bounds: ConnectionBounds = _USUAL_BOUNDS
+    direct: PreAsgiHandler | None = None, bounds: ConnectionLimits = _USUAL_BOUNDS
 ) -> type[asyncio.Protocol]:
     """The fastest protocol there is.
 
@@ -192,9 +192,9 @@ def http_protocol(
         bounds: How many connections there may be, and how long the head of a request.
     """
     if find_spec("httptools") is None:
-        from bridge.hosting.h11_protocol import h11_within  # noqa: PLC0415 - as needed
+        from bridge.hosting.h11_protocol import h11_protocol  # noqa: PLC0415 - as needed
 
-        return joining(bounded(h11_within(bounds), bounds))
-    from bridge.hosting.httptools_protocol import protocol_with  # noqa: PLC0415 - as needed
+        return with_coalesced_writes(with_connection_limits(h11_protocol(bounds), bounds))
+    from bridge.hosting.httptools_protocol import httptools_protocol  # noqa: PLC0415 - as needed
 
-    return joining(bounded(protocol_with(direct), bounds))
+    return with_coalesced_writes(with_connection_limits(httptools_protocol(direct), bounds))

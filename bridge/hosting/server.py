@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import uvicorn
 
-from bridge.hosting.process import DrainTimes, Ending
+from bridge.hosting.process import DrainTimes, ShutdownSignals
 
 if TYPE_CHECKING:
     import socket
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.server.http.probes import HealthState
 
-_logger = logging.getLogger("bridge.cli")
+_logger = logging.getLogger("bridge.hosting")
 
 _LEAVING_SECONDS = 0.2
 """How long connections stay open after they were accepted, or what they were used for has ended."""
@@ -40,7 +40,7 @@ _ANSWER_SECONDS = 1
 """How long the errors of calls that were cancelled may take to reach their clients."""
 
 
-class SilentServer(uvicorn.Server):
+class BackgroundServer(uvicorn.Server):
     """uvicorn, that leaves signals to others."""
 
     @contextmanager
@@ -67,7 +67,7 @@ class SilentServer(uvicorn.Server):
                 serving.cancel()
 
 
-class HttpServer(SilentServer):
+class HttpServer(BackgroundServer):
     """The server of an app, until a signal ends it.
 
     Requests are accepted before everything is open, and wait for that; probes do not.
@@ -96,7 +96,7 @@ class HttpServer(SilentServer):
         is_late: bool = False,
     ) -> None:
         super().__init__(config)
-        self.ending = Ending(self._begin_end, self._hurry, last_act, times)
+        self.ending = ShutdownSignals(self._begin_end, self._hurry, last_act, times)
         self._app = app
         self._operations = operations
         self._opened = opened
@@ -146,7 +146,7 @@ class HttpServer(SilentServer):
                 loop.remove_reader(each)
         # Without uvloop, a server that closes drops what was accepted in the same turn of the loop.
         await asyncio.sleep(0)
-        last = [accepted for each in sockets for accepted in last_accepted(each)]
+        last = [accepted for each in sockets for accepted in accept_pending(each)]
         for server in self.servers:
             server.close()
         for each in sockets:
@@ -194,7 +194,7 @@ class HttpServer(SilentServer):
         """Wait until all that is open has ended, and no call runs of a client that has hung up or listens elsewhere."""
         # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses connections
         # that were idle.
-        await leave(self.server_state.connections, _LEAVING_SECONDS)
+        await close_idle_until_none(self.server_state.connections, _LEAVING_SECONDS)
         while len(self._app.state.drain):  # noqa: ASYNC110 - every call would pay for an event that is awaited once
             await asyncio.sleep(_LEAVING_SECONDS)
 
@@ -212,7 +212,7 @@ class HttpServer(SilentServer):
         self.force_exit = True
 
 
-def last_accepted(listening: socket.socket) -> list[socket.socket]:
+def accept_pending(listening: socket.socket) -> list[socket.socket]:
     """The connections that wait at a socket; it is to be closed right after this."""
     found: list[socket.socket] = []
     with suppress(OSError):  # there are no more, or no more can be
@@ -223,7 +223,7 @@ def last_accepted(listening: socket.socket) -> list[socket.socket]:
     return found
 
 
-async def leave(connections: Collection[Any], moment_seconds: float) -> None:
+async def close_idle_until_none(connections: Collection[Any], moment_seconds: float) -> None:
     """Close connections as they come to be idle, until there are none.
 
     Each stays open for a moment after that: its client was told that it may go on with it, unless the answer began

@@ -88,7 +88,7 @@ def url_of(host: str, port: int, path: str) -> str:
     return f"http://{_authority(host, port)}{path}"
 
 
-def reachable(host: str) -> str:
+def connectable_host(host: str) -> str:
     """A host that a client on this machine can use, where a server listens on all addresses."""
     return _ANYWHERE.get(host, host)
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.hosting.connection_limits import ConnectionBounds
+    from bridge.hosting.connection_limits import ConnectionLimits
 
-_logger = logging.getLogger("bridge.cli")
+_logger = logging.getLogger("bridge.hosting")
 
 
-def reading(protocol: type[Any], bounds: ConnectionBounds) -> type[Any]:  # noqa: C901 - methods of a class
+def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa: C901 - methods of a class
     """One of uvicorn's protocols, which closes connections whose clients do not read.
 
     Args:

@@ -20,8 +20,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from bridge.hosting.child_process import Inheritance, command_of_child, must_be_possible
-from bridge.hosting.process import say
+from bridge.hosting.child_process import InheritedSockets, child_command, require_inheritable_sockets
+from bridge.hosting.process import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ _STEADY_SECONDS = 60.0
 _METRICS_SECONDS = 5.0
 
 
-def serve_by_workers(
+def run_workers(
     count: int,
     sockets: list[socket.socket],
     admin_sockets: list[socket.socket],
@@ -61,7 +61,7 @@ def serve_by_workers(
         HostingError: The platform cannot do it.
         KeyboardInterrupt: SIGINT ended them.
     """
-    must_be_possible("--workers")
+    require_inheritable_sockets("--workers")
     keys = {} if has_keys else {STATE_KEYS: secrets.token_hex(32)}
     workers = _Workers(count, sockets, admin_sockets, announce, keys)
     code = asyncio.run(workers.run())
@@ -140,20 +140,22 @@ class _Workers:
                 failures = 0 if monotonic() - started_at > _STEADY_SECONDS else failures
                 delay_seconds = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
                 failures += 1
-                say(f"worker {number} ended ({_spelled(code)}); starting it again{_after(delay_seconds)}", "warning")
+                print_message(
+                    f"worker {number} ended ({_spelled(code)}); starting it again{_after(delay_seconds)}", "warning"
+                )
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)
 
     async def _started(self, number: int) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            inheritance = Inheritance(
+            inheritance = InheritedSockets(
                 sockets=self._sockets,
                 admin_sockets=self._admin_sockets,
                 channel=theirs,
                 is_late=self._has_opened.is_set(),
             )
-            command, environment = command_of_child(inheritance, self._environment)
+            command, environment = child_command(inheritance, self._environment)
             process = await asyncio.create_subprocess_exec(
                 *command,
                 env=environment,

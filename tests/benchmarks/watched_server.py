@@ -23,7 +23,7 @@ from bridge.cli.telemetry_options import TelemetryOptions, observed
 from bridge.hosting import serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.serve import http_protocol
-from bridge.hosting.server import SilentServer
+from bridge.hosting.server import BackgroundServer
 from bridge.server.http.app import http_app
 from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.publisher import Publisher
@@ -103,9 +103,9 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
                 proxy_headers=False,
                 timeout_keep_alive=serve.KEEP_ALIVE_SECONDS,
             )
-            server = SilentServer(config)
+            server = BackgroundServer(config)
             servers.append((server, asyncio.create_task(server.serve(sockets))))
-        serve.leave_out_what_stays()
+        serve.freeze_garbage_collector()
         _say(json.dumps(ports))
         while await asyncio.to_thread(sys.stdin.readline):
             await asyncio.sleep(_WRITTEN_SECONDS)

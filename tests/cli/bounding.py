@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.hosting.h11_protocol import h11_within
-from bridge.hosting.protocols import bounded, joining
+from bridge.hosting.h11_protocol import h11_protocol
+from bridge.hosting.protocols import with_coalesced_writes, with_connection_limits
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.http.guards import pre_asgi_handler
@@ -23,7 +23,7 @@ from tests.server.http_mutations import modern
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.hosting.connection_limits import ConnectionBounds
+    from bridge.hosting.connection_limits import ConnectionLimits
 
 DEADLINE_SECONDS = 10
 PROTOCOLS = pytest.mark.parametrize("protocol", ["direct", "httptools", "h11"])
@@ -37,13 +37,13 @@ def add(a: int, b: int) -> int:
 
 
 @contextmanager
-def served(protocol: str, bounds: ConnectionBounds, *tools: object) -> Iterator[int]:
+def served(protocol: str, bounds: ConnectionLimits, *tools: object) -> Iterator[int]:
     """The port at which `add` is served, with more tools."""
     app = http_app(ToolBox(add, *tools))
     kinds = {
         "direct": lambda: http_protocol(pre_asgi_handler(app, lambda: True), bounds),
         "httptools": lambda: http_protocol(None, bounds),
-        "h11": lambda: joining(bounded(h11_within(bounds), bounds)),
+        "h11": lambda: with_coalesced_writes(with_connection_limits(h11_protocol(bounds), bounds)),
     }
     http = kinds[protocol]()
     app.add_middleware(Probes)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.hosting.connection_limits import ConnectionBounds
-from bridge.hosting.protocols import arriving
+from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.protocols import with_read_timeouts
 from bridge.tools.function import tool
 from tests.cli import bounding
 from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected
@@ -40,7 +40,7 @@ def wait() -> str:
 def served(
     protocol: str, *, silence: float = LONG, head: float = LONG, body_pause: float = LONG
 ) -> AbstractContextManager[int]:
-    bounds = ConnectionBounds(max_silence_seconds=silence, max_head_seconds=head, max_body_pause_seconds=body_pause)
+    bounds = ConnectionLimits(max_silence_seconds=silence, max_head_seconds=head, max_body_pause_seconds=body_pause)
     return bounding.served(protocol, bounds, wait)
 
 
@@ -197,9 +197,9 @@ class Transport:
 
 
 def receiving() -> tuple[Any, Transport]:
-    bounds = ConnectionBounds(max_silence_seconds=9, max_head_seconds=10, max_body_pause_seconds=10)
+    bounds = ConnectionLimits(max_silence_seconds=9, max_head_seconds=10, max_body_pause_seconds=10)
     transport = Transport()
-    connection = arriving(Receiving, bounds, b"too late")()
+    connection = with_read_timeouts(Receiving, bounds, b"too late")()
     connection.connection_made(transport)
     return connection, transport
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.hosting.connection_limits import MAX_HEADERS, ConnectionBounds
+from bridge.hosting.connection_limits import MAX_HEADERS, ConnectionLimits
 from tests.cli.bounding import CALL, PROTOCOLS, answer, answers, connected, served
 from tests.server.http_mutations import modern
 
 if TYPE_CHECKING:
     import socket
 
-BOUNDS = ConnectionBounds(max_header_bytes=2000, max_connections=2)
+BOUNDS = ConnectionLimits(max_header_bytes=2000, max_connections=2)
 
 
 def with_headers(*headers: bytes) -> bytes:

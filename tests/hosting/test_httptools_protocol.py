@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.hosting.connection_limits import ConnectionBounds
+from bridge.hosting.connection_limits import ConnectionLimits
 from bridge.tools.function import tool
 from tests.cli.bounding import CALL, PROTOCOLS, answer, answers, connected, served
 from tests.server.http_mutations import modern
@@ -15,7 +15,7 @@ from tests.server.http_mutations import modern
 if TYPE_CHECKING:
     import socket
 
-BOUNDS = ConnectionBounds()
+BOUNDS = ConnectionLimits()
 HEAD_BYTES = CALL.index(b"\r\n\r\n") + 4
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
 OFFERS = pytest.mark.parametrize(

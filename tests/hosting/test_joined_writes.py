@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.hosting.protocols import JoiningTransport
+from bridge.hosting.protocols import CoalescingTransport
 
 
 class Recorder:
@@ -26,9 +26,9 @@ class Recorder:
         return self.closed
 
 
-def joining() -> tuple[JoiningTransport, Recorder]:
+def joining() -> tuple[CoalescingTransport, Recorder]:
     recorder = Recorder()
-    return JoiningTransport(cast("asyncio.Transport", recorder)), recorder
+    return CoalescingTransport(cast("asyncio.Transport", recorder)), recorder
 
 
 async def passed() -> None:

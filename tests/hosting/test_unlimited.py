@@ -6,7 +6,7 @@ import pytest
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from starlette.authentication import AuthCredentials
 
-from bridge.hosting.admin_pages import Unlimited
+from bridge.hosting.admin_pages import FullAccessRequired
 from bridge.server.auth import VerifiedToken
 from bridge.server.auth.access import Access
 from bridge.server.auth.identity import CachedCredential, RequestUser, set_request_user
@@ -34,7 +34,7 @@ async def test_a_page_for_those_who_may_use_all_tools_asks_others_for_more() -> 
     known = CachedCredential(RequestUser(token, Access(tools=("add",))), AuthCredentials(), 0.0)
     reset = set_request_user(scope, known)
     try:
-        await Unlimited(page)(scope, receive, send)
+        await FullAccessRequired(page)(scope, receive, send)
     finally:
         auth_context_var.reset(reset)
     assert sent[0]["status"] == 403

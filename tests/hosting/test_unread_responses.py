@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bridge.hosting.connection_limits import ConnectionBounds
+from bridge.hosting.connection_limits import ConnectionLimits
 from bridge.tools.function import tool
 from tests.cli import bounding
 from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected
@@ -71,7 +71,7 @@ def length_of_all(connection: socket.socket) -> int:
 
 @PROTOCOLS
 def test_a_client_that_reads_nothing_for_too_long_is_cut_off(protocol: str) -> None:
-    bounds = ConnectionBounds(max_unread_seconds=SHORT)
+    bounds = ConnectionLimits(max_unread_seconds=SHORT)
     with cutting_off() as cut_off, bounding.served(protocol, bounds, many) as port, asked(port) as unread:
         assert cut_off.wait(DEADLINE_SECONDS)
         assert length_of_all(unread) < RESULT_BYTES
@@ -81,7 +81,7 @@ def test_a_client_that_reads_nothing_for_too_long_is_cut_off(protocol: str) -> N
 
 @PROTOCOLS
 def test_where_too_much_is_unread_one_is_cut_off_and_the_others_are_not(protocol: str) -> None:
-    bounds = ConnectionBounds(max_unread_seconds=LONG, max_unread_bytes=25_000_000)
+    bounds = ConnectionLimits(max_unread_seconds=LONG, max_unread_bytes=25_000_000)
     with (
         cutting_off() as cut_off,
         bounding.served(protocol, bounds, many) as port,
