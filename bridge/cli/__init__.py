@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.failures import exit_code_of
+from bridge.cli.reporting import exit_code_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

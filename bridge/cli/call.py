@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from bridge.cli.assignments import read_assignments
-from bridge.cli.failures import FAILED
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.logs import configure_logging, log_level_option
@@ -19,6 +18,7 @@ from bridge.cli.numbers import Number
 from bridge.cli.options import prefix_option
 from bridge.cli.output import write_data, write_json
 from bridge.cli.pins import check_pins, pins_options
+from bridge.cli.reporting import FAILED
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.tracebacks import users_traceback
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError

@@ -12,12 +12,12 @@ import anyio
 import click
 from pydantic_core import to_json
 
-from bridge.cli.failures import FAILED, one_line
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.options import option, prefix_option
-from bridge.cli.person import Person, interruptible
+from bridge.cli.reporting import FAILED, one_line
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
+from bridge.cli.terminal import Person, interruptible
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read

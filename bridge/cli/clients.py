@@ -22,7 +22,7 @@ from bridge.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.cli.entries import Entry
+    from bridge.cli.client_entries import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

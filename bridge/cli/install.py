@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.cli.client_entries import entry_of
 from bridge.cli.clients import CLIENTS
-from bridge.cli.entries import entry_of
-from bridge.cli.failures import CommandError
-from bridge.cli.json_edit import member_of, with_member
+from bridge.cli.config_files import member_of, with_member
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.output import write_json
+from bridge.cli.reporting import CommandError
 from bridge.cli.safe_write import only_writer, regular_file, replace_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.errors import ConfigError
 from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
+    from bridge.cli.client_entries import Entry
     from bridge.cli.clients import Client
-    from bridge.cli.entries import Entry
     from bridge.cli.targets import Target
 
 

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.failures import ImportFailedError
+from bridge.cli.reporting import ImportFailedError
 from bridge.cli.targets import FileTarget
 from bridge.cli.tracebacks import users_traceback, where_of
 from bridge.errors import DefinitionError, TargetError

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.failures import CommandError
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
+from bridge.cli.reporting import CommandError
 from bridge.cli.targets import FileTarget, ModuleTarget, only_target
 from bridge.hosting.process import print_message, redirect_stdout
 from bridge.text import with_count

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.failures import FAILED, CommandError
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.output import write_data
+from bridge.cli.reporting import FAILED, CommandError
 from bridge.cli.safe_write import only_writer, regular_file
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.hosting.process import print_message, redirect_stdout

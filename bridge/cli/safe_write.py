@@ -11,7 +11,7 @@ from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
 
-from bridge.cli.failures import CommandError
+from bridge.cli.reporting import CommandError
 from bridge.text import with_count
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.failures import FAILED
 from bridge.cli.headers import header_option, with_headers
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import Number
 from bridge.cli.options import prefix_option
 from bridge.cli.output import write_data, write_json
 from bridge.cli.pins import pins_options
+from bridge.cli.reporting import FAILED
 from bridge.cli.status_json import status_as_json
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.hosting.process import redirect_stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.failures import one_line
+from bridge.cli.reporting import one_line
 
 if TYPE_CHECKING:
     from bridge.client.tool_catalog import ServerStatus

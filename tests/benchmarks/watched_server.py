@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from bridge import ToolBox
-from bridge.cli.telemetry_options import TelemetryOptions, observed
+from bridge.cli.serve.telemetry_options import TelemetryOptions, observed
 from bridge.hosting import serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.serve import http_protocol

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.person import interruptible
+from bridge.cli.terminal import interruptible
 from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridge.cli import safe_write
-from bridge.cli.failures import CommandError
+from bridge.cli.reporting import CommandError
 from bridge.cli.safe_write import only_writer, replace_file
 
 if TYPE_CHECKING:

@@ -6,21 +6,21 @@ from contextlib import nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from bridge.cli.auth_options import AuthOptions
-from bridge.cli.entries import configuration, shown_entry
+from bridge.cli.client_entries import configuration, shown_entry
 from bridge.cli.operations_options import OperationsOptions
 from bridge.cli.options import typed_options
-from bridge.cli.scaling_options import ScalingOptions
-from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
+from bridge.cli.serve.auth_options import AuthOptions
+from bridge.cli.serve.deployment_options import ScalingOptions
+from bridge.cli.serve.options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
+from bridge.cli.serve.telemetry_options import observed
 from bridge.cli.targets import ConfigTarget
-from bridge.cli.telemetry_options import observed
 from bridge.hosting.process import print_message
 from bridge.server.stdio.process import take_standard_streams
 
 if TYPE_CHECKING:
     import click
 
-    from bridge.cli.serve_options import ServeOptions
+    from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets import Target
 
 

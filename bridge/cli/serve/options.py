@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from bridge.cli.auth_options import AuthOptions
-    from bridge.cli.limits_options import LimitsOptions
     from bridge.cli.operations_options import OperationsOptions
-    from bridge.cli.scaling_options import ScalingOptions
+    from bridge.cli.serve.auth_options import AuthOptions
+    from bridge.cli.serve.deployment_options import ScalingOptions
+    from bridge.cli.serve.limits_options import LimitsOptions
+    from bridge.cli.serve.telemetry_options import TelemetryOptions
     from bridge.cli.targets import Target
-    from bridge.cli.telemetry_options import TelemetryOptions
     from bridge.client.config.servers import Prefixing
     from bridge.client.tool_pins import PinMode
     from bridge.server.publisher import Publisher
@@ -96,7 +96,7 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
     """What is served: tools of this process, or a gateway."""
     local, remote = split_targets(targets)
     if remote:
-        from bridge.cli.gateway import serving_again  # noqa: PLC0415 - the SDK takes most of a second to import
+        from bridge.cli.serve.gateway import serving_again  # noqa: PLC0415 - the SDK takes most of a second to import
 
         return serving_again(
             local,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.entries import configuration, url_entry
-from bridge.cli.serve_options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
+from bridge.cli.client_entries import configuration, url_entry
+from bridge.cli.serve.options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
+from bridge.cli.serve.telemetry_options import observed, tell_draining
 from bridge.cli.targets import FileTarget, split_targets
-from bridge.cli.telemetry_options import observed, tell_draining
 from bridge.errors import TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from bridge.cli.serve_options import ServeOptions
+    from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
     from bridge.hosting.admin_pages import MetricsSource
     from bridge.hosting.child_process import InheritedSockets

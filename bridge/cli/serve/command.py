@@ -6,17 +6,17 @@ from typing import Any
 
 import click
 
-from bridge.cli.auth_options import AuthOptions, auth_options
-from bridge.cli.limits_options import LimitsOptions, limits_options
 from bridge.cli.logs import configure_logging, log_level_option
 from bridge.cli.numbers import WholeNumber
 from bridge.cli.operations_options import OperationsOptions, operations_options
 from bridge.cli.options import option, prefix_option, taken, texts_option
 from bridge.cli.pins import pins_options
-from bridge.cli.scaling_options import ScalingOptions, scaling_options
-from bridge.cli.serve_options import ServeOptions
+from bridge.cli.serve.auth_options import AuthOptions, auth_options
+from bridge.cli.serve.deployment_options import ScalingOptions, scaling_options
+from bridge.cli.serve.limits_options import LimitsOptions, limits_options
+from bridge.cli.serve.options import ServeOptions
+from bridge.cli.serve.telemetry_options import TelemetryOptions, telemetry_options
 from bridge.cli.targets import TargetCommand
-from bridge.cli.telemetry_options import TelemetryOptions, telemetry_options
 from bridge.hosting.process import redirect_stdout
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -128,11 +128,11 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     )
     configure_logging(options.log_level, telemetry.log_format)
     if options.transport == "stdio":
-        from bridge.cli.stdio_serving import serve_stdio  # noqa: PLC0415 - HTTP does without it
+        from bridge.cli.serve.stdio import serve_stdio  # noqa: PLC0415 - HTTP does without it
 
         serve_stdio(ctx, targets, options)
     else:
         with redirect_stdout():
-            from bridge.cli.http_serving import serve_http  # noqa: PLC0415 - stdio does without it
+            from bridge.cli.serve.http import serve_http  # noqa: PLC0415 - stdio does without it
 
             serve_http(ctx, targets, options)
