@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from bridge.cli.assignments import read_assignments
-from bridge.cli.headers import header_option, with_headers
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
-from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.numbers import Number
-from bridge.cli.options import prefix_option
-from bridge.cli.output import write_data, write_json
-from bridge.cli.pins import check_pins, pins_options
-from bridge.cli.reporting import FAILED
+from bridge.cli.options import Number, check_pins, header_option, pins_options, prefix_option, with_headers
+from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
-from bridge.cli.tracebacks import users_traceback
+from bridge.cli.terminal import write_data, write_json
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
 from bridge.hosting.process import exit_process, print_message, redirect_stdout
 from bridge.text import escape_controls

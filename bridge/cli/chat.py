@@ -12,10 +12,8 @@ import anyio
 import click
 from pydantic_core import to_json
 
-from bridge.cli.headers import header_option, with_headers
-from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.options import option, prefix_option
-from bridge.cli.reporting import FAILED, one_line
+from bridge.cli.options import header_option, option, prefix_option, with_headers
+from bridge.cli.reporting import FAILED, configure_logging, log_level_option, one_line
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.cli.terminal import Person, interruptible
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.assignments import parameters_of
-from bridge.cli.headers import header_option, with_headers
-from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.numbers import Number
-from bridge.cli.options import prefix_option
-from bridge.cli.output import write_data, write_json
-from bridge.cli.pins import check_pins, pins_options
+from bridge.cli.options import Number, check_pins, header_option, pins_options, prefix_option, with_headers
+from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:

@@ -1,4 +1,9 @@
-"""Loading: from targets that are Python to a ToolBox, with the user's own tracebacks where their code fails."""
+"""Python targets to a ToolBox.
+
+Loading: from targets that are Python to a ToolBox, with the user's own tracebacks where their code fails.
+
+What a command serves, wherever its tools run.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +11,31 @@ import re
 import sys
 from collections.abc import Sized
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from inspect import isfunction
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bridge.cli.reporting import ImportFailedError
+from bridge.cli.reporting import ImportFailedError, users_traceback, where_of
 from bridge.cli.targets import FileTarget
-from bridge.cli.tracebacks import users_traceback, where_of
 from bridge.errors import DefinitionError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
     from bridge.cli.targets import LocalTarget
     from bridge.tools.toolbox import ToolBox
 
 _CONFIGURATIONS = ("mcp.json", ".mcp.json")
+
 _LIBRARIES = {"mcp", "fastmcp"}
+
 _SERVERS = {"FastMCP", "MCPServer", "Server"}
 
 
@@ -248,3 +256,23 @@ def _file_of(target: LocalTarget) -> str:
 
 def _shown(target: LocalTarget) -> str:
     return _file_of(target) + (f":{target.attribute}" if target.attribute else "")
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Tools to be served."""
+
+    tools: ToolBox
+    """The tools."""
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
+    """What is open while they are served; None for nothing."""
+    last_act: Callable[[], None] = _nothing
+    """Called where the process has to end before that is closed; from any thread."""
+    servers: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    """How each server behind the tools is, as ``bridge status --json`` has it."""
+    version: str = ""
+    """The version of what is served; empty where it says none."""

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.numbers import Number
-from bridge.cli.reporting import CommandError
+from bridge.cli.options import Number
+from bridge.cli.reporting import CommandError, configure_logging, log_level_option
 from bridge.cli.targets import FileTarget, ModuleTarget, only_target
 from bridge.hosting.process import print_message, redirect_stdout
 from bridge.text import with_count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bridge.cli.login import grant_of, server_to_log_in_to
-from bridge.cli.logs import configure_logging, log_level_option
+from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets import only_target
 from bridge.client.config.servers import HttpTransport
 from bridge.hosting.process import print_message

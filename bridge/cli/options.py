@@ -1,17 +1,44 @@
-"""Options with a twin in the environment; those of ``bridge serve`` that belong together are one dataclass."""
+"""Options with environment twins; options that commands share.
+
+Options with a twin in the environment; those of ``bridge serve`` that belong together are one dataclass.
+
+Headers: the option by which a command gives a server behind a URL what goes with every request.
+
+Numbers: what options take, called in the help and in messages what people call it.
+
+Pins: the options by which a command holds servers to a lock file.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import math
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from bridge.cli.targets import UrlTarget, split_targets
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from bridge.cli.targets import Target
 
 Group = TypeVar("Group")
+
+_AnyTarget = TypeVar("_AnyTarget", bound="Target")
+
+header_option = click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="What goes with every request to a URL: --header 'Authorization: Bearer ${KEY}', in single quotes, takes the "
+    "key out of the variable KEY. Repeatable.",
+)
+"""``--header``, which gives ``headers``."""
 
 
 class CommaSeparated(click.ParamType[tuple[str, ...]]):
@@ -88,3 +115,81 @@ def typed_options(ctx: click.Context) -> list[click.Option]:
 
 def _flat(_context: click.Context, _parameter: click.Parameter, values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     return tuple(part for value in values for part in value)
+
+
+def with_headers(
+    ctx: click.Context, targets: Sequence[_AnyTarget], texts: Sequence[str]
+) -> list[_AnyTarget | UrlTarget]:
+    """Targets, of which the one that is a URL is given headers; what a header holds is in no error.
+
+    Args:
+        ctx: The command.
+        targets: The targets.
+        texts: The headers as they were given.
+
+    Raises:
+        click.UsageError: One is not written as it has to be, or it is not plain which server it is for.
+    """
+    if not texts:
+        return list(targets)
+    urls = sum(isinstance(target, UrlTarget) for target in targets)
+    if urls != 1:
+        why = "there is none" if not urls else f"there are {urls}, and it may be a secret of one"
+        message = f"--header is for one http(s):// URL, and {why}: 'headers' in an mcp.json give each server its own"
+        raise click.UsageError(message, ctx)
+    headers = tuple(_header(ctx, text) for text in texts)
+    if len({name.lower() for name, _ in headers}) < len(headers):
+        raise click.UsageError("--header gives one header twice: leave one out", ctx)
+    return [replace(target, headers=headers) if isinstance(target, UrlTarget) else target for target in targets]
+
+
+def _header(ctx: click.Context, text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not (colon and name.strip()):
+        raise click.UsageError("--header is 'NAME: VALUE', such as 'Authorization: Bearer ${KEY}'", ctx)
+    return name.strip(), value.strip()
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within a range."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """A number within a range."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it; what is called no number is in no range, though it compares with none."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return number
+
+
+pins_options = grouped(
+    option(
+        "--pins",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="A lock file of bridge pin, to which the tools of servers are held.",
+    ),
+    option(
+        "--pin-mode",
+        type=click.Choice(["refuse", "flag"]),
+        default="refuse",
+        show_default=True,
+        help="Leave out tools that are not as they were pinned, or take them with a warning.",
+    ),
+)
+
+
+def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:
+    """Refuse a lock file on the command line that holds nobody; one of the environment may be meant for others.
+
+    Raises:
+        click.UsageError: None of the targets is a server.
+    """
+    if not split_targets(targets)[1] and any(each.name == "pins" for each in typed_options(ctx)):
+        raise click.UsageError("--pins holds servers to what they offered: the tools of a Python target are yours", ctx)

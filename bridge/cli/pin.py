@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.numbers import Number
-from bridge.cli.output import write_data
-from bridge.cli.reporting import FAILED, CommandError
-from bridge.cli.safe_write import only_writer, regular_file
+from bridge.cli.config_files import only_writer, regular_file
+from bridge.cli.options import Number
+from bridge.cli.reporting import FAILED, CommandError, configure_logging, log_level_option
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.terminal import write_data
 from bridge.hosting.process import print_message, redirect_stdout
 from bridge.text import with_count
 

@@ -1,19 +1,38 @@
-"""Failures: every error of a command becomes one line on standard error, and an exit code."""
+"""Error lines, exit codes, tracebacks, log configuration.
+
+Failures: every error of a command becomes one line on standard error, and an exit code.
+
+Log records as lines of JSON, as those who collect logs read them.
+
+Logging of a command: to standard error, quiet about what others log of themselves.
+
+Tracebacks that show a user's own frames, and none of what ran them.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING
+import sysconfig
+from pathlib import Path
+from time import time
+from traceback import FrameSummary, StackSummary, TracebackException
+from typing import TYPE_CHECKING, Any, TextIO
 
+import anyio
 import click
 
+import bridge
+from bridge.cli.options import option
 from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError, UnknownToolError
-from bridge.hosting.process import INTERRUPTED, exit_process, print_message
+from bridge.hosting.process import INTERRUPTED, exit_process, print_message, set_message_format
+from bridge.telemetry.repetitions import Repetitions
+from bridge.text import clip, escape_controls, escaped_json, to_json_line, utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
 _logger = logging.getLogger("bridge.cli")
 
@@ -22,6 +41,20 @@ FAILED = 1
 
 USAGE = 2
 """Wrong usage."""
+
+MAX_MESSAGE_CHARS = 8 * 1024
+"""How much of a message is written: callers have their say in some."""
+
+MAX_TRACEBACK_CHARS = 32 * 1024
+"""How much of a traceback is written, its beginning and its end: an exception may quote what came."""
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+"""The levels that ``--log-level`` takes."""
+
+_ABOUT_REQUESTS = ("uvicorn.", "opentelemetry.")
+"""Loggers of libraries that log a line for each bad request."""
+
+_FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 class ImportFailedError(TargetError):
@@ -108,3 +141,162 @@ def _give_up_on_unwritten() -> None:
 def _discard_stdout() -> None:
     """Keep the interpreter from complaining, when it ends, that nobody reads what is still buffered."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a log record as one line of JSON: when, how severe, by whom and what; and the traceback.
+
+    Args:
+        shows_all_frames: Let tracebacks have all frames, and not the user's alone.
+    """
+
+    def __init__(self, *, shows_all_frames: bool) -> None:
+        super().__init__()
+        self._tracebacks = logging.Formatter() if shows_all_frames else UsersTracebackFormatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        told = {
+            "time": utc_time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": clip(record.getMessage(), MAX_MESSAGE_CHARS),
+        }
+        if record.exc_info:
+            told["exception"] = _ends_of(self._tracebacks.formatException(record.exc_info))
+        if record.stack_info:
+            told["stack"] = record.stack_info
+        return escaped_json(to_json_line(told))
+
+
+def message_as_json(message: str, level: str, traceback: str | None) -> str:
+    """A message of the command's own as one line of JSON, like a log record."""
+    told = {"time": utc_time(time()), "level": level, "logger": "bridge.cli", "message": message}
+    return escaped_json(to_json_line(told if traceback is None else told | {"exception": _ends_of(traceback)}))
+
+
+def _ends_of(traceback: str) -> str:
+    half = MAX_TRACEBACK_CHARS // 2
+    return traceback if len(traceback) <= MAX_TRACEBACK_CHARS else f"{traceback[:half]}\n…\n{traceback[-half:]}"
+
+
+class _VisibleHandler(logging.StreamHandler[TextIO]):
+    """Writes what is logged, of which others may have chosen the words, as something to look at alone."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_controls(super().format(record))
+
+
+class _Seldom(logging.Filter):
+    """Passes warnings of libraries about bad requests once in a while, with how often they were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._repetitions = Repetitions()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.WARNING or not record.name.startswith(_ABOUT_REQUESTS):
+            return True
+        addition = self._repetitions.addition(record.name, record.msg)
+        if addition:
+            record.msg = f"{record.msg}{addition}"
+        return addition is not None
+
+
+def log_level_option(default: str) -> Callable[[Any], Any]:
+    """The option that says what to log, for a command.
+
+    Args:
+        default: The level where nothing is said.
+    """
+    return option(
+        "--log-level",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        default=default,
+        show_default=True,
+        help="What to log to standard error.",
+    )
+
+
+def configure_logging(level: str, form: str = "text") -> None:
+    """Log to standard error from a level up.
+
+    Args:
+        level: One of `LEVELS`.
+        form: ``text``, or ``json`` for one JSON object a line, the command's own messages included.
+
+    Below ``debug`` a traceback shows the user's own frames, uvicorn logs its warnings only, and the MCP SDK nothing:
+    what it logs of a broken connection is told by the command in one line. Warnings of libraries about requests are
+    repeated once in a while at most.
+    """
+    handler = _VisibleHandler(sys.stderr)
+    is_debug = level == "debug"
+    if form == "json":
+        handler.setFormatter(JsonFormatter(shows_all_frames=is_debug))
+        set_message_format(message_as_json)
+    else:
+        handler.setFormatter(logging.Formatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
+        set_message_format(None)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    if not is_debug:
+        handler.addFilter(_Seldom())
+        logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)
+        for name in ("httpx", "httpx2", "httpcore", "httpcore2", "watchfiles"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+
+_HIDDEN = (
+    *(str(Path(package.__file__ or "").resolve().parent) for package in (bridge, anyio)),
+    "<frozen importlib",
+    "<frozen runpy",
+)
+
+
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback of an error, of its causes and of its contexts, without the frames between them and the user."""
+    described = _pruned(TracebackException.from_exception(error))
+    bare = not described.stack and described.__cause__ is None and described.__context__ is None
+    return "".join(described.format_exception_only() if bare else described.format())
+
+
+def where_of(error: BaseException) -> str:
+    """The line of the user's where an error arose: ``tools.py, line 3``; empty where there is none.
+
+    An error that a library raised arose where the user's code called it.
+    """
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).exists():
+        return f"{error.filename}, line {error.lineno}"
+    frames = _pruned(TracebackException.from_exception(error)).stack
+    own = [frame for frame in frames if not _is_library(frame)] or frames
+    return f"{own[-1].filename}, line {own[-1].lineno}" if own else ""
+
+
+def _is_library(frame: FrameSummary) -> bool:
+    return frame.filename.startswith(("<frozen ", *_LIBRARIES))
+
+
+def _pruned(described: TracebackException) -> TracebackException:
+    described.stack = StackSummary.from_list([frame for frame in described.stack if not _is_hidden(frame)])
+    for other in (described.__cause__, described.__context__, *(described.exceptions or ())):
+        if other is not None:
+            _pruned(other)
+    return described
+
+
+def _is_hidden(frame: FrameSummary) -> bool:
+    return frame.filename.startswith(_HIDDEN)
+
+
+class UsersTracebackFormatter(logging.Formatter):
+    """Formats log records with tracebacks of the user's frames only."""
+
+    def formatException(  # noqa: N802 - logging's name
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    ) -> str:
+        """The traceback without its last newline, as logging wants it."""
+        return users_traceback(ei[1]).rstrip("\n") if ei[1] is not None else ""

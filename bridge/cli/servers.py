@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from bridge.cli.progress import TerminalProgress
 from bridge.cli.reporting import CommandError
 from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
+from bridge.cli.terminal import TerminalProgress
 from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.servers import HttpTransport, ServerConfig, StdioTransport
 from bridge.client.provider import McpToolProvider

@@ -1,4 +1,9 @@
-"""``bridge status``: how the servers of a configuration are."""
+"""bridge status.
+
+``bridge status``: how the servers of a configuration are.
+
+How a server is, as JSON: what ``bridge status --json`` writes and ``/status`` of a gateway answers.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.headers import header_option, with_headers
-from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.numbers import Number
-from bridge.cli.options import prefix_option
-from bridge.cli.output import write_data, write_json
-from bridge.cli.pins import pins_options
-from bridge.cli.reporting import FAILED
-from bridge.cli.status_json import status_as_json
+from bridge.cli.options import Number, header_option, pins_options, prefix_option, with_headers
+from bridge.cli.reporting import FAILED, configure_logging, log_level_option, one_line
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
@@ -112,3 +112,24 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines
     )
+
+
+def status_as_json(status: ServerStatus) -> dict[str, Any]:
+    """One server at one moment. It counts as failed, too, where it can be reached and not be listed."""
+    connection, info = status.connection, status.connection.server_info
+    problem = status.problem or connection.last_error
+    is_unlisted = connection.state.value == "ready" and problem is not None
+    return {
+        "name": status.name,
+        "state": "failed" if is_unlisted else connection.state.value,
+        "required": status.required,
+        "transport": connection.transport,
+        "address": connection.address,
+        "era": connection.era,
+        "protocolVersion": connection.protocol_version,
+        "server": None if info is None else {"name": info.name, "version": info.version, "title": info.title},
+        "tools": list(status.tools),
+        "skipped": list(status.skipped),
+        "lastError": None if problem is None else one_line(problem),
+        "reconnects": max(0, connection.connects - 1),
+    }

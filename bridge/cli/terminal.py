@@ -1,25 +1,40 @@
-"""Person: who sits at the terminal, is asked for lines, and may interrupt an answer."""
+"""Output, progress bar, interactive input.
+
+Person: who sits at the terminal, is asked for lines, and may interrupt an answer.
+
+Output: data to standard output, whatever else writes there while users' code runs.
+
+Progress: how far a call is, as a bar on the terminal of whoever waits for it.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import sys
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import click
 from anyio import from_thread, lowlevel
 
-from bridge.text import escape_controls
+from bridge.text import escape_controls, escaped_json
+from bridge.tools.context import LocalChannel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from types import TracebackType
 
 _YES = frozenset({"y", "yes"})
+
 _NO = frozenset({"n", "no", ""})
+
+_STEPS = 1000
+
+_MAX_LABEL_CHARS = 40
 
 
 class Person:
@@ -103,3 +118,59 @@ async def interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
     if failure is not None:
         raise failure
     return code
+
+
+def write_data(text: str) -> None:
+    """Write one piece of data and a newline to standard output, as UTF-8.
+
+    A terminal would obey control characters, which others may have written: there they are escaped. Elsewhere the data
+    is written as it is.
+    """
+    if sys.stdout.isatty():
+        text = escape_controls(text)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def write_json(data: Any) -> None:
+    """Write data as JSON that a person can read; for a terminal with JSON's own escapes, as `write_data` does."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    write_data(escaped_json(text) if sys.stdout.isatty() else text)
+
+
+class TerminalProgress(LocalChannel):
+    """Shows progress on standard error where that is a terminal; log messages go to the log."""
+
+    def __init__(self) -> None:
+        self._is_watched = sys.stderr.isatty()
+        self._bar: Any = None
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Move the bar; where nobody knows how much there is, a line says how much is done."""
+        if not self._is_watched:
+            return
+        label = escape_controls(" ".join((message or "").split()))[:_MAX_LABEL_CHARS]
+        if not total or total <= 0:
+            self._end_bar()
+            click.echo(f"{label or 'done so far'}: {progress:g}", err=True)
+            return
+        if self._bar is None:
+            self._bar = click.progressbar(length=_STEPS, file=sys.stderr, show_eta=False).__enter__()
+        self._bar.label = label
+        step = min(max(round(progress / total * _STEPS), 0), _STEPS)
+        self._bar.update(step - self._bar.pos)
+        self._bar.render_progress()
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+            self._bar = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end_bar()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bridge.cli.json_logs import MAX_MESSAGE_CHARS, MAX_TRACEBACK_CHARS, JsonFormatter, message_as_json
+from bridge.cli.reporting import MAX_MESSAGE_CHARS, MAX_TRACEBACK_CHARS, JsonFormatter, message_as_json
 
 
 def formatted(message: str, error: Exception | None = None) -> str:

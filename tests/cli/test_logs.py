@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.logs import configure_logging
+from bridge.cli.reporting import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from bridge.cli.numbers import Number
+from bridge.cli.options import Number
 
 
 @pytest.mark.parametrize("text", ["nan", "-NaN", "5s", "-1"])

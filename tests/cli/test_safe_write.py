@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli import safe_write
+from bridge.cli import config_files
+from bridge.cli.config_files import only_writer, replace_file
 from bridge.cli.reporting import CommandError
-from bridge.cli.safe_write import only_writer, replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def test_one_writes_at_a_time_by_whatever_name_and_who_waits_too_long_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRIDGE_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(safe_write, "_LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(config_files, "_LOCK_SECONDS", 0.01)
     path, link = tmp_path / "file.json", tmp_path / "link.json"
     link.symlink_to(path)
     with only_writer(path):

@@ -6,13 +6,10 @@ from typing import Any
 
 import click
 
-from bridge.cli.logs import configure_logging, log_level_option
-from bridge.cli.numbers import WholeNumber
-from bridge.cli.operations_options import OperationsOptions, operations_options
-from bridge.cli.options import option, prefix_option, taken, texts_option
-from bridge.cli.pins import pins_options
+from bridge.cli.options import WholeNumber, option, pins_options, prefix_option, taken, texts_option
+from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.serve.auth_options import AuthOptions, auth_options
-from bridge.cli.serve.deployment_options import ScalingOptions, scaling_options
+from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions, operations_options, scaling_options
 from bridge.cli.serve.limits_options import LimitsOptions, limits_options
 from bridge.cli.serve.options import ServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions, telemetry_options

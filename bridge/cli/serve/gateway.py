@@ -6,10 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from bridge.cli.loading import load_toolbox
+from bridge.cli.loading import Serving, load_toolbox
 from bridge.cli.servers import pinned, servers_of
-from bridge.cli.serving import Serving
-from bridge.cli.status_json import status_as_json
+from bridge.cli.status import status_as_json
 from bridge.cli.targets import ConfigTarget
 from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bridge.cli.numbers import WholeNumber
-from bridge.cli.options import grouped, option, texts_option
+from bridge.cli.options import WholeNumber, grouped, option, texts_option
 from bridge.errors import DefinitionError
 from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.loading import load_toolbox, version_of
+from bridge.cli.loading import Serving, load_toolbox, version_of
 from bridge.cli.options import typed_options
-from bridge.cli.serving import Serving
 from bridge.cli.targets import existing_targets, given_targets, split_targets
 from bridge.hosting.process import print_message
 
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from bridge.cli.operations_options import OperationsOptions
     from bridge.cli.serve.auth_options import AuthOptions
-    from bridge.cli.serve.deployment_options import ScalingOptions
+    from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
     from bridge.cli.serve.limits_options import LimitsOptions
     from bridge.cli.serve.telemetry_options import TelemetryOptions
     from bridge.cli.targets import Target

@@ -7,10 +7,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from bridge.cli.client_entries import configuration, shown_entry
-from bridge.cli.operations_options import OperationsOptions
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
-from bridge.cli.serve.deployment_options import ScalingOptions
+from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
 from bridge.cli.serve.telemetry_options import observed
 from bridge.cli.targets import ConfigTarget

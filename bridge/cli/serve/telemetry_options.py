@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.numbers import WholeNumber
-from bridge.cli.options import grouped, option
+from bridge.cli.options import WholeNumber, grouped, option
 from bridge.cli.reporting import CommandError
 from bridge.hosting.process import print_message
 from bridge.telemetry import switch
