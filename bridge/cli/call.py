@@ -127,7 +127,9 @@ def command(
         else:
             from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-            found = servers.asked_for(target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode, prefix=prefix)
+            found = servers.servers_for_command(
+                target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode, prefix=prefix
+            )
             result, error = _call_there(found, name, arguments_for), None
     is_told = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_told:

@@ -13,9 +13,9 @@ import click
 from pydantic_core import to_json
 
 from bridge.cli.options import header_option, option, prefix_option, with_headers
-from bridge.cli.reporting import FAILED, configure_logging, log_level_option, one_line
+from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
-from bridge.cli.terminal import Person, interruptible
+from bridge.cli.terminal import InteractiveInput, run_interruptible
 from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
@@ -193,7 +193,7 @@ async def _converse(
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
     async with Gateway(servers, local=load_toolbox(local) if local else ToolBox(), prefix=options.prefix) as gateway:
-        person = Person()
+        person = InteractiveInput()
         service = ai_service(
             _Conversation,
             streaming_chat_model=model,
@@ -225,14 +225,14 @@ async def _memory(text: str | None) -> ChatMemory:
     return memory
 
 
-async def _talk(service: _Conversation, person: Person, terminal: _Terminal) -> int:
+async def _talk(service: _Conversation, person: InteractiveInput, terminal: _Terminal) -> int:
     """Answer questions until the input ends; returns the exit code that the last answer deserves."""
     code = 0
     with closing(person):
         while (question := await person.line(_PROMPT)) is not None:
             if not question.strip():
                 continue
-            answered = await interruptible(partial(_answer, service, question, terminal))
+            answered = await run_interruptible(partial(_answer, service, question, terminal))
             if answered is None:
                 terminal.note("bridge chat: interrupted; neither the question nor the answer is kept")
             code = INTERRUPTED if answered is None else answered
@@ -245,13 +245,13 @@ async def _answer(service: _Conversation, question: str, terminal: _Terminal) ->
         async for event in service.answer(question):
             terminal.show(event)
     except (ChatModelError, InvocationError, MemoryStoreError, ServerError) as error:
-        terminal.note(f"bridge chat: {one_line(error)}")
+        terminal.note(f"bridge chat: {error_line(error)}")
         return FAILED
     terminal.end_line()
     return 0
 
 
-def _approval(approve: str, person: Person | None, terminal: _Terminal) -> ApprovalPolicy | None:
+def _approval(approve: str, person: InteractiveInput | None, terminal: _Terminal) -> ApprovalPolicy | None:
     """The policy for calls that are not known to be read-only; None where every call may run."""
     from bridge.service.approval import ApprovalPolicy, Decision  # noqa: PLC0415 - loaded by then
 

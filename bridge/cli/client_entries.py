@@ -22,7 +22,7 @@ Entry = dict[str, Any]
 """What stands under a server's name."""
 
 
-def entry_of(target: Target) -> Entry:
+def client_entry(target: Target) -> Entry:
     """The entry of one target; a command and files in it are absolute, because a host starts it from anywhere."""
     match target:
         case UrlTarget():
@@ -77,7 +77,7 @@ def _own_command() -> list[str]:
     return [sys.executable, "-m", "bridge"]
 
 
-def shown_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
+def redacted_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
     """`serving_entry` without what is secret in URLs and commands, to be shown and not to be used.
 
     Args:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.client_entries import entry_of
+from bridge.cli.client_entries import client_entry
 from bridge.cli.config_files import member_of, only_writer, regular_file, replace_file, with_member
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
@@ -132,7 +132,7 @@ def command(
     chosen = only_target(ctx, target)
     client = CLIENTS[client_name]
     _check(chosen)
-    entry = client.adapted(_with_environment(entry_of(chosen), variables))
+    entry = client.adapted(_with_environment(client_entry(chosen), variables))
     name = name or re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name).strip("-") or "server"
     path = (config or client.file()).absolute()
     write_json({client.section: {name: entry}})

@@ -79,7 +79,9 @@ def _specifications(
     if not isinstance(target, FileTarget | ModuleTarget):
         from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-        found = servers.asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix)
+        found = servers.servers_for_command(
+            target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix
+        )
         return servers.list_tools(found)
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - a remote target does without it
 

@@ -20,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.reporting import ImportFailedError, users_traceback, where_of
+from bridge.cli.reporting import ImportFailedError, user_location, users_traceback
 from bridge.cli.targets import FileTarget
 from bridge.errors import DefinitionError, TargetError
 
@@ -243,7 +243,7 @@ def _users_code(target: LocalTarget) -> Iterator[None]:
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
-        where = where_of(error)
+        where = user_location(error)
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         reason = f"{type(error).__name__}: {said}".splitlines()[0]
         message = f"importing {_file_of(target)} failed: {reason}" + (f" ({where})" if where else "")

@@ -74,7 +74,7 @@ def texts_option(name: str, **settings: Any) -> Callable[[Any], Any]:
     return option(name, type=CommaSeparated(), multiple=True, callback=_flat, **settings)
 
 
-def grouped(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Several options as one decorator; the help shows them in this order."""
 
     def add(function: Any) -> Any:
@@ -93,7 +93,7 @@ prefix_option = option(
 )
 
 
-def taken(group: type[Group], settings: dict[str, Any]) -> Group:
+def group_values(group: type[Group], settings: dict[str, Any]) -> Group:
     """One group of options out of all that were given, which keeps the rest.
 
     Args:
@@ -169,7 +169,7 @@ class Number(click.FloatRange):
         return number
 
 
-pins_options = grouped(
+pins_options = option_group(
     option(
         "--pins",
         type=click.Path(dir_okay=False, path_type=Path),

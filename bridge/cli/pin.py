@@ -76,12 +76,12 @@ def _listed(
     """The servers, and for each one's name its tools as it lists them; all of them, or an error."""
     import anyio  # noqa: PLC0415 - wrong usage does without these
 
-    from bridge.cli.servers import hurried, servers_of  # noqa: PLC0415
+    from bridge.cli.servers import servers_of, with_timeout  # noqa: PLC0415
     from bridge.client.connection.connection import Connection  # noqa: PLC0415
     from bridge.errors import ServerError  # noqa: PLC0415
 
     assert not isinstance(target, FileTarget | ModuleTarget)
-    servers = [hurried(server, timeout_seconds) for server in servers_of(target, reads_pins=False)]
+    servers = [with_timeout(server, timeout_seconds) for server in servers_of(target, reads_pins=False)]
     tools: dict[str, list[dict[str, object]]] = {}
     errors: list[ServerError] = []
 

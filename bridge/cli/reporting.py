@@ -73,7 +73,7 @@ class CommandError(BridgeError):
     """A command cannot do what it was asked to do; the message says why."""
 
 
-def one_line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """What an error says, in one line."""
     if not isinstance(error, ServerError):
         return " ".join(str(error).split())
@@ -115,7 +115,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
 
 def _reported(error: BridgeError | OSError) -> int:
     traceback = error.users_traceback if isinstance(error, ImportFailedError) else None
-    print_message(f"bridge: {one_line(error) if isinstance(error, ServerError) else error}", "error", traceback)
+    print_message(f"bridge: {error_line(error) if isinstance(error, ServerError) else error}", "error", traceback)
     if traceback is not None:
         return FAILED
     return USAGE if isinstance(error, TargetError | UnknownToolError | ArgumentsError) else FAILED
@@ -264,7 +264,7 @@ def users_traceback(error: BaseException) -> str:
     return "".join(described.format_exception_only() if bare else described.format())
 
 
-def where_of(error: BaseException) -> str:
+def user_location(error: BaseException) -> str:
     """The line of the user's where an error arose: ``tools.py, line 3``; empty where there is none.
 
     An error that a library raised arose where the user's code called it.

@@ -86,7 +86,7 @@ def _asked(definition: InputDefinition) -> str | None:
     return str(value)
 
 
-def hurried(server: ServerConfig, timeout_seconds: float | None) -> ServerConfig:
+def with_timeout(server: ServerConfig, timeout_seconds: float | None) -> ServerConfig:
     """A server that may not take longer than this for anything; None for what it is configured to take."""
     if timeout_seconds is None:
         return server
@@ -118,7 +118,7 @@ def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) ->
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
 
 
-def asked_for(
+def servers_for_command(
     target: RemoteTarget,
     *,
     timeout_seconds: float | None,
@@ -130,7 +130,7 @@ def asked_for(
 
     Args:
         target: The target.
-        timeout_seconds: As for `hurried`.
+        timeout_seconds: As for `with_timeout`.
         pins: The lock file, as for `pinned`.
         pin_mode: The mode, as for `pinned`.
         prefix: When a server's name stands before the names of its tools; None for what its configuration says.
@@ -139,12 +139,12 @@ def asked_for(
         ConfigError: As for `servers_of`, and for `pinned`.
         TargetError: As for `servers_of`.
     """
-    servers = pinned([hurried(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
+    servers = pinned([with_timeout(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
     return servers if prefix is None else [replace(server, prefixing=prefix) for server in servers]
 
 
 @asynccontextmanager
-async def provided(servers: list[ServerConfig]) -> AsyncIterator[McpToolProvider]:
+async def provided_tools(servers: list[ServerConfig]) -> AsyncIterator[McpToolProvider]:
     """The tools of servers, while the context lasts; of an optional server that is not there the log tells.
 
     Raises:
@@ -168,12 +168,12 @@ def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
     """The tools of servers, in their order, under the names that they have together.
 
     Raises:
-        ServerError: As for `provided`.
-        CommandError: As for `provided`.
+        ServerError: As for `provided_tools`.
+        CommandError: As for `provided_tools`.
     """
 
     async def work() -> list[ToolSpecification]:
-        async with provided(servers) as provider:
+        async with provided_tools(servers) as provider:
             return [tool.specification for tool in provider.tools]
 
     return anyio.run(work)
@@ -192,11 +192,11 @@ def call_tool(
     Raises:
         UnknownToolError: There is no such tool.
         ServerError: The server is not there, was lost, or refused.
-        CommandError: As for `provided`.
+        CommandError: As for `provided_tools`.
     """
 
     async def work() -> ToolExecutionResult:
-        async with provided(servers) as provider:
+        async with provided_tools(servers) as provider:
             if name not in provider.tools and (elsewhere := _names_of(name, provider)):
                 raise UnknownToolError(name, elsewhere)
             request = ToolExecutionRequest(name, arguments_for(provider.tools.get(name).specification))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.options import Number, header_option, pins_options, prefix_option, with_headers
-from bridge.cli.reporting import FAILED, configure_logging, log_level_option, one_line
+from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
@@ -79,11 +79,11 @@ def _rows(
 
     import anyio  # noqa: PLC0415
 
-    from bridge.cli.servers import asked_for  # noqa: PLC0415
+    from bridge.cli.servers import servers_for_command  # noqa: PLC0415
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
     assert not isinstance(target, FileTarget | ModuleTarget)
-    servers = asked_for(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix)
+    servers = servers_for_command(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix)
 
     async def look() -> Sequence[ServerStatus]:
         async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:
@@ -130,6 +130,6 @@ def status_as_json(status: ServerStatus) -> dict[str, Any]:
         "server": None if info is None else {"name": info.name, "version": info.version, "title": info.title},
         "tools": list(status.tools),
         "skipped": list(status.skipped),
-        "lastError": None if problem is None else one_line(problem),
+        "lastError": None if problem is None else error_line(problem),
         "reconnects": max(0, connection.connects - 1),
     }

@@ -37,7 +37,7 @@ _STEPS = 1000
 _MAX_LABEL_CHARS = 40
 
 
-class Person:
+class InteractiveInput:
     """Who writes the lines of standard input; use it within the event loop."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Person:
             self._send.send_nowait(line)
 
 
-async def interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
+async def run_interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
     """Do something that Ctrl-C cancels, and nothing else.
 
     Args:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from bridge import ToolBox
-from bridge.cli.serve.telemetry_options import TelemetryOptions, observed
+from bridge.cli.serve.telemetry_options import TelemetryOptions, telemetry_enabled
 from bridge.hosting import serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.serve import http_protocol
@@ -66,7 +66,7 @@ def watched_app(
         audit_log_max_bytes=2**30,
         audit_log_kept_files=0,
     )
-    with observed(options, name):
+    with telemetry_enabled(options, name):
         publisher = Publisher(ToolBox(add), name=name)
         app = http_app(publisher.tools, publisher=publisher)
         with _unobserved():

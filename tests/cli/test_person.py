@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.terminal import interruptible
+from bridge.cli.terminal import run_interruptible
 from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
 
 if TYPE_CHECKING:
@@ -108,6 +108,6 @@ async def test_what_is_raised_is_raised_as_it_is() -> None:
     async def succeed() -> int:
         return 3
 
-    assert await interruptible(succeed) == 3
+    assert await run_interruptible(succeed) == 3
     with pytest.raises(ValueError, match="no"):
-        await interruptible(fail)
+        await run_interruptible(fail)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from bridge.cli.options import grouped, option, texts_option
+from bridge.cli.options import option, option_group, texts_option
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class AuthOptions:
         return found
 
 
-auth_options = grouped(
+auth_options = option_group(
     texts_option(
         "--api-key",
         metavar="KEY[,KEY…]",

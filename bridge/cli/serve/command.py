@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bridge.cli.options import WholeNumber, option, pins_options, prefix_option, taken, texts_option
+from bridge.cli.options import WholeNumber, group_values, option, pins_options, prefix_option, texts_option
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.serve.auth_options import AuthOptions, auth_options
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions, operations_options, scaling_options
@@ -115,11 +115,11 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
     that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
     """
-    auth = taken(AuthOptions, settings)
-    limits = taken(LimitsOptions, settings)
-    operations = taken(OperationsOptions, settings)
-    scaling = taken(ScalingOptions, settings)
-    telemetry = taken(TelemetryOptions, settings)
+    auth = group_values(AuthOptions, settings)
+    limits = group_values(LimitsOptions, settings)
+    operations = group_values(OperationsOptions, settings)
+    scaling = group_values(ScalingOptions, settings)
+    telemetry = group_values(TelemetryOptions, settings)
     options = ServeOptions(
         auth=auth, limits=limits, operations=operations, scaling=scaling, telemetry=telemetry, **settings
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import Number, WholeNumber, grouped, option, texts_option
+from bridge.cli.options import Number, WholeNumber, option, option_group, texts_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ class ScalingOptions:
         return keys or None
 
 
-scaling_options = grouped(
+scaling_options = option_group(
     option(
         "--redis-url",
         metavar="URL",
@@ -143,7 +143,7 @@ class OperationsOptions:
             )
 
 
-operations_options = grouped(
+operations_options = option_group(
     option(
         "--admin-port",
         type=WholeNumber(0, 65535),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.client.tool_pins import PinMode
 
 
-def serving_again(
+def serve_gateway(
     local: Sequence[LocalTarget],
     remote: Sequence[RemoteTarget],
     *,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.client_entries import configuration, url_entry
-from bridge.cli.serve.options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
-from bridge.cli.serve.telemetry_options import observed, tell_draining
+from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
+from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
 from bridge.cli.targets import FileTarget, split_targets
 from bridge.errors import TargetError
 from bridge.hosting import reload, serve
@@ -74,7 +74,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     local, _ = split_targets(targets)
     inheritance = inherited_sockets()
     if inheritance is None:
-        note_unaccompanied(ctx, options)
+        warn_unused_options(ctx, options)
         options.scaling.reach_redis()  # later it may be gone for a while
         if options.scaling.seals_alone:
             print_message(
@@ -136,7 +136,7 @@ def _serve_here(
     channel = None if inheritance is None else inheritance.channel
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - as late as the rest of the server
 
-    with observed(options.telemetry, name) as watched:
+    with telemetry_enabled(options.telemetry, name) as watched:
 
         def last_act() -> None:
             watched.close()
@@ -146,7 +146,7 @@ def _serve_here(
         app = _app(ctx, publisher, options, auth)
         lifespan = with_unmatched_warnings(publisher, serving.lifespan)
         operations = HealthState(servers=serving.servers, is_held=True)
-        tell_draining(lambda: operations.is_draining)
+        set_draining_source(lambda: operations.is_draining)
         metrics: MetricsSource | None = watched.metrics
         if channel is not None:
             worker = WorkerChannel(channel, lambda: operations.is_draining, watched.metrics)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bridge.cli.options import WholeNumber, grouped, option, texts_option
+from bridge.cli.options import WholeNumber, option, option_group, texts_option
 from bridge.errors import DefinitionError
 from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
 
@@ -105,7 +105,7 @@ def _count_of(option_name: str) -> Callable[[str], int]:
     return count
 
 
-limits_options = grouped(
+limits_options = option_group(
     option(
         "--rate",
         metavar="N/SECONDS",

@@ -72,7 +72,7 @@ def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     raise click.UsageError(f"a TARGET is missing, such as tools.py{absent}", ctx)
 
 
-def note_unaccompanied(ctx: click.Context, options: ServeOptions) -> None:
+def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
     """Say which options on the command line do nothing without another one, a line for each."""
     telemetry = options.telemetry
     has_audit_log = telemetry.audit_log is not None
@@ -94,9 +94,9 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
     """What is served: tools of this process, or a gateway."""
     local, remote = split_targets(targets)
     if remote:
-        from bridge.cli.serve.gateway import serving_again  # noqa: PLC0415 - the SDK takes most of a second to import
+        from bridge.cli.serve.gateway import serve_gateway  # noqa: PLC0415 - the SDK takes most of a second to import
 
-        return serving_again(
+        return serve_gateway(
             local,
             remote,
             forward_headers=options.forward_headers,

@@ -6,12 +6,12 @@ from contextlib import nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from bridge.cli.client_entries import configuration, shown_entry
+from bridge.cli.client_entries import configuration, redacted_entry
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
-from bridge.cli.serve.options import name_of, note_unaccompanied, publisher_of, serving_of, targets_of
-from bridge.cli.serve.telemetry_options import observed
+from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
+from bridge.cli.serve.telemetry_options import telemetry_enabled
 from bridge.cli.targets import ConfigTarget
 from bridge.hosting.process import print_message
 from bridge.server.stdio.process import take_standard_streams
@@ -56,18 +56,18 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     streams = take_standard_streams()  # before any code of the user's can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
-    note_unaccompanied(ctx, options)
+    warn_unused_options(ctx, options)
     serving, name = serving_of(targets, options), name_of(targets, options)
     said = [f"--name={options.name}"] if options.name else []
     said += [f"--instructions={options.instructions}"] if options.instructions else []
     said += [f"--page-size={options.page_size}"] if options.page_size else []
     print_message(f"serving {name} over stdio; for a host's configuration:")
-    print_message(configuration(name, shown_entry(targets, said)))
+    print_message(configuration(name, redacted_entry(targets, said)))
     from bridge.server.stdio import server  # noqa: PLC0415 - after the targets, whose mistakes come first
 
     lifespan = serving.lifespan
 
-    with observed(options.telemetry, name) as watched:
+    with telemetry_enabled(options.telemetry, name) as watched:
 
         def last_act() -> None:
             watched.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import WholeNumber, grouped, option
+from bridge.cli.options import WholeNumber, option, option_group
 from bridge.cli.reporting import CommandError
 from bridge.hosting.process import print_message
 from bridge.telemetry import switch
@@ -46,7 +46,7 @@ class TelemetryOptions:
         return self.traces or (_asks_for_traces(os.environ) and _is_tracing_installed())
 
 
-telemetry_options = grouped(
+telemetry_options = option_group(
     option("--metrics", is_flag=True, help="Over HTTP: count and time what is done, and serve it at /metrics."),
     option(
         "--traces",
@@ -88,7 +88,7 @@ telemetry_options = grouped(
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ActiveTelemetry:
     """What is observed of one server."""
 
     metrics: PrometheusMetrics | None = None
@@ -102,7 +102,7 @@ class Observed:
 
 
 @contextmanager
-def observed(options: TelemetryOptions, name: str) -> Iterator[Observed]:
+def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTelemetry]:
     """Have everything observed in this block, as far as the options say; what is served is built within it.
 
     Args:
@@ -115,14 +115,14 @@ def observed(options: TelemetryOptions, name: str) -> Iterator[Observed]:
     """
     has_traces = options.are_traces_wanted
     if not (has_traces or options.metrics or options.audit_log or options.log_format == "json"):
-        yield Observed()
+        yield ActiveTelemetry()
         return
     from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted
     from bridge.telemetry.observer import Observer  # noqa: PLC0415 - as above
     from bridge.telemetry.switch import enabled  # noqa: PLC0415 - as above
 
     closings: list[Callable[[], object]] = []
-    result = Observed(closings=closings)
+    result = ActiveTelemetry(closings=closings)
     try:
         tracer = _tracer(name, closings) if has_traces else None
         if options.metrics:
@@ -136,7 +136,7 @@ def observed(options: TelemetryOptions, name: str) -> Iterator[Observed]:
         result.close()
 
 
-def tell_draining(is_draining: Callable[[], bool]) -> None:
+def set_draining_source(is_draining: Callable[[], bool]) -> None:
     """Set the source of the gauge ``bridge.draining``."""
     if (observer := switch.observer()) is not None:
         observer.is_draining = is_draining
