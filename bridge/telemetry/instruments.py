@@ -1,15 +1,13 @@
 """OpenTelemetry instruments of a process: duration histograms, counters and gauges.
 
-They are made by OpenTelemetry's API. Without a meter provider, as where only traces or logs are wanted, they record
-nothing.
+They are made by OpenTelemetry's API, which is imported when they are. Without a meter provider, as where only traces or
+logs are wanted, they record nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from opentelemetry.metrics import NoOpMeterProvider, Observation
 
 from bridge.telemetry.conventions import (
     AUDIT_LOST,
@@ -138,6 +136,8 @@ class Instruments:
     """
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
+        from opentelemetry.metrics import NoOpMeterProvider  # noqa: PLC0415 - a server that is not observed has no use for it
+
         self._meter = meter = (provider or NoOpMeterProvider()).get_meter("bridge")
         self.durations = {
             name: meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=BUCKETS_SECONDS)
@@ -162,4 +162,6 @@ class Instruments:
             description: Its description.
             value: Returns the current value; called when metrics are collected.
         """
+        from opentelemetry.metrics import Observation  # noqa: PLC0415 - as above
+
         self._meter.create_observable_gauge(name, [lambda _: [Observation(value())]], description=description)

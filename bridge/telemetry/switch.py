@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from bridge.telemetry.instruments import Peer
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
@@ -46,14 +48,9 @@ def enabled(new: Observer) -> Iterator[Observer]:
 
 
 def observed_session(transport: str) -> AbstractContextManager[None]:
-    """A block that is as long as a session.
+    """Observe a client's session for the length of a block.
 
     Args:
-        transport: How the client came: ``stdio`` or ``sse``.
+        transport: The client's transport: ``stdio`` or ``sse``.
     """
-    active = observer()
-    if active is None:
-        return nullcontext()
-    from bridge.telemetry.instruments import Peer  # noqa: PLC0415 - it imports OpenTelemetry
-
-    return active.session(Peer(transport, ""))
+    return nullcontext() if _observer is None else _observer.session(Peer(transport, ""))
