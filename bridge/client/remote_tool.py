@@ -1,42 +1,24 @@
-"""Remote tools as Tool; output schema validation.
-
-Remote tools: a tool of a server as a `Tool`.
+"""Remote tools: a tool of a server as a `Tool`.
 
 The executor keeps the name that the tool has on its server, so that a renamed tool still calls the right one. It sends
 arguments as they are given: only the server judges them.
-
-Output schemas: structured content against what its tool declares (MCP, Structured Content).
-
-A server writes both, so the work is bounded: what is small is judged at once, the rest in a worker thread, and what
-needs too many steps is not judged.
-
-Plain schemas: those that say no more than most output schemas do, as a function that proves a value.
-
-A general validator walks its schema anew for each value. Here the common keywords are read once; what a proof cannot
-show, of a schema or of a value, is left to the general validator.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
-import anyio
-import anyio.to_thread
-
-from bridge.client.bounded_schema import BoundedSchema, Steps, UnjudgedError
+from bridge.client.output_schema import OutputSchema
 from bridge.errors import ServerError, ToolError, WireError
 from bridge.tools.content import Text
 from bridge.tools.tool import Tool
 from bridge.wire.tools import result_from_wire, tool_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.specification import ToolSpecification
@@ -44,55 +26,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.client")
-
-MAX_STEPS = 200_000
-"""How much work a judgement may take: a second or some, in a worker thread."""
-
-MAX_SECONDS = 5.0
-"""How long a result waits for its judgement; the thread ends by the bound on its work."""
-
-_PROOF_STEPS_A_STEP = 20
-"""How many steps of the quick proof take as long as one of the general validator."""
-
-_STEPS_AT_ONCE = 20_000
-"""How much of the quick proof is done in the event loop: a few milliseconds."""
-
-_KEYWORDS_AT_ONCE = 500
-"""How many steps of the general validator are done there: likewise."""
-
-_MAX_WARNINGS = 3
-
-_SMALL_VALUES = 200
-
-_SMALL_CHARS = 10_000
-
-if TYPE_CHECKING:
-    Proof: TypeAlias = Callable[[Any, Steps], bool]
-    """True only where the value surely conforms; False where that is for the general validator to say. It raises
-    `UnjudgedError` where it takes more than the steps."""
-
-_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
-
-_DEFINITIONS: Final = "#/$defs/"
-
-MAX_SCHEMAS: Final = 2_000
-"""How many schemas are read, each as often as it is referred to."""
-
-_SAYS_NOTHING: Final = frozenset(
-    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "format"}
-)
-"""Keywords that no value breaks; ``format`` is one, unless a validator is told to assert it."""
-
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-    "array": (list,),
-    "object": (dict,),
-}
-"""What a JSON parser makes of each; an integer that is written ``1.0`` is for the general validator."""
 
 
 class RemoteServer(Protocol):
@@ -236,184 +169,3 @@ def is_repeatable(specification: ToolSpecification) -> bool:
     """Whether a tool says of itself that calling it twice does no harm."""
     hints = specification.annotations
     return hints is not None and (hints.read_only is True or hints.idempotent is True)
-
-
-class OutputSchema:
-    """A remote tool's output schema. It is compiled when it is first needed, and nothing is fetched for it.
-
-    Args:
-        schema: The JSON Schema, in the draft that it names; 2020-12 where it names none.
-        owner: The tool, for the log.
-        refuses_unjudged: Whether a value that cannot be judged within the bounds counts as wrong.
-        max_steps: How much work a judgement may take.
-    """
-
-    def __init__(
-        self,
-        schema: Mapping[str, Any],
-        owner: str,
-        *,
-        refuses_unjudged: bool = False,
-        max_steps: int = MAX_STEPS,
-    ) -> None:
-        self._schema = dict(schema)
-        self._owner = owner
-        self._refuses_unjudged = refuses_unjudged
-        self._max_steps = max_steps
-        self._bounded: BoundedSchema | None = None
-        self._unusable: str | None = None
-        self._warned: set[str] = set()
-
-    async def problem(self, value: Any) -> str | None:
-        """What is wrong with a value, in words; None where nothing is, or where that cannot be said in time."""
-        with suppress(UnjudgedError, RecursionError):  # then it is too large to be judged at once
-            if self._proof is not None and self._proof(value, Steps(_STEPS_AT_ONCE)):
-                return None
-            if self._bounded is not None and _is_small(value):
-                return self._bounded.problem(value, _KEYWORDS_AT_ONCE)
-        if (reason := self._unusable) is None:
-            reason = f"it takes more than {MAX_SECONDS:g} seconds"
-            judge = partial(self._judge, value)
-            try:
-                with anyio.move_on_after(MAX_SECONDS):
-                    return await anyio.to_thread.run_sync(judge, abandon_on_cancel=True, limiter=self._one_at_a_time)
-            except UnjudgedError as error:
-                reason = str(error)
-        if reason not in self._warned and len(self._warned) < _MAX_WARNINGS:
-            self._warned.add(reason)
-            _logger.warning("%s: its output schema cannot be used for all results: %s", self._owner, reason)
-        return f"it cannot be judged: {reason}" if self._refuses_unjudged else None
-
-    def _judge(self, value: Any) -> str | None:
-        """Judge a value, in a worker thread.
-
-        Raises:
-            UnjudgedError: It takes more than the steps, or the schema cannot be used.
-        """
-        with suppress(RecursionError):
-            if self._proof is not None and self._proof(value, Steps(_PROOF_STEPS_A_STEP * self._max_steps)):
-                return None
-        if self._bounded is None:
-            try:
-                self._bounded = BoundedSchema(self._schema)
-            except UnjudgedError as error:
-                self._unusable = str(error)
-                raise
-        return self._bounded.problem(value, self._max_steps)
-
-    @cached_property
-    def _one_at_a_time(self) -> anyio.CapacityLimiter:
-        return anyio.CapacityLimiter(1)
-
-    @cached_property
-    def _proof(self) -> Proof | None:
-        return compile_validator(self._schema)
-
-
-def _is_small(value: Any) -> bool:
-    values, chars, level = 0, 0, [value]
-    while level:
-        inner: list[Any] = []
-        for each in level:
-            if isinstance(each, str):
-                chars += len(each)
-            elif isinstance(each, dict | list):
-                values += len(each)
-                if values > _SMALL_VALUES:
-                    return False
-                inner.extend(each.values() if isinstance(each, dict) else each)
-        level = inner
-    return chars <= _SMALL_CHARS
-
-
-class _NotPlainError(Exception):
-    """A schema that says more than is read here."""
-
-
-def compile_validator(schema: Mapping[str, Any]) -> Proof | None:
-    """What proves that values conform to a schema.
-
-    Args:
-        schema: A JSON Schema.
-
-    Returns:
-        The proof; None where the schema says what is not read here, refers to itself, or is too large when its
-        references are written out.
-    """
-    if schema.get("$schema", _DRAFT) != _DRAFT:
-        return None
-    rest = {key: value for key, value in schema.items() if key not in {"$schema", "$defs"}}
-    try:
-        return _Reader(schema.get("$defs", {})).proof(rest, ())
-    except (_NotPlainError, AttributeError, TypeError, RecursionError):
-        return None
-
-
-class _Reader:
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._definitions = definitions
-        self._left = MAX_SCHEMAS
-
-    def proof(self, schema: Any, within: tuple[str, ...]) -> Proof:
-        self._left -= 1
-        if self._left < 0:
-            raise _NotPlainError
-        if schema is True:
-            return lambda _, __: True
-        keywords = schema.keys() - _SAYS_NOTHING
-        if keywords == {"$ref"}:
-            name = schema["$ref"].removeprefix(_DEFINITIONS)
-            is_pointer = schema["$ref"].startswith(_DEFINITIONS) and not set("/~%") & set(name)
-            if not is_pointer or name in within or name not in self._definitions:
-                raise _NotPlainError
-            return self.proof(self._definitions[name], (*within, name))
-        if keywords == {"anyOf"}:
-            return _any_of([self.proof(choice, within) for choice in schema["anyOf"]])
-        if not keywords:
-            return lambda _, __: True
-        return self._of_type(schema, keywords, within)
-
-    def _of_type(self, schema: Mapping[str, Any], keywords: set[str], within: tuple[str, ...]) -> Proof:
-        said = schema.get("type")
-        if said == "object" and keywords <= {"type", "properties", "required", "additionalProperties"}:
-            fields = {key: self.proof(value, within) for key, value in schema.get("properties", {}).items()}
-            others = schema.get("additionalProperties", True)
-            other = (lambda _, __: False) if others is False else self.proof(others, within)
-            return _object(fields, frozenset(schema.get("required", ())), other)
-        if said == "array" and keywords <= {"type", "items"}:
-            return _array(self.proof(schema.get("items", True), within))
-        names: list[Any] = said if isinstance(said, list) else [said]
-        if keywords != {"type"} or not all(isinstance(name, str) and name in _TYPES for name in names):
-            raise _NotPlainError
-        kinds = frozenset(kind for name in names for kind in _TYPES[name])
-        return lambda value, _: type(value) in kinds
-
-
-def _any_of(choices: list[Proof]) -> Proof:
-    def conforms(value: Any, steps: Steps) -> bool:
-        steps.spend(len(choices))
-        return any(choice(value, steps) for choice in choices)
-
-    return conforms
-
-
-def _array(item: Proof) -> Proof:
-    def conforms(value: Any, steps: Steps) -> bool:
-        if type(value) is not list:
-            return False
-        steps.spend(len(value))
-        return all(map(item, value, repeat(steps)))
-
-    return conforms
-
-
-def _object(fields: Mapping[str, Proof], required: frozenset[str], other: Proof) -> Proof:
-    cost = 1 + len(required) // 8
-
-    def conforms(value: Any, steps: Steps) -> bool:
-        if type(value) is not dict:
-            return False
-        steps.spend(cost + len(value))
-        return required <= value.keys() and all(fields.get(key, other)(field, steps) for key, field in value.items())
-
-    return conforms

@@ -30,7 +30,7 @@ from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.channel import HandshakeChannel, ModernChannel, client_of
 from bridge.server.core import DISCOVERY_TTL_MS
-from bridge.server.http.sessions import SESSION
+from bridge.server.http.session import SESSION
 from bridge.server.limits.accounts import account_of
 from bridge.server.log_levels import LogLevels
 from bridge.server.protocol import (
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from bridge.server.channel import Request
     from bridge.server.core import ServerCore
-    from bridge.server.http.sessions import Session
+    from bridge.server.http.session import Session
     from bridge.server.tool_list import ToolList
     from bridge.telemetry.observer import Observer
     from bridge.telemetry.operations import ServerOperation

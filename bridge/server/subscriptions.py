@@ -9,7 +9,7 @@ from mcp.server.subscriptions import ListenHandler
 from pydantic_core import to_json
 
 from bridge.server.auth.identity import ending_with_credential
-from bridge.server.http.sessions import MAX_KEPT_BYTES, kept_bytes
+from bridge.server.http.session import MAX_KEPT_BYTES, kept_bytes
 from bridge.server.limits.accounts import account_of
 from bridge.server.limits.shares import Shares
 from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from bridge.client.bounded_schema import MAX_SCHEMA_OBJECTS
-from bridge.client.remote_tool import OutputSchema
+from bridge.client.output_schema import OutputSchema
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from bridge.client.bounded_schema import Steps, UnjudgedError
-from bridge.client.remote_tool import compile_validator
+from bridge.client.output_schema import compile_validator
 
 NAMES = st.sampled_from(["a", "b", "c"])
 VALUES = st.recursive(

@@ -28,8 +28,6 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from pydantic_core import from_json
-from starlette.datastructures import Headers
-from starlette.responses import StreamingResponse
 
 from bridge.server.protocol import INTERNAL_ERROR
 
@@ -39,10 +37,8 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http import EventCallback
     from mcp.shared.dispatcher import CallOptions
     from mcp_types import JSONRPCMessage
-    from starlette.types import Scope
 
     from bridge.server.cluster.replica import Replica
-    from bridge.types import Json
 
 MAX_EVENTS = 1_000
 """How many events of a call are kept, the latest."""
@@ -349,53 +345,3 @@ class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
         self._asked += 1
         numbered: CallOptions = {"request_id": f"{self._replica}{_SIGN}{self._asked}", **(opts or {})}
         return await super().send_raw_request(method, params, numbered, **related)
-
-
-def replica_in(number: object) -> str | None:
-    """Which replica asked under a number; None where it is no number of ours."""
-    if not isinstance(number, str):
-        return None
-    replica, sign, _ = number.partition(_SIGN)
-    return replica if sign else None
-
-
-def target_replica(message: Json) -> str | None:
-    """Which replica a message of a client is for: ``all`` where each may be; None where it is for who got it."""
-    method, params = message.get("method"), message.get("params")
-    if method is None:
-        return replica_in(message.get("id"))
-    if not isinstance(params, dict):
-        return None
-    if method == "notifications/cancelled":
-        return "all"
-    return replica_in(params.get("progressToken")) if method == "notifications/progress" else None
-
-
-def requested_position(scope: Scope) -> StreamPosition | None:
-    """Where in the stream of a call a request wants to go on; None where it is for no call's stream."""
-    event_id = Headers(scope=scope).get("last-event-id")
-    return None if event_id is None else position_of(event_id)
-
-
-def without_last_event_id(scope: Scope) -> Scope:
-    """A request without the place at which a stream of no call broke off: what was said there is not kept."""
-    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
-
-
-def resume_stream(events: SessionEvents, place: StreamPosition, session_id: str, link: Replica) -> StreamingResponse:
-    """The answer to a client that goes on reading the stream of a call."""
-
-    async def lines() -> AsyncIterator[str]:
-        try:
-            async for event in events.follow(place):
-                yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
-        except link.failures as error:
-            link.failed(error)  # the client resumes again
-
-    # The same as of the stream that broke off: nginx, for one, would keep events back where nobody tells it not to.
-    headers = {
-        "cache-control": "no-cache, no-transform",
-        "mcp-session-id": session_id,
-        "x-accel-buffering": "no",
-    }
-    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)

@@ -27,10 +27,8 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.cluster.event_store import (
-    EventBytes,
-    ReplicaDispatcher,
-    SessionEvents,
+from bridge.server.cluster.event_store import EventBytes, ReplicaDispatcher, SessionEvents
+from bridge.server.cluster.routing import (
     requested_position,
     resume_stream,
     target_replica,
@@ -45,7 +43,7 @@ from bridge.server.cluster.session_records import (
 )
 from bridge.server.http.requests import read_body, replay_body
 from bridge.server.http.responses import send_error
-from bridge.server.http.sessions import InitializeResponse, Session, kept_bytes, same_credential
+from bridge.server.http.session import InitializeResponse, Session, kept_bytes, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
 
@@ -66,8 +64,7 @@ MAX_STREAMS = 64
 """Maximum number of streams of a session that are read on at once: each waits in a connection to Redis."""
 _ID = re.compile("[0-9a-f]{32}")
 _RETRY_SECONDS = 1
-_RENEWALS = 4
-"""How often a session that is used is renewed within the time that it may go unused."""
+_RENEWALS = 4  # of a session in use, within its idle time
 _FULL = "too many open sessions; try again later"
 _UNKNOWN = "what is known of this session cannot be looked up now; try again"
 _INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.fast_path import unplanned
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
-from bridge.server.http.sessions import same_credential
+from bridge.server.http.session import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, error_message
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.fast_path import FastPath, PlainCall
     from bridge.server.http.responses import PendingCall
-    from bridge.server.http.sessions import Session, Sessions
+    from bridge.server.http.session import Session
+    from bridge.server.http.sessions import Sessions
     from bridge.server.running_calls import RunningCalls
     from bridge.types import Json
 

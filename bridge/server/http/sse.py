@@ -30,7 +30,14 @@ from pydantic_core import from_json, to_json
 from bridge.server.auth.identity import ending_with_credential
 from bridge.server.http.requests import read_body, replay_body
 from bridge.server.http.responses import message_problem, require_json, send_error
-from bridge.server.http.sessions import KEPT_METHODS, MAX_KEPT_BYTES, SESSION, Session, kept_bytes, told_too_much
+from bridge.server.http.session import (
+    KEPT_METHODS,
+    MAX_KEPT_BYTES,
+    SESSION,
+    Session,
+    kept_bytes,
+    told_too_much,
+)
 from bridge.server.http.streamable import refuse_session
 from bridge.server.limits.accounts import caller_key
 from bridge.telemetry.switch import observed_session

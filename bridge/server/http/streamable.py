@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from bridge.server.http.requests import read_body, replay_body
 from bridge.server.http.responses import is_utf8, message_problem, require_json, send_error
-from bridge.server.http.sessions import (
+from bridge.server.http.session import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
     SESSION,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bridge.server.http.sessions import Session
+    from bridge.server.http.session import Session
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from bridge.server.http import sessions as module
-from bridge.server.http.sessions import Session, Sessions
+from bridge.server.http.session import Session
+from bridge.server.http.sessions import Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
