@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as Base64Error
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import WireError
@@ -16,6 +17,43 @@ T = TypeVar("T")
 
 Json = dict[str, Any]
 """A JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueBounds:
+    """Limits of the numbers of values in one JSON text: time and memory of parsing grow with them, not with bytes.
+
+    Args:
+        containers: Maximum objects and arrays; each takes up to a hundred times its two bytes.
+        entries: Maximum names and values, objects and arrays among them.
+    """
+
+    containers: int
+    entries: int
+
+    def excess(self, text: bytes) -> str | None:
+        """Count a text's values before it is parsed; return what there is too much of, or None where it is in bounds.
+
+        Texts within the JSON may hold any character. Up to the first syntax error, where a parser stops, the count is
+        never too low.
+
+        Args:
+            text: JSON in UTF-8.
+        """
+        if len(text) <= self.containers or self._counted(text) is None:  # with those in texts, and mostly few enough
+            return None
+        if b"\\" in text:
+            text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+        if (texts := text.count(b'"') // 2) > self.entries + 1:
+            return f"{texts:,} names and texts, of {self.entries:,} at most"
+        return self._counted(b"".join(text.split(b'"')[::2]))
+
+    def _counted(self, text: bytes) -> str | None:
+        if (containers := text.count(b"{") + text.count(b"[")) > self.containers:
+            return f"{containers:,} objects and arrays, of {self.containers:,} at most"
+        if (entries := len(text) - len(text.translate(None, b",:{["))) > self.entries:
+            return f"{entries:,} names and values, of {self.entries:,} at most"
+        return None
 
 
 def without_none(**fields: Any) -> Json:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json, to_json
 
 from bridge.errors import BridgeError
+from bridge.types import ValueBounds
 
 if TYPE_CHECKING:
     from bridge.types import Json
@@ -71,6 +72,10 @@ MODERN_VERSIONS = frozenset({"2026-07-28"})
 
 MessageId = int | str
 """What identifies a request."""
+
+_BOUNDED_BYTES = 4 * 1024 * 1024
+_MAX_CONTAINERS = 40_000
+_MAX_ENTRIES = 200_000
 
 _LAST_ID = re.compile(
     # Before the one brace that closes the message no string is open, and nothing deeper: this is the message's own.
@@ -131,6 +136,27 @@ class MalformedMessageError(ProtocolError):
     def __init__(self, code: int, message: str, message_id: MessageId | None = None) -> None:
         super().__init__(code, message)
         self.message_id = message_id
+
+
+def value_bounds(max_bytes: int) -> ValueBounds:
+    """Limits of the numbers of values in a message: those for 4 MiB, and in proportion where longer ones are allowed.
+
+    A message within those for 4 MiB takes less than 40 MiB of memory, and each step of its work less than 100 ms.
+
+    Args:
+        max_bytes: The limit of a message's length.
+    """
+    times = max(1.0, max_bytes / _BOUNDED_BYTES)
+    return ValueBounds(containers=int(_MAX_CONTAINERS * times), entries=int(_MAX_ENTRIES * times))
+
+
+def too_many_values(excess: str) -> str:
+    """The error message for a JSON-RPC message outside of its bounds.
+
+    Args:
+        excess: As `ValueBounds.excess` says.
+    """
+    return f"the message has {excess}; send fewer at once, or raise --max-request-bytes of bridge serve over 4 MiB"
 
 
 def read_message(text: bytes) -> Json | None:

@@ -19,6 +19,7 @@ from bridge.tools.argument_problems import MAX_PROBLEMS, printable, problems_of,
 from bridge.tools.bounded_validation import bounded_validate_json
 from bridge.tools.coercion import FINITE, Coercion, RejectedValue, paths_of_non_finite
 from bridge.tools.strictness import StrictModeGaps
+from bridge.types import ValueBounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,11 +36,10 @@ _MIN_REPAIRED_VALUE_BYTES = 64
 """A repair takes some 600 bytes of memory for each value: so many, or so few of the text that this is in proportion."""
 _MAX_ERRORS = 20_000
 """How many errors pydantic may collect at most."""
-_MAX_CONTAINERS = 250_000
-"""How many objects and arrays arguments may hold: each takes some hundred bytes, and no time but the thread's."""
+_BOUNDS = ValueBounds(containers=250_000, entries=1_000_000)
+"""Maximum numbers of values in arguments, wherever they come from; a server lets in fewer by default."""
 _FIRST_ONLY = "the arguments hold many values, so of each list only the first mistake is told"
 _TOO_MANY = "the arguments hold too many values to be read as the tool needs them; send fewer at once"
-_TEXT_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|([\[{])')
 _NON_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*+"|(NaN|Infinity)')
 _TOO_DEEP = "should be nested less deeply"
 
@@ -191,9 +191,8 @@ class ArgumentReader:
             ArgumentsError: As for `read`. Where the arguments hold very many values, the error tells of the first
                 mistake in each list only.
         """
-        if _has_too_many_containers(raw):
-            told = f"should hold at most {_MAX_CONTAINERS} objects and arrays; send fewer at once"
-            raise ArgumentsError(self._tool, [ArgumentProblem("", told)])
+        if (excess := _BOUNDS.excess(raw)) is not None:
+            raise ArgumentsError(self._tool, [ArgumentProblem("", f"has {excess}; send fewer at once")])
         values: dict[str, Any] | None = None
         error: ValidationError | None = None
         if not self._has_surplus(arguments):
@@ -315,13 +314,6 @@ def _hint(name: str, known: Iterable[str]) -> str:
     if near := nearest(name, known):
         return f" (did you mean {near[0]!r}?)"
     return f" (the parameters are {', '.join(known)})" if known else " (there are none)"
-
-
-def _has_too_many_containers(raw: bytes) -> bool:
-    if raw.count(b"{") + raw.count(b"[") <= _MAX_CONTAINERS:  # texts included: cheap, and mostly enough
-        return False
-    brackets = (match for match in _TEXT_OR_BRACKET.finditer(raw) if match[1])
-    return next(islice(brackets, _MAX_CONTAINERS, None), None) is not None
 
 
 def _count_bound(raw: bytes) -> int:

@@ -43,9 +43,9 @@ def server(serving: StdioProcess) -> Iterator[StdioProcess]:
         bytes(byte for byte in range(256) if byte != ord("\n")),
         b"\x00",
         '{"jsonrpc": "2.0", "id": 1, "method": "ping"}'.encode("utf-16-le"),
-        b"[" * 100_000,
-        b"[" * 100_000 + b"]" * 100_000,
-        b'{"a":' * 100_000,
+        b"[" * 20_000,
+        b"[" * 20_000 + b"]" * 20_000,
+        b'{"a":' * 20_000,
         b'{"jsonrpc": "2.0", "id": ' + b"1" * 5000 + b', "method": "ping"}',
         b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": ' + b"1" * 5000 + b"}}",
     ],
@@ -241,6 +241,17 @@ def test_a_line_up_to_the_limit_is_read_and_one_beyond_is_refused() -> None:
         assert (answer["id"], answer["error"]["code"]) == ("long", -32600)
         told = "a message may have 1000 bytes at most; bridge serve --max-request-bytes allows more"
         assert answer["error"]["message"] == told
+        assert server.add() == 5
+
+
+def test_a_message_of_too_many_values_is_refused_before_it_is_parsed() -> None:
+    with StdioProcess() as server:
+        floods: list[list[object]] = [[{}] * 40_000, [1] * 200_000]
+        for values in floods:
+            server.send(json.dumps(call("many", "add", a=values, b=1)).encode())
+            answer = server.receive()
+            assert (answer["id"], answer["error"]["code"]) == ("many", -32600)
+            assert "send fewer at once, or raise --max-request-bytes" in answer["error"]["message"]
         assert server.add() == 5
 
 

@@ -392,7 +392,7 @@ def test_the_number_of_objects_and_arrays_is_bounded_whatever_texts_hold() -> No
     def take(items: list[dict[str, int]], text: str = "") -> None: ...
 
     assert problems_of(take, {"items": [{}] * 250_000}) == [
-        ArgumentProblem("", "should hold at most 250000 objects and arrays; send fewer at once")
+        ArgumentProblem("", "has 250,002 objects and arrays, of 250,000 at most; send fewer at once")
     ]
     text = '{"[' * 200_000
     assert reader_of(take).read({"items": [{}], "text": text}) == {"items": [{}], "text": text}

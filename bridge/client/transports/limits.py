@@ -11,6 +11,8 @@ import httpx2
 from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic_core import from_json
 
+from bridge.types import ValueBounds
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,8 +24,8 @@ MAX_DOCUMENT_BYTES = 1024 * 1024
 
 LARGE_BYTES = 256 * 1024
 """Bytes of a message from which on it is parsed by `large_message`."""
-MAX_CONTAINERS = 2_000_000
-"""Maximum objects and arrays in one message: each costs up to a hundred times its two bytes."""
+BOUNDS = ValueBounds(containers=2_000_000, entries=16_000_000)
+"""Maximum numbers of values in one message."""
 
 _SUCCESS = range(200, 300)
 _PIECE_BYTES = 64 * 1024
@@ -46,11 +48,11 @@ def large_message(text: bytes) -> JSONRPCMessage:
     every new object several times, waits until it is done.
 
     Raises:
-        ResponseTooLongError: It has too many objects and arrays.
+        ResponseTooLongError: It has too many values.
         ValueError: It is no message of the protocol.
     """
-    if text.count(b"{") + text.count(b"[") > MAX_CONTAINERS:
-        raise ResponseTooLongError(f"its answer has more than {MAX_CONTAINERS:,} objects and arrays")
+    if (excess := BOUNDS.excess(text)) is not None:
+        raise ResponseTooLongError(f"its answer has {excess}")
     is_collecting = gc.isenabled()
     gc.disable()
     try:

@@ -15,6 +15,7 @@ from bridge.errors import DefinitionError
 from bridge.server.http.cors import CorsMiddleware
 from bridge.server.http.host_origin import HostOriginMiddleware
 from bridge.server.http.requests import BodyLimitMiddleware
+from bridge.server.protocol import value_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,7 @@ class PreAsgiHandler:
     ) -> None:
         self._names = names
         self._max_request_bytes = max_request_bytes
+        self._bounds = value_bounds(max_request_bytes)
         self._is_open = is_open
         self._begin = fast.begin if guarding is None else guarding.beginning(fast)
 
@@ -73,6 +75,7 @@ class PreAsgiHandler:
             or b"transfer-encoding" in headers
             or not self._names.admit_plainly(headers)
             or len(body) > self._max_request_bytes
+            or self._bounds.excess(body) is not None
             or not self._is_open()
         ):
             return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
 from bridge.server.http.responses import send_error
+from bridge.server.protocol import too_many_values, value_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -72,7 +73,7 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 class BodyLimitMiddleware:
-    """ASGI middleware behind the edge: reads the body of a POST, within a limit, for what may answer it at once.
+    """ASGI middleware behind the edge: reads the body of a POST, within limits, for what may answer it at once.
 
     Args:
         app: What is behind it.
@@ -83,6 +84,7 @@ class BodyLimitMiddleware:
     def __init__(self, app: ASGIApp, *, max_bytes: int, shortcut: Shortcut | None) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._bounds = value_bounds(max_bytes)
         self._shortcut = shortcut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,6 +103,9 @@ class BodyLimitMiddleware:
             await send_error(send, 413, f"the body is over the limit of {self._max_bytes} bytes")
             return
         except ClientGoneError:
+            return
+        if (excess := self._bounds.excess(body)) is not None:
+            await send_error(send, 413, too_many_values(excess))
             return
         # A header that stands twice is for those to judge who know what it means.
         if (

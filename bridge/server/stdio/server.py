@@ -31,6 +31,8 @@ from bridge.server.protocol import (
     is_request,
     malformed_message_error,
     read_message,
+    too_many_values,
+    value_bounds,
 )
 from bridge.server.stdio.fast import FastStdio
 from bridge.server.stdio.pipes import open_input, open_output
@@ -131,6 +133,7 @@ class StdioServer:
         self._publisher = publisher
         self._streams = streams
         self._max_line_bytes = max_line_bytes
+        self._bounds = value_bounds(max_line_bytes)
         self._lines = LineSplitter(max_line_bytes)
         self._to_sdk, self._for_sdk = anyio.create_memory_object_stream[dict[str, Any]](math.inf)
         self._unanswered: Counter[MessageId] = Counter()
@@ -212,6 +215,9 @@ class StdioServer:
 
     def _read(self, line: bytes | LongLine) -> Json | None:
         if isinstance(line, bytes):
+            if (excess := self._bounds.excess(line)) is not None:
+                request = id_of_request(line[:KEPT_BYTES], line[-KEPT_BYTES:])
+                raise MalformedMessageError(INVALID_REQUEST, too_many_values(excess), request)
             return read_message(line)
         told = f"a message may have {self._max_line_bytes} bytes at most; bridge serve --max-request-bytes allows more"
         raise MalformedMessageError(INVALID_REQUEST, told, id_of_request(*line))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEADLINE_SECONDS = 10
-DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+DEEP = b'{"a":' * 10_000 + b"1" + b"}" * 10_000
 
 BROKEN = {
     "binary": (b"\x00\xff\xfe garbage", -32700),
@@ -201,6 +201,37 @@ def test_a_body_over_the_limit_is_refused(client: httpx.Client, serving: Callabl
     for body, status in ((fits, 200), (over, 413)):
         chunks = (body[start : start + 100] for start in range(0, len(body), 100))
         assert client.post(url, content=chunks, headers=HEADERS).status_code == status
+
+
+@pytest.mark.parametrize("http", ["h11", "direct"])
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("era", ["modern", "handshake", "sse"])
+def test_a_message_of_too_many_values_is_refused_before_it_is_parsed(
+    client: httpx.Client, serving: Callable[..., str], era: str, fast_path: bool, http: str
+) -> None:
+    origin = serving(http_app(ToolBox(ADD), fast_path=fast_path), http=http)
+    message = call("add", arguments={"a": [{}] * 40_000, "b": 1})
+    message, headers = (modern(message), modern_headers(message)) if era == "modern" else (message, HEADERS)
+    path = "/messages/?session_id=" + "0" * 32 if era == "sse" else "/mcp"
+    reply = client.post(origin + path, content=json.dumps(message), headers=headers)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (413, -32600)
+    assert "objects and arrays, of 40,000 at most; send fewer at once, or raise --max-request-bytes" in reply.text
+
+
+def echoes(numbers: list[float], items: list[dict[str, int]], text: str) -> tuple[int, int, int]:
+    """Count what came."""
+    return len(numbers), len(items), len(text)
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_large_honest_arguments_are_served(client: httpx.Client, serving: Callable[..., str], fast_path: bool) -> None:
+    url = serving(http_app([echoes], fast_path=fast_path), http="direct") + "/mcp"
+    for numbers, items, text in ((100_000, 0, 3_000_000), (0, 20_000, 0), (50_000, 15_000, 0)):
+        arguments = {"numbers": [0.5] * numbers, "items": [{"a": 1, "b": 2}] * items, "text": ('{"[, ' * text)[:text]}
+        message = modern(call("echoes", arguments=arguments))
+        content = json.dumps(message, separators=(",", ":"))
+        reply = client.post(url, content=content, headers=modern_headers(message), timeout=60)
+        assert json.loads(answer(reply)["result"]["content"][0]["text"]) == [numbers, items, text]
 
 
 def test_a_malformed_answer_to_a_question_is_refused(client: httpx.Client, url: str) -> None:

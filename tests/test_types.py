@@ -1,0 +1,58 @@
+"""Reading JSON that someone else wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.types import ValueBounds
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(st.sampled_from('[]{}",:\\\na\u2200')),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.sampled_from('[{",:\\')), inner),
+)
+
+
+def counts(value: Any) -> tuple[int, int]:
+    """The objects and arrays of a value, and what its JSON has of them, colons and commas, outside of texts."""
+    if not isinstance(value, dict | list):
+        return 0, 0
+    inner = [counts(each) for each in (value.values() if isinstance(value, dict) else value)]
+    marks = max(len(value) - 1, 0) + (len(value) if isinstance(value, dict) else 0)
+    return 1 + sum(each[0] for each in inner), 1 + marks + sum(each[1] for each in inner)
+
+
+@given(JSON, st.booleans())
+def test_values_are_counted_whatever_stands_in_texts(value: object, is_ascii: bool) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii).encode()
+    containers, entries = counts(value)
+    assert ValueBounds(containers, entries).excess(text) is None
+    if containers:
+        assert ValueBounds(containers - 1, entries).excess(text) is not None
+        assert ValueBounds(containers, entries - 1).excess(text) is not None
+
+
+@given(JSON, st.binary())
+def test_up_to_a_syntax_error_the_count_is_not_too_low(value: object, rest: bytes) -> None:
+    containers, entries = counts(value)
+    text = b"[" + json.dumps(value).encode() + b"," + rest
+    assert ValueBounds(containers, 10**6).excess(text) is not None
+    assert ValueBounds(containers + 1, entries + 1).excess(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "excess"),
+    [
+        (b'[{},{},"abcdef"]', "3 objects and arrays, of 2 at most"),
+        (b"[1,2,3,4,5,6]", "6 names and values, of 4 at most"),
+        (b'{"a":1,"b":2}', "4 names and values, of 3 at most"),
+        (b'",,,,""b""c""d""e""f"', "6 names and texts, of 3 at most"),
+    ],
+)
+def test_the_excess_names_the_count_and_the_bound(text: bytes, excess: str) -> None:
+    entries = int(excess.split(" of ")[1].split(maxsplit=1)[0]) if "names" in excess else 99
+    assert ValueBounds(2, entries).excess(text) == excess
