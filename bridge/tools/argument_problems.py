@@ -1,4 +1,4 @@
-"""What is wrong with arguments, in words: pydantic's errors and our refusals, with the place and what came."""
+"""Argument problems in words: pydantic's validation errors and rejected values, with location and received value."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from bridge.tools.coercion import Path
 
 MAX_PROBLEMS = 100
-"""How many problems an error tells of."""
+"""Maximum number of problems in one error."""
 _RECEIVED_CHARS = 200
 _JSONS = {"True": "true", "False": "false", "None": "null"}
 _PYTHONS = re.compile(r"'(?:[^'\\]|\\.)*'|\b(?:True|False|None)\b")
-"""What JSON writes in another way, and texts, in which nothing is to be found."""
+"""Python's spelling of JSON constants; quoted strings match as well, so that constants inside them are left alone."""
 
 
 def refusals_of(error: ValidationError, value: Any) -> Iterator[RejectedValue]:
-    """What pydantic says is wrong, each place once: its alternatives there are joined."""
-    said: dict[Path, list[str]] = {}
+    """Convert pydantic's errors, joining the alternatives for one location."""
+    expected_by_path: dict[Path, list[str]] = {}
     for details in error.errors(include_url=False, include_input=False):
         path = _path_of(details, value)
-        words = _words_of(details)
-        if words not in said.setdefault(path, []):
-            said[path].append(words)
-    for path, alternatives in said.items():
+        expected = _expected_by(details)
+        if expected not in expected_by_path.setdefault(path, []):
+            expected_by_path[path].append(expected)
+    for path, alternatives in expected_by_path.items():
         first, *others = alternatives
         yield RejectedValue(path, " or ".join([first, *(other.removeprefix("should be ") for other in others)]))
 
 
 def _path_of(details: ErrorDetails, value: Any) -> Path:
-    """Where an error is: pydantic's location without the names of the types that it tried."""
+    """Return the location of an error: pydantic's ``loc`` without the names of the union members that it tried."""
     path: list[str | int] = []
     for i, step in enumerate(details["loc"]):
         if isinstance(value, dict) and str(step) in value:
@@ -54,29 +54,31 @@ def _path_of(details: ErrorDetails, value: Any) -> Path:
     return tuple(path)
 
 
-def _words_of(details: ErrorDetails) -> str:
+def _expected_by(details: ErrorDetails) -> str:
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
         return "is not known here"
-    said = details["msg"].removeprefix("Value error, ")
+    message = details["msg"].removeprefix("Value error, ")
     if details["type"] == "literal_error":
-        said = _PYTHONS.sub(lambda match: _JSONS.get(match[0], match[0]), said)
-    return f"should be {said.removeprefix('Input should be ')}" if said.startswith("Input should be ") else said
+        message = _PYTHONS.sub(lambda match: _JSONS.get(match[0], match[0]), message)
+    return (
+        f"should be {message.removeprefix('Input should be ')}" if message.startswith("Input should be ") else message
+    )
 
 
 def problems_of(refusals: list[RejectedValue], *values: Any) -> list[ArgumentProblem]:
-    """The problems with what came: a place is looked up in the first of the values that has it."""
+    """Describe the problems with the received values; a location is looked up in the first value that has it."""
     problems = []
     for path, expected in refusals[:MAX_PROBLEMS]:
-        found = next((each for value in values for each in _found(path, value)), None)
-        problems.append(ArgumentProblem(_written(path), expected, found))
+        received = next((text for value in values for text in _received_at(path, value)), None)
+        problems.append(ArgumentProblem(_written(path), expected, received))
     if len(refusals) > MAX_PROBLEMS:
         problems.append(ArgumentProblem("", f"and {len(refusals) - MAX_PROBLEMS} more problems"))
     return problems
 
 
-def _found(path: Path, value: Any) -> Iterator[str]:
+def _received_at(path: Path, value: Any) -> Iterator[str]:
     for step in path:
         try:
             value = value[step]
@@ -91,15 +93,15 @@ def _written(path: Path) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, cut at 200 characters."""
+    """Return a value as JSON, truncated to 200 characters."""
     return truncate(to_json(printable(value) if isinstance(value, str) else value).decode(), _RECEIVED_CHARS)
 
 
 def printable(text: str) -> str:
-    """A text without halves of characters, which nobody could send."""
+    """Escape lone surrogates, which cannot be encoded as UTF-8."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def reason_of(error: Exception) -> str:
-    """Why something is no JSON, in the words of the error."""
+    """Return the message of a JSON error."""
     return printable(str(error).removeprefix("Error serializing to JSON: ")) or type(error).__name__

@@ -1,17 +1,18 @@
-"""Coercion: values that a model wrote almost as a JSON Schema wants them, made as it wants them.
+"""Coercion of values from a model that almost match a JSON Schema.
 
-A value is held against a schema by what it costs to make it fit:
+Models often write "5" for 5, or a JSON text for an object. A value is compared with a schema, and the result has a
+cost:
 
-    0         it fits as it is
-    1         it says the same in another notation: 1.0 for an integer, the name of an enum's member for its value
-    2         it is the text of what is wanted: "5" for an integer or a member 5, "[1, 2]" for an array
-    3         it is a number or boolean where text is wanted
-    4         it is a field that an object would ignore, where another alternative may know it
-    a misfit  nothing here makes it fit; it is left as it came
+    0         the value matches unchanged
+    1         equivalent notation: 1.0 for an integer, the name of an enum's member for its value
+    2         the value is the text of the expected one: "5" for an integer or a member 5, "[1, 2]" for an array
+    3         a number or boolean in place of a string
+    4         per object field that this alternative ignores, since another alternative may have it
+    1000      per mismatch that no coercion resolves; the value stays unchanged
 
-Where a schema has alternatives, the cheapest is taken, and the first of the cheapest. So a string stays a string
-wherever a string will do. Whether the outcome is valid is for the validator to say, except for the few values that
-pydantic's strict mode takes although they are something else: those are refused here.
+Among alternatives, the first with the lowest cost is chosen, so a string stays a string wherever a string is allowed.
+The validator decides whether the result is valid. Only the few values that pydantic's strict mode wrongly accepts are
+rejected here.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MEMBERS = "x-bridge-members"
-"""The keyword under which the schema of an enum carries its members' values by name."""
+"""Keyword under which the schema of an enum stores its members' values by name."""
 
 Path = tuple[str | int, ...]
-"""Where a value stands: keys and positions, outermost first."""
+"""Location of a value: keys and indexes, outermost first."""
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 TEXT_REFUSED: Mapping[str, tuple[re.Pattern[str], bool, str]] = {
-    # pydantic reads a number in a text as seconds since 1970
+    # pydantic reads a numeric string as seconds since 1970
     "date": (_NUMBER, True, "should be a date in ISO 8601"),
     "date-time": (_NUMBER, True, "should be a date and time in ISO 8601"),
     # Python reads "4_2" as 42
     "decimal": (_NUMBER, False, "should be a number, or a number as text"),
 }
-"""By format: a pattern, whether a match or its absence is refused, and what would have been right."""
+"""By format: a pattern, True if a match is rejected or False if a non-match is, and the expected value in words."""
 
 _ANYTHING: Mapping[str, Any] = {}
 _IGNORED = 4
@@ -50,44 +51,47 @@ _NOT_JSON = object()
 
 
 class RejectedValue(NamedTuple):
-    """A value that must not reach the tool, although the validator would take it."""
+    """A value that must be rejected although the validator accepts it."""
 
     path: Path
     expected: str
 
 
 class Fit(NamedTuple):
-    """How a value fits a schema."""
+    """Result of comparing a value with a schema."""
 
     value: Any
-    """The value, changed as far as it had to be; what came is never changed in place."""
+    """The coerced value; the original is never modified."""
     cost: int = 0
-    """What the change cost; 0 where it fits as it is."""
+    """Cost of the coercion; 0 if the value is unchanged."""
     refusals: tuple[RejectedValue, ...] = ()
 
     @property
     def is_exact(self) -> bool:
-        """The value fits as it is."""
+        """True if the value matches unchanged."""
         return self.cost == 0
 
 
 class Coercion:
-    """One walk along a schema with a value of JSON data.
+    """Compares JSON values with one schema.
 
-    No value is held against the same schema twice, so the work is bounded by their sizes, whatever alternatives and
-    recursion the schema has.
+    Each pair of a value and a part of the schema is compared once, so the work is bounded by their sizes even for
+    recursive schemas and nested alternatives.
 
     Args:
-        root: The schema in whose ``$defs`` references are looked up.
+        root: The schema whose ``$defs`` resolve references.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._definitions: Mapping[str, Any] = root.get("$defs", _ANYTHING)
         self._fits: dict[tuple[int, int], Fit] = {}
-        self._read: dict[int, Any] = {}
+        self._parsed: dict[int, Any] = {}
 
     def fit(self, value: Any, schema: Any) -> Fit:
-        """Hold a value, which must stay alive as long as this walk, against a part of the schema."""
+        """Compare a value with a part of the schema.
+
+        Results are cached by the value's id, so the value must outlive this object.
+        """
         key = id(value), id(schema)
         known = self._fits.get(key)
         if known is None:
@@ -104,7 +108,9 @@ class Coercion:
         alternatives = schema.get("anyOf") or schema.get("oneOf")
         if alternatives:
             chosen = self._discriminated(value, schema.get("discriminator"))
-            return _cheapest(self.fit(value, each) for each in ([chosen] if chosen is not None else alternatives))
+            return _cheapest(
+                self.fit(value, alternative) for alternative in ([chosen] if chosen is not None else alternatives)
+            )
         kinds = schema.get("type", ())
         if isinstance(kinds, str):
             return self._as_kind(kinds, value, schema)
@@ -114,7 +120,7 @@ class Coercion:
         return self._definitions.get(reference.removeprefix("#/$defs/"), _ANYTHING)
 
     def _discriminated(self, value: Any, discriminator: Mapping[str, Any] | None) -> Any:
-        """The one alternative that the value names, where the schema says how."""
+        """Return the alternative selected by the schema's discriminator, or None."""
         if discriminator is None:
             return None
         given = self._json_in(value) if isinstance(value, str) else value
@@ -136,7 +142,7 @@ class Coercion:
         return fit._replace(cost=fit.cost + text_cost)
 
     def _structure(self, value: Any, wanted: type) -> tuple[Any, int]:
-        """An array or object, which may be said in a text, and what reading it costs."""
+        """Return an array or object, parsed from a JSON string if necessary, and the cost of parsing."""
         if isinstance(value, str) and isinstance(inner := self._json_in(value), wanted):
             return inner, 2
         return value, 0
@@ -159,18 +165,18 @@ class Coercion:
         return joined._replace(cost=joined.cost + missing * _MISFIT + ignored * _IGNORED)
 
     def _json_in(self, text: str) -> Any:
-        """The JSON data that a text says; it is read once, and lives as long as this walk."""
+        """Parse a JSON string; the result is cached because `fit` caches by id."""
         key = id(text)
-        if key not in self._read:
+        if key not in self._parsed:
             try:
-                self._read[key] = from_json(text, allow_inf_nan=False)
+                self._parsed[key] = from_json(text, allow_inf_nan=False)
             except ValueError:
-                self._read[key] = _NOT_JSON
-        return self._read[key]
+                self._parsed[key] = _NOT_JSON
+        return self._parsed[key]
 
 
 def _cheapest(fits: Iterable[Fit]) -> Fit:
-    """The best of the alternatives; of misfits one that must be refused, lest the validator take it."""
+    """Return the fit with the lowest cost; prefer rejected mismatches, which the validator would accept."""
     return min(fits, key=lambda fit: (fit.cost, not fit.refusals))
 
 
@@ -190,21 +196,21 @@ def _as_member(value: Any, schema: Mapping[str, Any]) -> Fit:
     if isinstance(value, str) and members:
         if value in members:
             return Fit(members[value], 1)
-        named = [name for name in members if name.casefold() == value.casefold()]
-        if len(named) == 1:
-            return Fit(members[named[0]], 1)
+        matches = [name for name in members if name.casefold() == value.casefold()]
+        if len(matches) == 1:
+            return Fit(members[matches[0]], 1)
     if isinstance(value, str):
-        numbers = [choice for choice in choices if _says(value, choice)]
-        if len(numbers) == 1:
-            return Fit(numbers[0], 2)
-    if any(value == choice for choice in choices):  # True is 1 to Python and to pydantic, and is not to JSON
-        said = " or ".join(to_json(choice).decode() for choice in choices)
-        return Fit(value, _MISFIT, (RejectedValue((), f"should be {said}"),))
+        choices_of_text = [choice for choice in choices if _denotes(value, choice)]
+        if len(choices_of_text) == 1:
+            return Fit(choices_of_text[0], 2)
+    if any(value == choice for choice in choices):  # Python and pydantic treat True as 1, JSON does not
+        expected = " or ".join(to_json(choice).decode() for choice in choices)
+        return Fit(value, _MISFIT, (RejectedValue((), f"should be {expected}"),))
     return Fit(value, _MISFIT)
 
 
-def _says(text: str, choice: Any) -> bool:
-    """Whether a text is that of a number."""
+def _denotes(text: str, choice: Any) -> bool:
+    """Return True if the text is a notation of the number."""
     if isinstance(choice, bool) or not isinstance(choice, int | float):
         return False
     fit = _as_integer(text) if isinstance(choice, int) else _as_number(text)
@@ -222,7 +228,7 @@ def _as_string(value: Any, schema: Mapping[str, Any]) -> Fit:
             return Fit(value, _MISFIT, (RejectedValue((), refused[2]),))
         return Fit(value)
     if schema.get("format") == "decimal" and isinstance(value, int) and not isinstance(value, bool):
-        return Fit(value)  # of any size, unlike a float
+        return Fit(value)  # integers of any size, unlike floats
     is_plain = "format" not in schema and "contentEncoding" not in schema
     if is_plain and isinstance(value, int | float) and not is_non_finite(value):
         return Fit(to_json(value).decode(), 3)
@@ -237,7 +243,7 @@ def _as_integer(value: Any) -> Fit:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         try:
             return Fit(int(value), 2)
-        except ValueError:  # more digits than Python converts
+        except ValueError:  # more digits than Python converts (sys.set_int_max_str_digits)
             pass
     return Fit(value, _MISFIT)
 
@@ -247,7 +253,7 @@ def _as_number(value: Any) -> Fit:
         return Fit(number, 2)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return Fit(value, _MISFIT)
-    if abs(value) > sys.float_info.max and isinstance(value, int):  # pydantic makes it infinite
+    if abs(value) > sys.float_info.max and isinstance(value, int):  # pydantic would convert it to infinity
         return Fit(value, _MISFIT, (RejectedValue((), FINITE),))
     return Fit(value)
 
@@ -270,16 +276,16 @@ _SCALARS: Mapping[str, Callable[[Any], Fit]] = {
 }
 
 FINITE = "should be a finite number"
-"""What is expected instead of a number that JSON does not have."""
+"""Error text for numbers that JSON cannot represent."""
 
 
 def is_non_finite(value: Any) -> bool:
-    """A float that JSON does not have."""
+    """Return True for NaN and infinities, which JSON cannot represent."""
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def paths_of_non_finite(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where the non-finite numbers in some JSON data are."""
+    """Yield the locations of all non-finite numbers in JSON data."""
     if isinstance(value, dict):
         for name, field in value.items():
             yield from paths_of_non_finite(field, (*path, name))

@@ -1,15 +1,12 @@
-"""Content blocks and their MCP JSON.
+"""Content blocks of results and messages, and their JSON in MCP's format (ContentBlock).
 
-Content: the blocks of which a tool's result, or a message, is made.
-
-The kinds are those of the Model Context Protocol (ContentBlock): text, image, audio, an embedded file and a link to a
-resource. A tool returns them where plain text or JSON is not enough:
+A tool returns them if plain text or JSON is not enough:
 
     @tool
     def chart(city: str) -> Image:
         return Image.from_path(f"charts/{city}.png")
 
-Blocks of content as JSON, and back: MCP's ``ContentBlock``, which serves for what goes to a disk as well.
+The same JSON is used to store messages.
 """
 
 from __future__ import annotations
@@ -30,79 +27,79 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """What every kind of content can carry beside itself."""
+    """Base of all content blocks."""
 
     annotations: Mapping[str, Any] | None = None
-    """Hints for whoever shows the block, in MCP's keys: ``audience``, ``priority``, ``lastModified``."""
+    """Hints for display, with MCP's keys: ``audience``, ``priority``, ``lastModified``."""
     metadata: Mapping[str, Any] | None = None
-    """Free data about the block; travels over MCP in ``_meta``."""
+    """Arbitrary data about the block; sent over MCP in ``_meta``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Block):
-    """Text, read by the model as it is."""
+    """A text block."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Media(Block):
-    """Bytes of a declared media type; the common part of `Image` and `Audio`."""
+    """Bytes with a media type; base of `Image` and `Audio`."""
 
     data: bytes = field(repr=False)
-    """The encoded file, not base64."""
+    """Content of the file, not base64-encoded."""
     mime_type: str
-    """The IANA media type, such as ``image/png``."""
+    """IANA media type, such as ``image/png``."""
 
     @classmethod
     def from_path(cls, path: str | Path, mime_type: str | None = None) -> Self:
         """Read a file.
 
         Args:
-            path: The file to read, at once and whole.
-            mime_type: Its media type; guessed from the file's name by default.
+            path: The file; read completely and at once.
+            mime_type: Its media type. Defaults to a guess from the file's name.
 
         Raises:
             OSError: The file cannot be read.
-            ValueError: The name does not tell the media type.
+            ValueError: The media type cannot be guessed from the name.
         """
         return cls(Path(path).read_bytes(), mime_type or _media_type_of(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Image(Media):
-    """A picture."""
+    """An image."""
 
     mime_type: str = "image/png"
 
 
 @dataclass(frozen=True, slots=True)
 class Audio(Media):
-    """A sound."""
+    """An audio clip."""
 
     mime_type: str = "audio/wav"
 
 
 @dataclass(frozen=True, slots=True)
 class File(Block):
-    """A file's content carried inside a result (MCP's embedded resource)."""
+    """The content of a file embedded in a result (MCP's embedded resource)."""
 
     uri: str
-    """What identifies the file, such as ``file:///report.csv``; any URI will do."""
+    """Identifier of the file, such as ``file:///report.csv``; any URI is accepted."""
     content: str | bytes = field(repr=False)
     """Text, or bytes."""
     mime_type: str | None = None
-    """The IANA media type, where known."""
+    """IANA media type, if known."""
     resource_metadata: Mapping[str, Any] | None = None
-    """``_meta`` of the resource inside the block, beside the block's own."""
+    """``_meta`` of the resource inside the block, separate from the block's own."""
 
     @classmethod
     def from_path(cls, path: str | Path, mime_type: str | None = None) -> Self:
-        """Read a file: as text where its media type is text, else as bytes.
+        """Read a file; as text if its media type is a text format, otherwise as bytes.
 
         Args:
-            path: The file to read, at once and whole.
-            mime_type: Its media type; guessed from the file's name by default.
+            path: The file; read completely and at once.
+            mime_type: Its media type. Defaults to a guess from the file's name.
 
         Raises:
             OSError: The file cannot be read.
@@ -116,7 +113,7 @@ class File(Block):
 
 @dataclass(frozen=True, slots=True)
 class ResourceLink(Block):
-    """A pointer to a resource that the reader may fetch."""
+    """A link to a resource that the receiver may fetch."""
 
     uri: str
     name: str
@@ -133,7 +130,7 @@ Content = Text | Image | Audio | File | ResourceLink
 
 
 def text_of(content: tuple[Content, ...]) -> str:
-    """The text blocks of some content, joined by newlines."""
+    """Return the text blocks joined by newlines."""
     if len(content) == 1 and type(block := content[0]) is Text:
         return block.text
     return "\n".join(block.text for block in content if isinstance(block, Text))
@@ -142,12 +139,12 @@ def text_of(content: tuple[Content, ...]) -> str:
 def _media_type_of(path: str | Path) -> str:
     guessed = mimetypes.guess_type(str(path))[0]
     if guessed is None:
-        raise ValueError(f"the name {str(path)!r} does not tell a media type; pass mime_type=")
+        raise ValueError(f"cannot guess the media type from the name {str(path)!r}; pass mime_type=")
     return guessed
 
 
 def block_to_json(block: Content) -> Json:
-    """A block as MCP's ``ContentBlock``."""
+    """Convert a block to MCP's ``ContentBlock``."""
     json = _WRITERS[type(block)](block)
     if block.annotations is not None:
         json["annotations"] = block.annotations
@@ -157,21 +154,21 @@ def block_to_json(block: Content) -> Json:
 
 
 def block_from_json(json: Mapping[str, Any]) -> Content:
-    """MCP's ``ContentBlock`` as a block.
+    """Convert MCP's ``ContentBlock`` to a block.
 
     Raises:
-        WireError: The block's type is unknown, or something that it needs is missing or malformed.
+        WireError: The block's type is unknown, or a required field is missing or malformed.
     """
     kind = require_object(json, "content").get("type")
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise WireError(f"content of an unknown type: {short_repr(json)}")
-    carried = {
+    common = {
         "annotations": optional_field(json, "annotations", dict),
         "metadata": optional_field(json, "_meta", dict),
     }
     try:
-        return reader(json, carried)
+        return reader(json, common)
     except (KeyError, TypeError, AttributeError) as error:
         raise WireError(f"malformed content: {short_repr(json)}") from error
 
@@ -201,7 +198,7 @@ _WRITERS: dict[type, Callable[[Any], Json]] = {
 }
 
 
-def _read_file(json: Mapping[str, Any], carried: Json) -> File:
+def _read_file(json: Mapping[str, Any], common: Json) -> File:
     resource = json["resource"]
     content = require_text(resource["text"]) if "text" in resource else require_base64(resource["blob"])
     return File(
@@ -209,11 +206,11 @@ def _read_file(json: Mapping[str, Any], carried: Json) -> File:
         content,
         optional_field(resource, "mimeType", str),
         optional_field(resource, "_meta", dict),
-        **carried,
+        **common,
     )
 
 
-def _read_link(json: Mapping[str, Any], carried: Json) -> ResourceLink:
+def _read_link(json: Mapping[str, Any], common: Json) -> ResourceLink:
     return ResourceLink(
         require_text(json["uri"]),
         require_text(json["name"]),
@@ -222,14 +219,14 @@ def _read_link(json: Mapping[str, Any], carried: Json) -> ResourceLink:
         optional_field(json, "mimeType", str),
         optional_field(json, "size", int),
         tuple(optional_field(json, "icons", list) or ()),
-        **carried,
+        **common,
     )
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any], Json], Content]] = {
-    "text": lambda json, carried: Text(require_text(json["text"]), **carried),
-    "image": lambda json, carried: Image(require_base64(json["data"]), require_text(json["mimeType"]), **carried),
-    "audio": lambda json, carried: Audio(require_base64(json["data"]), require_text(json["mimeType"]), **carried),
+    "text": lambda json, common: Text(require_text(json["text"]), **common),
+    "image": lambda json, common: Image(require_base64(json["data"]), require_text(json["mimeType"]), **common),
+    "audio": lambda json, common: Audio(require_base64(json["data"]), require_text(json["mimeType"]), **common),
     "resource": _read_file,
     "resource_link": _read_link,
 }

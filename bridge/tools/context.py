@@ -1,7 +1,7 @@
-"""The context of an invocation: who calls, on whose behalf, and the ways back to the caller.
+"""Invocation context: the caller of a tool, and the channel back to that caller.
 
-The same object whether the call came from an AI service, stdio or HTTP (LangChain4j's InvocationContext). A tool gets
-it by annotating a parameter with `InvocationContext`, under any name; the parameter is hidden from the schema.
+It is the same for calls from an AI service, stdio and HTTP (LangChain4j's InvocationContext). A tool receives it
+through a parameter annotated with `InvocationContext`, under any name; the parameter is hidden from the schema.
 """
 
 from __future__ import annotations
@@ -32,63 +32,63 @@ LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "a
 """The severities of RFC 5424, as MCP names them."""
 
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
-"""The severities, least severe first."""
+"""The severities in ascending order."""
 
 
 class InvocationParameters(dict[str, Any]):
-    """Free data of one invocation, set by the program that invokes and hidden from the model."""
+    """Arbitrary data of one invocation, set by the invoking program and hidden from the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, as established by whoever let the call in; never by what the call says of itself."""
+    """The authenticated caller of a tool; never taken from the content of the call."""
 
     name: str
-    """What identifies the caller in memories, logs and limits; no two callers have one.
+    """Unique identifier of the caller in memories, logs and limits.
 
-    The name of a key, or the subject of a token; ``client:ID`` where a token is a client's own; with ``@`` and the
-    issuer at the end where there may be several of them.
+    The name of a key, or the subject of a token; ``client:ID`` for a token issued to a client itself; followed by ``@``
+    and the issuer if several issuers are configured.
     """
     scopes: frozenset[str] = frozenset()
-    """What the caller may do."""
+    """Granted scopes."""
     claims: Mapping[str, Any] = field(default_factory=lambda: _EMPTY, repr=False)
-    """What the credential says beside that."""
+    """Further claims of the credential."""
 
 
 class Channel(Protocol):
-    """The way back to whoever called, while the call runs."""
+    """Connection back to the caller while a call runs."""
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Say how far the call is; dropped where nobody asked to know."""
+        """Report progress; ignored if the caller did not request it."""
         ...
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        """Send a log message; dropped where nobody asked to know."""
+        """Send a log message; ignored if the caller did not request log messages."""
         ...
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        """Ask, and return the answers under the same keys.
+        """Send questions to the caller and return the answers under the same keys.
 
         Raises:
-            InputRequired: The answers come only when the call is run again.
-            ToolError: The caller cannot be asked that.
+            InputRequired: The answers arrive only when the call is run again.
+            ToolError: The caller cannot answer questions of this kind.
         """
         ...
 
 
 class LocalChannel:
-    """The channel of a call that nobody listens to: progress is dropped, logs are logged, questions are refused."""
+    """Channel without a remote caller: discards progress, writes log messages to `logging`, refuses questions."""
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Drop it."""
+        """Discard the progress report."""
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        """Log it here."""
+        """Write the message to this process's log."""
         severity = getattr(logging, level.upper(), logging.INFO if level == "notice" else logging.CRITICAL)
         (logging.getLogger(logger) if logger else _logger).log(severity, "%s", data)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:  # noqa: ARG002 - the protocol's
-        """Refuse."""
+        """Refuse the questions."""
         raise ToolError("this tool needs to ask something, and its caller cannot be asked")
 
 
@@ -96,20 +96,20 @@ _LOCAL = LocalChannel()
 
 
 class InvocationContext:
-    """What surrounds one call of a tool.
+    """Context of one call of a tool.
 
     Attributes:
-        memory_id: Which conversation the call belongs to (LangChain4j's memory id); None without one.
-        parameters: Free data of the invocation.
-        caller: Who calls; None where nobody was asked to prove it.
-        headers: The HTTP headers of the call, lower-case; empty elsewhere.
-        client_capabilities: What the remote client declared, in MCP's JSON; empty elsewhere.
-        meta: What the remote client says in ``_meta``, without what belongs to the protocol: a trace's context, say.
-        deadline: When the call has to be done, by `anyio.current_time`; None without a limit.
-        round: How many times the call has been run before it reached this point (see `ask`); 0 the first time.
-        resumption: What an earlier round left that ended with a state of its own (`InputRequired`); None without one.
-        account: Name by which the call counts where callers share places: the caller's, else the network address that
-            it came from; empty where only one can call.
+        memory_id: Conversation that the call belongs to (LangChain4j's memory id); None without one.
+        parameters: Arbitrary data of the invocation.
+        caller: The authenticated caller; None if no authentication is configured.
+        headers: HTTP headers of the call with lower-case names; empty for other transports.
+        client_capabilities: Capabilities declared by the remote client, as MCP's JSON; otherwise empty.
+        meta: The remote client's ``_meta`` without the protocol's own keys; for example a trace context.
+        deadline: Time by which the call must finish, on the clock of `anyio.current_time`; None without a limit.
+        round: Number of earlier runs of this call (see `ask`); 0 in the first run.
+        resumption: State and answers left by an earlier run that raised `InputRequired` with a state; otherwise None.
+        account: Name under which the call counts towards per-caller limits: the caller's name, or else the network
+            address; empty if there can be only one caller.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class InvocationContext:
         meta: Mapping[str, Any] = _EMPTY,
         channel: Channel = _LOCAL,
         deadline: float | None = None,
-        round: int = 0,  # noqa: A002 - the word that the protocol uses
+        round: int = 0,  # noqa: A002 - MCP's term
         resumption: Resumption | None = None,
         invocation_id: str | None = None,
         account: str = "",
@@ -164,42 +164,45 @@ class InvocationContext:
 
     @property
     def invocation_id(self) -> str:
-        """What identifies the invocation in logs and events; made when first read."""
+        """Identifier of the invocation in logs and events; created on first access."""
         if self._invocation_id is None:
             self._invocation_id = uuid4().hex
         return self._invocation_id
 
     @property
     def cancelled(self) -> bool:
-        """The caller no longer waits. A function in a worker thread cannot be stopped: it looks here and returns."""
+        """True once the caller no longer waits.
+
+        A function in a worker thread cannot be interrupted; it should check this and return.
+        """
         return self._cancelled
 
     @property
     def has_listener(self) -> bool:
-        """Somebody may hear progress and log messages; without one they end in this process's log."""
+        """True if progress and log messages may reach a remote caller; otherwise they stay in this process."""
         return self._channel is not _LOCAL
 
     @property
     def peer(self) -> object | None:
-        """Who would be asked: one and the same object for all calls of one remote client; None where nobody knows."""
+        """Object that identifies the remote client across its calls; None if unknown."""
         return getattr(self._channel, "peer", None)
 
     def cancel(self) -> None:
-        """Mark the call as no longer awaited."""
+        """Mark the call as cancelled."""
         self._cancelled = True
 
     def fork(self) -> InvocationContext:
-        """A context for one call within this invocation, which can be cancelled without cancelling the others."""
+        """Create a context for one call of this invocation that can be cancelled independently of the others."""
         _ = self.invocation_id
         return copy(self)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the call is.
+        """Report progress to the caller.
 
         Args:
-            progress: How much is done, in any unit; grows with each report.
-            total: How much there is, in the same unit, where known.
-            message: What is being done, for people.
+            progress: Amount of work done, in any unit; must increase with each report.
+            total: Total amount of work in the same unit, if known.
+            message: Description of the current step, for people.
         """
         await self._channel.progress(progress, total, message)
 
@@ -207,48 +210,48 @@ class InvocationContext:
         """Send a log message to the caller.
 
         Args:
-            level: How severe it is.
+            level: Severity.
             data: Text, or any JSON data.
-            logger: The name of the part that speaks.
+            logger: Name of the component that logs.
         """
         await self._channel.log(level, data, logger)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        """Ask the caller, and wait for the answers.
+        """Send questions to the caller and wait for the answers.
 
-        With a client of the protocol's 2026-07-28 revision nothing can wait: the call ends here, and when the answers
-        have come **the function is run again from its start**, where this returns at once. So keys must be stable and
-        their order deterministic, and what is done before a question is done again on every round: ask first, write
-        afterwards, or look at `round`.
+        With clients of MCP's 2026-07-28 revision the call ends here. When the answers arrive, **the function is run
+        again from its start**, and this method then returns immediately. Keys must therefore be stable and their order
+        deterministic. Everything done before a question is repeated in every run: ask first and write afterwards, or
+        check `round`.
 
         Args:
-            questions: What to ask, each under a key of its own within this call.
+            questions: The questions, each under a key that is unique within this call.
 
         Returns:
             The answers under the same keys.
 
         Raises:
-            ToolError: The caller cannot be asked.
+            ToolError: The caller cannot answer questions.
         """
         return await self._channel.ask(questions)
 
     async def elicit(
         self, message: str, schema: Mapping[str, Any] | type, *, key: str | None = None
     ) -> ElicitationAnswer:
-        """Ask the person to fill in a form; see `ask` for what asking entails.
+        """Ask the user to fill in a form; see `ask` for repeated runs.
 
         Args:
-            message: What the person reads.
-            schema: The form: a JSON Schema, or a type such as a pydantic model or a dataclass of primitives.
-            key: What identifies the question within this call; by default its position among the questions.
+            message: Text shown to the user.
+            schema: The form: a JSON Schema, or a type such as a pydantic model or a dataclass with primitive fields.
+            key: Identifier of the question within this call. Defaults to its position among the questions.
 
         Raises:
-            ToolError: The caller cannot be asked.
+            ToolError: The caller cannot answer questions.
         """
         if isinstance(schema, type):
-            from bridge.tools.schema.json_schema import inlined, schema_of  # noqa: PLC0415 - only for those who ask
+            from bridge.tools.schema.json_schema import inlined, schema_of  # noqa: PLC0415 - only needed for forms
 
-            schema = inlined(schema_of(schema))  # a form has no definitions
+            schema = inlined(schema_of(schema))  # MCP does not allow $ref in forms
         answer = await self._ask_one(Elicitation(message, schema), key)
         assert isinstance(answer, ElicitationAnswer)
         return answer
@@ -256,29 +259,29 @@ class InvocationContext:
     async def sample(
         self, messages: Sequence[SamplingMessage], *, max_tokens: int, key: str | None = None, **options: Any
     ) -> SamplingAnswer:
-        """Ask the caller's model for a completion; see `ask` for what asking entails.
+        """Ask the caller's model for a completion; see `ask` for repeated runs.
 
         Args:
             messages: The conversation to continue.
-            max_tokens: How many tokens the answer may have at most.
-            key: What identifies the question within this call; by default its position among the questions.
+            max_tokens: Maximum number of tokens in the answer.
+            key: Identifier of the question within this call. Defaults to its position among the questions.
             options: The other fields of `Sampling`.
 
         Raises:
-            ToolError: The caller cannot be asked.
+            ToolError: The caller cannot answer questions.
         """
         answer = await self._ask_one(Sampling(messages, max_tokens, **options), key)
         assert isinstance(answer, SamplingAnswer)
         return answer
 
     async def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
-        """Ask which folders the caller has opened; see `ask` for what asking entails.
+        """Ask for the folders that the caller has opened; see `ask` for repeated runs.
 
         Args:
-            key: What identifies the question within this call; by default its position among the questions.
+            key: Identifier of the question within this call. Defaults to its position among the questions.
 
         Raises:
-            ToolError: The caller cannot be asked.
+            ToolError: The caller cannot answer questions.
         """
         answer = await self._ask_one(Roots(), key)
         assert isinstance(answer, tuple)
@@ -291,12 +294,12 @@ class InvocationContext:
 
     @property
     def blocking(self) -> BlockingContext:
-        """The same ways back for a function that runs in a worker thread."""
+        """Blocking versions of the methods above, for functions that run in a worker thread."""
         return BlockingContext(self)
 
 
 class BlockingContext:
-    """`InvocationContext`'s ways back to the caller for a function in a worker thread: each call blocks the thread."""
+    """Blocking versions of `InvocationContext`'s methods for functions in a worker thread."""
 
     __slots__ = ("_context",)
 

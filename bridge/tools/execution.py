@@ -1,10 +1,9 @@
-"""The one way from a request to a result.
+"""Execution of tool calls.
 
     look-up → arguments → (time limit) → executor → output budget → result
                     ╰──────────── error policy ───────────╯
 
-A server, an AI service's loop and a gateway all go through `execute`, so they cannot differ. What a call does not need
-is not built: no cancel scope without a time limit, no clock without a callback. Errors follow LangChain4j's
+Servers, AI services and the gateway all call `execute`, so that they behave identically. Errors follow LangChain4j's
 ToolArgumentsErrorHandler, ToolExecutionErrorHandler and HallucinatedToolNameStrategy.
 """
 
@@ -49,69 +48,69 @@ _logger = logging.getLogger("bridge.tools")
 
 @runtime_checkable
 class _ResultMessage(Protocol):
-    """A result as a model reads it: a `bridge.ToolExecutionResultMessage`."""
+    """A result in the form that a model reads: a `bridge.ToolExecutionResultMessage`."""
 
     @property
     def content(self) -> Sequence[Content]:
-        """The blocks."""
+        """The content blocks."""
         ...
 
     @property
     def is_error(self) -> bool:
-        """The tool failed."""
+        """True if the tool failed."""
         ...
 
 
 Remedy = str | ToolExecutionResult | _ResultMessage | ToolExecutionRequest | None
-"""What a handler can answer: words for the model, None for none, a whole result or its message, or a corrected request.
+"""Return value of an error handler: text for the model, None for no text, a result, its message, or a new request.
 
-A corrected request is tried.
+A new request is executed in place of the failed one.
 """
 
 ErrorHandler = Callable[[Exception, ToolExecutionRequest, "InvocationContext", int], "Remedy | Awaitable[Remedy]"]
-"""Gets the error, the request, the context and the attempt's number (from 1); may raise to stop the invocation."""
+"""Receives the error, the request, the context and the attempt's number (from 1); may raise to stop the invocation."""
 
 UnknownToolHandler = Callable[
     [UnknownToolError, ToolExecutionRequest, "InvocationContext"], "Remedy | Awaitable[Remedy]"
 ]
-"""Gets the error, the request and the context (LangChain4j's HallucinatedToolNameStrategy); may raise to stop."""
+"""Receives the error, the request and the context (LangChain4j's HallucinatedToolNameStrategy); may raise to stop."""
 
 BeforeTool = Callable[[ToolExecutionRequest, "InvocationContext"], "Awaitable[None] | None"]
-"""Called before a tool runs; what it raises stops the invocation."""
+"""Called before a tool runs; an exception stops the invocation."""
 
 AfterTool = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
-"""Called when there is a result; what it raises stops the invocation. A cancelled call has no result."""
+"""Called with each result; an exception stops the invocation. Cancelled calls have no result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPolicy:
-    """How whoever runs tools wants calls and their failures treated. The defaults suit a local program."""
+    """Limits, callbacks and error handling for tool calls. The defaults suit a local program."""
 
     on_arguments_error: ErrorHandler | None = None
-    """Instead of telling the model what is wrong with its arguments."""
+    """Replaces the default, which sends the argument problems to the model."""
     on_execution_error: ErrorHandler | None = None
-    """Instead of telling the model what the tool raised."""
+    """Replaces the default, which sends the tool's exception to the model."""
     on_unknown_tool: UnknownToolHandler | None = None
-    """Instead of telling the model that there is no such tool, and what the nearest names are."""
+    """Replaces the default, which tells the model that the tool does not exist and suggests the nearest names."""
     before: tuple[BeforeTool, ...] = ()
     after: tuple[AfterTool, ...] = ()
     timeout_seconds: float | None = None
-    """How long one call may take, beside the tool's own limit and the context's deadline; the earliest counts."""
+    """Maximum duration of one call; the tool's own limit and the context's deadline apply as well."""
     max_output_chars: int | None = None
-    """How many characters of text a model reads of a result, where the tool does not say."""
+    """Maximum characters of text that a model reads of a result, unless the tool has its own limit."""
     max_attempts: int = 3
-    """How often one request is tried at most where handlers answer with corrected requests."""
+    """Maximum attempts per request if handlers return corrected requests."""
     propagate: bool = False
-    """An exception of a tool that is not a ToolCallError stops the invocation instead of becoming a result."""
+    """Let a tool's exceptions other than ToolCallError stop the invocation instead of becoming a result."""
     reveal_errors: bool = True
     """Send the text of any exception to the model, which may run at a provider.
 
-    Else only of those that an author raised for it (`ToolError`); the others are logged, and named generically.
+    If False, only the text of `ToolError` is sent; other exceptions are logged and described generically.
     """
 
 
 LOCAL = ExecutionPolicy()
-"""The policy of a local program."""
+"""Default policy, for a local program."""
 
 
 async def execute(
@@ -120,17 +119,17 @@ async def execute(
     """Run one request.
 
     Args:
-        tools: Where the tool is looked up, by the request's name.
-        request: What is asked.
-        context: What surrounds the call.
-        policy: How failures are treated.
+        tools: The tools by name.
+        request: The tool's name and arguments.
+        context: Context of the call.
+        policy: Limits, callbacks and error handling.
 
     Returns:
-        The tool's result; a failure is a result with ``is_error``, unless the policy says otherwise.
+        The tool's result. A failure is a result with ``is_error`` unless the policy propagates it.
 
     Raises:
-        InputRequired: The tool asked something that only a later round can answer.
-        Exception: What a handler or callback raised; what the tool raised, where it is to propagate.
+        InputRequired: The tool asked a question that only a later run can answer.
+        Exception: Raised by a handler or callback, or by a tool whose exceptions propagate.
     """
     if policy.before or policy.after:
         return (await execute_timed(tools, request, context, policy)).result
@@ -145,14 +144,14 @@ async def execute_timed(
     *,
     refusal: ArgumentsError | None = None,
 ) -> ToolExecution:
-    """Run one request as `execute` does, and tell when, how long and with which error it ran.
+    """Run one request like `execute`; return the result with its start time, duration and error.
 
     Args:
-        tools: As for `execute`; likewise those that follow.
-        request: What is asked.
-        context: What surrounds the call.
-        policy: How failures are treated.
-        refusal: What is known to be wrong with the arguments before anybody has read them: the tool does not run.
+        tools: The tools by name.
+        request: The tool's name and arguments.
+        context: Context of the call.
+        policy: Limits, callbacks and error handling.
+        refusal: Known argument problems; if given, the tool does not run.
     """
     for callback in policy.before:
         await _call(callback, request, context)
@@ -183,7 +182,7 @@ async def _run(
         try:
             tool = tools.get(request.name)
             if refusal is not None and attempt == 1:
-                raise refusal  # noqa: TRY301 - it goes the way of all errors
+                raise refusal  # noqa: TRY301 - handled like any other error
             if isinstance(request.arguments, str):
                 request = replace(request, arguments=parse_arguments(request.name, request.arguments))
             seconds = _seconds_left(tool, context, policy)
@@ -191,9 +190,9 @@ async def _run(
                 result = await tool.executor.execute(request, context)
             else:
                 result = await _execute_within(seconds, tool, request, context)
-        except BaseException as raised:  # noqa: BLE001 - what is no failure of the tool is raised again
+        except BaseException as raised:  # noqa: BLE001 - _failure raises it again unless the tool failed
             error = _failure(raised, request.name)
-            remedy = await _settle(error, tool, request, context, policy, attempt)
+            remedy = await _handle_failure(error, tool, request, context, policy, attempt)
             if isinstance(remedy, ToolExecutionResult):
                 return _within_budget(remedy, tool, policy), error
             request, attempt = remedy, attempt + 1
@@ -212,51 +211,51 @@ def _seconds_left(tool: Tool, context: InvocationContext, policy: ExecutionPolic
 async def _execute_within(
     seconds: float, tool: Tool, request: ToolExecutionRequest, context: InvocationContext
 ) -> ToolExecutionResult:
-    if seconds > 0:  # else the tool would run up to its first checkpoint
+    if seconds > 0:  # with an expired scope the tool would still run up to its first checkpoint
         with anyio.move_on_after(seconds):
             return await tool.executor.execute(request, context)
     raise ToolTimeoutError(request.name, seconds)
 
 
 def _failure(raised: BaseException, name: str) -> Exception:
-    """What a tool's failure is, without the groups that task groups put around it.
+    """Convert a raised exception into the failure of the tool, unwrapping exception groups with one member.
 
     Raises:
-        BaseException: It is none: the call was cancelled, asks something, or the process is to end.
+        BaseException: The tool did not fail: the call was cancelled, asks a question, or the process is to end.
     """
     while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
         raised = raised.exceptions[0]
     if isinstance(raised, ArgumentsError) and raised.tool != name:
-        return ArgumentsError(name, raised.problems)  # a caller knows the name that a wrapper gave
+        return ArgumentsError(name, raised.problems)  # the caller only knows the name that a wrapper gave
     if isinstance(raised, Exception):
         return raised
     if isinstance(raised, SystemExit) or (isinstance(raised, KeyboardInterrupt) and not _may_be_a_signal()):
         return ToolError("the tool tried to end the process")
     if isinstance(raised, asyncio.CancelledError) and not _is_cancelled():
-        return ToolError("what the tool was waiting for was cancelled")
+        return ToolError("an operation that the tool awaited was cancelled")
     raise raised
 
 
 def _may_be_a_signal() -> bool:
-    """A KeyboardInterrupt may come from Ctrl+C, rather than from a tool that raises it.
+    """Return True if a KeyboardInterrupt may come from Ctrl+C rather than from the tool.
 
-    Servers, and `asyncio.run`, handle the signal themselves; then no code is interrupted by it.
+    Servers and `asyncio.run` handle SIGINT themselves, so that it never interrupts running code.
     """
     try:
         asyncio.get_running_loop()
-    except RuntimeError:  # trio raises it in whatever runs
+    except RuntimeError:  # trio raises KeyboardInterrupt in the running task
         return True
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return is_default and threading.current_thread() is threading.main_thread()
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is being cancelled, rather than something that it awaited."""
+    """Return True if this task is being cancelled, rather than something that it awaited."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
-async def _settle(
+async def _handle_failure(
     error: Exception,
     tool: Tool | None,
     request: ToolExecutionRequest,
@@ -264,7 +263,7 @@ async def _settle(
     policy: ExecutionPolicy,
     attempt: int,
 ) -> ToolExecutionResult | ToolExecutionRequest:
-    """Turn a failure into what comes next: a result, or another request to try."""
+    """Apply the error policy: return a result, or a corrected request to run."""
     handler: Callable[..., Any] | None
     remedy: Any
     if tool is None and isinstance(error, UnknownToolError):
@@ -289,13 +288,13 @@ async def _settle(
     if isinstance(remedy, _ResultMessage):
         return ToolExecutionResult(tuple(remedy.content), is_error=remedy.is_error)
     raise DefinitionError(
-        f"a handler of errors of {request.name!r} answered {remedy!r}; it returns text, None for no text, a "
+        f"an error handler for {request.name!r} returned {remedy!r}; return text, None for no text, a "
         "ToolExecutionResult, its message, or a corrected ToolExecutionRequest"
     )
 
 
 def _described(error: Exception, name: str, policy: ExecutionPolicy) -> str:
-    """What the model is told; what its author has to know is logged."""
+    """Return the error text for the model; log errors that the tool's author must see."""
     if not isinstance(error, ToolCallError) or isinstance(error, ResultError):
         _logger.error("the tool %r failed", name, exc_info=error)
     if isinstance(error, ToolCallError):
@@ -306,7 +305,7 @@ def _described(error: Exception, name: str, policy: ExecutionPolicy) -> str:
 
 
 def _within_budget(result: ToolExecutionResult, tool: Tool | None, policy: ExecutionPolicy) -> ToolExecutionResult:
-    """Let the model read head and tail of a text over the budget, and the result keep the whole."""
+    """Reduce text over the budget to head and tail for the model; the result keeps the full text."""
     max_chars = (tool.policy.max_output_chars if tool is not None else None) or policy.max_output_chars
     if max_chars is None or result.model_content is not None or len(text := text_of(result.content)) <= max_chars:
         return result

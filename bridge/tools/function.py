@@ -1,12 +1,12 @@
-"""Functions as tools: the decorator, and what runs a decorated function.
+"""The `tool` decorator, and the conversion of functions, objects and modules into tools.
 
     @tool
     def add(a: int, b: int) -> int:
         \"\"\"Add two numbers.\"\"\"
         return a + b
 
-The decorator only notes what the author wants; the function stays what it was. What can be wrong is found when the
-tool is made (`tools_from`), where everything a call needs is computed once.
+The decorator only stores settings on the function. `tools_from` validates the function and computes everything that a
+call needs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ F = TypeVar("F", bound="Callable[..., Any] | staticmethod[Any, Any] | classmetho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSettings:
-    """What the author of a function said about it as a tool; None is unsaid."""
+    """Settings given to `tool`; None means not specified."""
 
     name: str | None = None
     title: str | None = None
@@ -66,7 +66,7 @@ class ToolSettings:
     run_in_thread: bool = True
     extra_arguments: ExtraArguments = "forbid"
     namespace: Mapping[str, Any] = field(default_factory=dict)
-    """Names of the defining scope that the function's annotations use and its module does not have."""
+    """Names from the defining scope that the annotations use and that are missing from the module."""
 
 
 _PLAIN = ToolSettings()
@@ -113,31 +113,31 @@ def tool(
 ) -> Any:
     """Make a function or method a tool (LangChain4j's @Tool): ``@tool``, ``@tool("description")`` or ``@tool(name=…)``.
 
-    The function stays as it is, and callable as it was. A coroutine function runs where its caller runs; any other
-    function runs in a worker thread, so that it cannot hold up other calls.
+    The function itself is unchanged and can still be called. Coroutine functions run in the caller's event loop, other
+    functions in a worker thread so that they do not block the event loop.
 
     Args:
-        function: The function, where the decorator stands bare; or the description.
-        description: What the tool does and when to use it, for the model; by default the docstring
-            without its sections, or else the name in words.
-        name: What callers call the tool; by default the function's name.
-        title: A name for people.
-        metadata: Free data; travels over MCP in ``_meta``.
-        annotations: Hints about the tool's behaviour: ToolAnnotations, a mapping with MCP's names
-            (``{"readOnlyHint": True}``), or the SDK's own.
-        return_behavior: What becomes of the result in an AI service.
-        strict: Ask a model provider that can to hold the model to the schema.
-        timeout_seconds: How long one call may take; None leaves it to the caller.
-        max_output_chars: How many characters of text a model reads; of a longer text it reads head and tail.
-        propagate: An unexpected exception stops the invocation instead of becoming a result.
-        run_in_thread: False calls a plain function in the event loop's thread: faster by a thread's hop, and only for
-            functions that never block.
-        extra_arguments: What happens to arguments that are no parameters: "forbid" refuses the call, naming the
-            nearest parameter; "ignore" leaves them out.
-        icons: Icons as MCP writes them.
+        function: The function if the decorator is used without parentheses; otherwise the description.
+        description: Text for the model: the tool's purpose and when to use it. Defaults to the docstring without its
+            sections, or else to the name in words.
+        name: Name under which the tool is called. Defaults to the function's name.
+        title: Display name.
+        metadata: Arbitrary data; sent over MCP in ``_meta``.
+        annotations: Hints about the tool's behaviour: ToolAnnotations, a mapping with MCP's names (``{"readOnlyHint":
+            True}``), or the SDK's model.
+        return_behavior: Use of the result in an AI service: read by the model, or returned as the answer.
+        strict: Request strict schema adherence from model providers that support it.
+        timeout_seconds: Maximum duration of one call; None leaves it to the caller.
+        max_output_chars: Maximum characters of text that a model reads; longer texts are reduced to head and tail.
+        propagate: Let unexpected exceptions stop the invocation instead of becoming a result.
+        run_in_thread: False calls a plain function in the event loop's thread. Faster, but only for functions that
+            never block.
+        extra_arguments: Treatment of unknown arguments: "forbid" refuses the call and suggests the nearest parameter;
+            "ignore" drops them.
+        icons: Icons in MCP's format.
 
     Raises:
-        DefinitionError: What is decorated cannot be a tool, or what is said of it is nothing that a tool can say.
+        DefinitionError: The decorated object cannot be a tool, or a setting is invalid.
     """
     if isinstance(function, str):
         if description is not None:
@@ -167,11 +167,11 @@ def tool(
         extra_arguments=extra_arguments,
     )
     if function is not None:
-        return _noted(function, settings)
-    return functools.partial(_noted, settings=settings)
+        return _store_settings(function, settings)
+    return functools.partial(_store_settings, settings=settings)
 
 
-def _noted(function: F, settings: ToolSettings) -> F:
+def _store_settings(function: F, settings: ToolSettings) -> F:
     target: Any = function.__func__ if isinstance(function, staticmethod | classmethod) else function
     if isinstance(target, type) or not callable(target):
         raise DefinitionError(f"{target!r} cannot be a tool; decorate a function, or the methods of the class")
@@ -184,7 +184,7 @@ def _noted(function: F, settings: ToolSettings) -> F:
 
 
 def settings_of(attribute: Any) -> ToolSettings | None:
-    """What `tool` noted on a function, method, staticmethod or classmethod; None where it was not decorated."""
+    """Return the settings stored by `tool`; None if the object is not decorated."""
     if isinstance(attribute, staticmethod | classmethod):
         attribute = attribute.__func__
     if isinstance(attribute, type):
@@ -194,14 +194,14 @@ def settings_of(attribute: Any) -> ToolSettings | None:
 
 
 def function_tool(function: Callable[..., Any], settings: ToolSettings | None = None) -> Tool:
-    """Make a tool of anything callable.
+    """Make a tool of a callable.
 
     Args:
         function: A function, bound method, partial or object with ``__call__``; decorated or not.
-        settings: Instead of what its decorator noted.
+        settings: Overrides the settings stored by the decorator.
 
     Raises:
-        DefinitionError: It cannot be a tool; the message names it, the parameter and the remedy.
+        DefinitionError: The callable cannot be a tool; the message names it, the parameter and the remedy.
     """
     settings = settings or settings_of(function) or _PLAIN
     signature = signature_of(function, settings.namespace, settings.extra_arguments)
@@ -213,7 +213,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
         ToolSpecification(
             name=name,
             title=settings.title,
-            # Some providers refuse a tool without a description.
+            # Some model providers reject tools without a description.
             description=settings.description or signature.description or name.replace("_", " "),
             parameters=signature.schema,
             output_schema=writer.output_schema,
@@ -231,19 +231,19 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
 
 
 def tools_from(source: object) -> list[Tool]:
-    """The tools that something holds.
+    """Return the tools of a source.
 
     Args:
         source: A Tool; a function, bound method, partial or object with ``__call__``, decorated or not; an object with
             decorated methods, inherited ones included; a class with decorated static and class methods; a module with
-            decorated functions or Tools; or an iterable of all these, such as a list or a ToolBox.
+            decorated functions or Tools; or an iterable of these, such as a list or a ToolBox.
 
     Returns:
-        The tools, in the order in which they were defined. A method that overrides a tool is that tool, with the
-        settings of its own decorator or else with those of the overridden one.
+        The tools in definition order. A method that overrides a tool is a tool as well; it keeps the overridden
+            method's settings unless it has its own decorator.
 
     Raises:
-        DefinitionError: There is no tool in it, or one that cannot be made.
+        DefinitionError: The source has no tools, or one of them is invalid.
     """
     tools = tools_found_in(source)
     if not tools:
@@ -252,25 +252,25 @@ def tools_from(source: object) -> list[Tool]:
 
 
 def one_tool(source: object) -> Tool:
-    """The only tool that something holds.
+    """Return the only tool of a source.
 
     Args:
-        source: As for `tools_from`.
+        source: See `tools_from`.
 
     Raises:
-        DefinitionError: As for `tools_from`, or there are several.
+        DefinitionError: The source has no tools, several tools, or an invalid one.
     """
     tools = tools_from(source)
     if len(tools) != 1:
-        raise DefinitionError(f"one tool was wanted, and {_described(source)} holds {len(tools)}")
+        raise DefinitionError(f"expected one tool, but {_described(source)} has {len(tools)}")
     return tools[0]
 
 
 def tools_found_in(source: Any) -> list[Tool]:
-    """As `tools_from`; a list, or what else can be empty, may hold none.
+    """Return the tools of a source, like `tools_from`, but accept an empty list or other empty source.
 
     Raises:
-        DefinitionError: One of the tools cannot be made, or an item of an iterable holds none.
+        DefinitionError: A tool is invalid, or an item of an iterable has no tools.
     """
     if isinstance(source, Tool):
         return [source]
@@ -286,8 +286,8 @@ def tools_found_in(source: Any) -> list[Tool]:
 
 
 def _tools_of_module(module: ModuleType) -> list[Tool]:
-    found = {id(value): value for value in vars(module).values() if isinstance(value, Tool) or settings_of(value)}
-    return [tool for value in found.values() for tool in tools_found_in(value)]
+    values = {id(value): value for value in vars(module).values() if isinstance(value, Tool) or settings_of(value)}
+    return [tool for value in values.values() for tool in tools_found_in(value)]
 
 
 def _tools_of_class(owner: type) -> list[Tool]:
@@ -301,15 +301,15 @@ def _tools_of_class(owner: type) -> list[Tool]:
 
 
 def _decorated_methods(owner: type) -> dict[str, ToolSettings]:
-    """The names of a class's tools, those of its farthest base first, with the settings that count."""
-    found: dict[str, ToolSettings] = {}
+    """Return the settings of a class's decorated methods by name, base classes first."""
+    methods: dict[str, ToolSettings] = {}
     for base in reversed(owner.__mro__):
         for name, attribute in vars(base).items():
             if settings := settings_of(attribute):
-                found[name] = settings
+                methods[name] = settings
             elif attribute is None:
-                found.pop(name, None)  # Python's way to take an inherited method away
-    return found
+                methods.pop(name, None)  # `name = None` in a subclass removes the inherited method
+    return methods
 
 
 def _name_of(function: Any) -> str:

@@ -1,7 +1,7 @@
-"""Questions: what a running tool may ask of whoever called it, and the answers.
+"""Questions that a running tool may ask its caller, and their answers.
 
-The kinds are those of the Model Context Protocol: elicitation (ask the person), sampling (ask the caller's model) and
-roots (ask which folders are in play). They are the same whether the caller is a remote client or a local program.
+The kinds are those of the Model Context Protocol: elicitation (ask the user), sampling (ask the caller's model) and
+roots (ask for the caller's open folders). They are the same for remote clients and local programs.
 """
 
 from __future__ import annotations
@@ -18,80 +18,80 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """Ask the person to fill in a form."""
+    """Ask the user to fill in a form."""
 
     message: str
-    """What the person reads."""
+    """Text shown to the user."""
     schema: Mapping[str, Any]
     """The form: a JSON Schema of type ``object`` whose properties are primitives, enums or lists of enum values."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
+    """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class UrlElicitation:
-    """Ask the person to visit a page, for what must not pass through the client: a login, a payment."""
+    """Ask the user to visit a page, for data that must not pass through the client, such as a login or payment."""
 
     message: str
-    """What the person reads."""
+    """Text shown to the user."""
     url: str
-    """The page to visit."""
+    """URL of the page."""
     elicitation_id: str = ""
-    """What identifies this request in a later notification of completion; empty from 2026-07-28 on, which has none."""
+    """Identifier of this request in a later completion notification; empty since the 2026-07-28 revision."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
+    """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElicitationAnswer:
-    """What the person did with a form or a page."""
+    """The user's response to a form or page."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] | None = None
-    """The filled form, where it was accepted."""
+    """The completed form, if accepted."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Free data about the answer; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
+    """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
 
     @property
     def accepted(self) -> bool:
-        """The person agreed."""
+        """True if the user accepted."""
         return self.action == "accept"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A part of a message: the caller's model wants one of the question's tools called."""
+    """Part of a message: the caller's model requests a call of one of the question's tools."""
 
     id: str
-    """What identifies the call within the conversation."""
+    """Identifier of the call within the conversation."""
     name: str
-    """The tool's name."""
+    """Name of the tool."""
     arguments: Mapping[str, Any]
     metadata: Mapping[str, Any] | None = None
-    """Free data about it; travels over MCP in ``_meta``."""
+    """Arbitrary data; sent over MCP in ``_meta``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUseResult:
-    """A part of a message: what came of a call that the caller's model wanted."""
+    """Part of a message: the result of a call that the caller's model requested."""
 
     id: str
-    """Which call it was."""
+    """Identifier of the call."""
     content: tuple[Content, ...]
     structured_content: Any = None
     is_error: bool = False
     metadata: Mapping[str, Any] | None = None
-    """Free data about it; travels over MCP in ``_meta``."""
+    """Arbitrary data; sent over MCP in ``_meta``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingMessage:
-    """One message of a conversation that the caller's model is asked to continue."""
+    """One message of the conversation that the caller's model continues."""
 
     role: Literal["user", "assistant"]
     content: tuple[Content | ToolUse | ToolUseResult, ...]
     metadata: Mapping[str, Any] | None = None
-    """Free data about the message; travels over MCP in ``_meta``."""
+    """Arbitrary data; sent over MCP in ``_meta``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,72 +100,71 @@ class Sampling:
 
     messages: Sequence[SamplingMessage]
     max_tokens: int
-    """How many tokens the answer may have at most."""
+    """Maximum number of tokens in the answer."""
     system_prompt: str | None = None
     temperature: float | None = None
     stop_sequences: Sequence[str] = ()
     model_preferences: Mapping[str, Any] | None = None
-    """MCP's ModelPreferences, as a mapping."""
+    """MCP's ModelPreferences as a mapping."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Passed to the provider of the caller's model."""
+    """Data for the provider of the caller's model."""
     include_context: Literal["none", "thisServer", "allServers"] | None = None
-    """Which servers' context the caller is to add; it need not."""
+    """Servers whose context the caller should include; a hint only."""
     tools: Sequence[ToolSpecification] = ()
-    """Tools that the model may ask for; whoever asks the question calls them, and asks again with the results."""
+    """Tools that the model may request; the asker calls them and asks again with the results."""
     tool_choice: Literal["auto", "required", "none"] | None = None
-    """Whether the model may, must or must not ask for a tool; None for what the caller does by itself."""
+    """Whether the model may, must or must not request a tool; None for the caller's default."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
+    """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingAnswer:
-    """What the caller's model said."""
+    """The completion by the caller's model."""
 
     content: tuple[Content | ToolUse | ToolUseResult, ...]
     model: str
-    """The name of the model that answered."""
+    """Name of the model that answered."""
     role: Literal["user", "assistant"] = "assistant"
     stop_reason: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Free data about the answer; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
+    """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Ask which folders the caller has opened."""
+    """Ask for the folders that the caller has opened."""
 
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Free data about the question; travels over MCP in ``_meta``, which has no place for it from 2026-07-28 on."""
+    """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder, or file, that the caller has opened."""
+    """A folder or file that the caller has opened."""
 
     uri: str
     name: str | None = None
     metadata: Mapping[str, Any] | None = None
-    """Free data about the folder; travels over MCP in ``_meta``."""
+    """Arbitrary data; sent over MCP in ``_meta``."""
 
 
 Question = Elicitation | UrlElicitation | Sampling | Roots
-"""What can be asked."""
+"""A question to the caller."""
 
 Answer = ElicitationAnswer | SamplingAnswer | tuple[Root, ...]
-"""What can come back: in the order of the kinds of `Question`."""
+"""An answer; in the order of the kinds of `Question`."""
 
 
 class InputRequired(BaseException):
-    """A call cannot go on before its caller answers; the call will be run again with the answers.
+    """A call needs answers from its caller; it will be run again with them.
 
-    An outcome of its own beside result and error. It derives from BaseException so that an ``except Exception`` in a
-    tool does not eat it. Only the edge that can ask (the server, or a suspended invocation) catches it.
+    Derives from BaseException so that ``except Exception`` in a tool does not catch it. Only the server or a suspended
+    invocation catches it.
 
     Attributes:
-        questions: What to ask, each under its key.
-        state: What whoever raises it needs to go on: JSON data, opaque to everything between, and back in the next
-            round as `Resumption.state`.
+        questions: The questions by key.
+        state: JSON data that the next run needs; opaque to everything in between, returned as `Resumption.state`.
     """
 
     def __init__(self, questions: Mapping[str, Question], state: Any = None) -> None:
@@ -176,9 +175,9 @@ class InputRequired(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What an earlier round of a call left for this one: the other end of an `InputRequired` with a state."""
+    """State and answers that an `InputRequired` with a state left for the next run of the call."""
 
     state: Any
-    """The state, as it was left; nobody else can have made it."""
+    """The state of the earlier run; its integrity is protected."""
     answers: Mapping[str, Any]
-    """The answers to what was asked, each under its question's key, as the caller gave them: MCP's JSON, unread."""
+    """The answers under the keys of their questions, as unparsed MCP JSON."""

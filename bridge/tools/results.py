@@ -1,18 +1,14 @@
-"""Return values to ToolExecutionResult.
+"""Conversion of a function's return value into a `ToolExecutionResult`.
 
-Results: from what a function returned to what a model reads and a remote client gets.
+The function's return annotation selects the conversion when the tool is registered:
 
-Which way a tool's values go is decided by its return annotation when it is registered:
+    None                                      "Success"
+    str, Literal of strings                   the text; no output schema
+    a type with a JSON Schema                 compact JSON and structured content that conforms to the output schema
+    none, Any, content, unions with str       depends on the returned value; no output schema
 
-    None                                      Success
-    str, texts to choose from                 the text; no output schema, so that a model sees one form
-    a type with a JSON Schema                 compact JSON; structured content that conforms to the output schema
-    none, Any, content, str among others      what the value itself asks for; no output schema
-
-Where the value decides: text is text, content blocks and bytes are content, everything else is JSON. A
-`ToolExecutionResult` is always itself.
-
-Return type: what a return annotation promises about a tool's results.
+If it depends on the value, strings become text, content blocks and bytes become content, and everything else JSON.
+A returned `ToolExecutionResult` is passed through unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.tools.content import Content
 
 SUCCESS = "Success"
-"""What a model reads where a function has nothing to say (LangChain4j's word)."""
+"""Text sent to the model when a function returns None; the same word as LangChain4j."""
 
 _WRAPPER = "result"
 
@@ -60,18 +56,18 @@ _SEQUENCE_TYPES = (list, tuple, set, frozenset, Sequence, MutableSequence, Colle
 
 
 class ResultWriter:
-    """Writes what one tool returns; built once, when the tool is registered.
+    """Converts the return values of one tool; built once, when the tool is registered.
 
     Args:
         tool_name: The tool's name, for errors.
         annotation: The resolved return annotation.
-        has_annotation: Whether the function has one.
+        has_annotation: False if the function has no return annotation.
 
     Attributes:
-        output_schema: The JSON Schema, of type ``object``, to which structured content conforms; None where none is
-            promised. A type whose values are no objects is wrapped under ``result``.
-        write: Makes a result of what the function returned; raises `ResultError` for a value that cannot be sent, or
-            is not what the function declares.
+        output_schema: JSON Schema of type ``object`` for structured content; None if the tool declares none. Types that
+            are not objects are wrapped under ``result``.
+        write: Converts a return value into a result; raises `ResultError` if the value cannot be sent, or does not
+            match the declared type.
     """
 
     __slots__ = (
@@ -105,11 +101,11 @@ class ResultWriter:
             self.write = self._write_declared
 
     def _declare(self, annotation: Any) -> bool:
-        """Prepare for a declared type; whether it says anything about its values."""
+        """Prepare the adapter and output schema of a declared type; return False if the schema accepts every value."""
         try:
             self._adapter = _adapter(annotation)
             schema = output_schema(self._adapter)
-        except SCHEMA_ERRORS:  # a value is still sent if it can be
+        except SCHEMA_ERRORS:  # no output schema; the value may still be serializable
             return False
         self._wraps = not _is_object(schema, schema)
         self._is_scalar = schema.get("type") in ("integer", "boolean", "string")
@@ -124,13 +120,14 @@ class ResultWriter:
         try:
             value = self._validate(value)
         except ValidationError as error:
-            if {each["type"] for each in error.errors(include_url=False, include_input=False)} == {"finite_number"}:
+            if {detail["type"] for detail in error.errors(include_url=False, include_input=False)} == {"finite_number"}:
                 raise self._unsendable(value, ValueError(_NOT_FINITE)) from error
             raise self._mismatch(value) from error
         except Exception as error:
             raise self._unsendable(value, error) from error
         try:
-            # instances are not validated again: serialising tells what was put into them since; it takes its time
+            # pydantic does not revalidate instances of models and dataclasses; serialization warnings reveal attributes
+            # that were set to invalid values later
             raw = self._dump(value) if self._is_scalar else self._dump(value, by_alias=True, warnings="error")
             data = from_json(raw)
         except Exception as error:
@@ -169,7 +166,7 @@ class ResultWriter:
         return ToolExecutionResult((Text(raw.decode()),), data if isinstance(data, dict) else {_WRAPPER: data})
 
     def _block(self, item: Any, position: int) -> Content:
-        """One item of a result that consists of blocks."""
+        """Convert one item of a sequence that contains content blocks."""
         if isinstance(item, Block):
             content: Content = item  # type: ignore[assignment]  # the kinds of content are the kinds of block
             return content
@@ -180,7 +177,7 @@ class ResultWriter:
         return Text(self._json(item).decode())
 
     def _json(self, value: Any) -> bytes:
-        """The compact JSON text of a value of any type."""
+        """Return the compact JSON of a value of any type."""
         try:
             raw = to_json(value, bytes_mode="base64")
         except Exception as error:
@@ -189,7 +186,7 @@ class ResultWriter:
         return raw
 
     def _text(self, value: str) -> str:
-        value = str.__str__(value)  # an enum of strings has words of its own for str()
+        value = str.__str__(value)  # str() of an enum of strings returns the member's name
         if not value.isascii():
             try:
                 value.encode()
@@ -198,7 +195,7 @@ class ResultWriter:
         return value
 
     def _refuse_non_finite(self, value: Any, raw: bytes, adapter: TypeAdapter[Any]) -> None:
-        """Refuse what JSON has no number for, and what pydantic may have written as null."""
+        """Reject non-finite numbers, which JSON cannot represent and pydantic may have written as null."""
         is_suspect = b"null" in raw or b"NaN" in raw or b"Infinity" in raw
         if is_suspect and any(True for _ in paths_of_non_finite(adapter.dump_python(value, warnings=False))):
             raise self._unsendable(value, ValueError(_NOT_FINITE))
@@ -219,7 +216,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
     except PydanticUserError as error:
         if error.code != "type-adapter-config-unused":
             raise
-        return TypeAdapter(annotation)  # a model's own configuration decides
+        return TypeAdapter(annotation)  # models have their own configuration
 
 
 def _type_name(value: Any) -> str:
@@ -227,26 +224,26 @@ def _type_name(value: Any) -> str:
 
 
 def _harmless_reason(error: Exception) -> str:
-    """Why a value cannot be sent, where saying it tells nothing of the value."""
-    said = str(error)
-    if isinstance(error, PydanticSerializationError) and said.startswith("Unable to serialize unknown type"):
-        return f": {said[0].lower()}{said[1:]}"
-    if "Circular reference" in said:
+    """Return the reason why a value cannot be sent, without revealing the value."""
+    message = str(error)
+    if isinstance(error, PydanticSerializationError) and message.startswith("Unable to serialize unknown type"):
+        return f": {message[0].lower()}{message[1:]}"
+    if "Circular reference" in message:
         return ": it contains itself"
-    if said == _NOT_FINITE:
-        return f": {said}"
-    if "depth exceeded" in said or "recursion limit" in said:
+    if message == _NOT_FINITE:
+        return f": {message}"
+    if "depth exceeded" in message or "recursion limit" in message:
         return ": it is nested too deeply"
     return f" ({type(error).__name__})"
 
 
 def _is_object(schema: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
-    """Whether all that conforms to a schema is an object."""
+    """Return True if every value that conforms to the schema is an object."""
     if "$ref" in schema:
         return _is_object(root.get("$defs", {})[schema["$ref"].removeprefix("#/$defs/")], root)
     alternatives: Sequence[Mapping[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or ()
     if alternatives:
-        return all(_is_object(each, root) for each in alternatives)
+        return all(_is_object(alternative, root) for alternative in alternatives)
     return schema.get("type") == "object"
 
 
@@ -257,12 +254,12 @@ def _wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_none_type(annotation: Any) -> bool:
-    """The function returns nothing."""
+    """Return True if the function returns None."""
     return _bare(annotation) in (None, types.NoneType)
 
 
 def is_text_type(annotation: Any) -> bool:
-    """The function returns text: `str`, or one of some texts. An enum of texts is JSON data."""
+    """Return True for `str` and for Literals of strings; enums of strings are sent as JSON."""
     annotation = _bare(annotation)
     if get_origin(annotation) is Literal:
         return all(type(choice) is str for choice in get_args(annotation))
@@ -272,15 +269,15 @@ def is_text_type(annotation: Any) -> bool:
 
 
 def is_open_type(annotation: Any) -> bool:
-    """The function may return anything, or text among other things: the value has to tell what it is."""
+    """Return True if the annotation is Any, object, or a union with one of these or `str`."""
     annotation = _bare(annotation)
     return annotation in (Any, object) or any(
-        is_open_type(each) or is_text_type(each) for each in _alternatives(annotation)
+        is_open_type(alternative) or is_text_type(alternative) for alternative in _alternatives(annotation)
     )
 
 
 def is_content_type(annotation: Any) -> bool:
-    """The function may return blocks of content, bytes, a list with one of these, or a whole result."""
+    """Return True if the annotation is or contains a content block, bytes or `ToolExecutionResult`."""
     annotation = _bare(annotation)
     if isinstance(annotation, type) and issubclass(annotation, _CONTENT):
         return True
@@ -288,7 +285,7 @@ def is_content_type(annotation: Any) -> bool:
         return True
     if (get_origin(annotation) or annotation) not in _SEQUENCE_TYPES:
         return False
-    items = [each for each in get_args(annotation) if each is not ...]
+    items = [item for item in get_args(annotation) if item is not ...]
     return not items or any(map(_may_be_block, items))
 
 
@@ -304,7 +301,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _bare(annotation: Any) -> Any:
-    """A type without what was written around it: metadata, aliases and new names."""
+    """Strip Annotated, type aliases and NewTypes from a type."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]

@@ -1,4 +1,4 @@
-"""What an author declares of a tool, checked where it is declared: of its type, and that JSON can carry it."""
+"""Tool specifications: the name, schema, hints and metadata of a tool, validated on construction."""
 
 from __future__ import annotations
 
@@ -29,53 +29,53 @@ HINTS: Mapping[str, str] = {
     "idempotent": "idempotentHint",
     "open_world": "openWorldHint",
 }
-"""What MCP calls each of `ToolAnnotations`."""
+"""MCP's name for each attribute of `ToolAnnotations`."""
 
 
 def require_type(value: object, kinds: type | UnionType, what: str, taken: str) -> None:
-    """Refuse a value of another type.
+    """Check the type of a declared value.
 
     Args:
-        value: What was declared.
-        kinds: What it may be.
-        what: What it is, for the message: ``title``.
-        taken: What it may be, in words: ``text``.
+        value: The declared value.
+        kinds: The accepted types.
+        what: The value's name in the error message: ``title``.
+        taken: The accepted types in words: ``text``.
 
     Raises:
-        DefinitionError: It is something else.
+        DefinitionError: The value has another type.
     """
     if not isinstance(value, kinds):
         raise DefinitionError(f"{what} must be {taken}, not {short_repr(value)}")
 
 
 def require_json(what: str, *, allows_halves: bool = False, **parts: object) -> None:
-    """Refuse what cannot be written as JSON: nobody could be told of a tool that says it.
+    """Check that declared values can be serialized as JSON.
 
     Args:
-        what: Whose parts they are, for the message: ``the tool 'add'``.
-        allows_halves: Whether texts may hold halves of characters, which JSON can say and UTF-8 cannot: texts of others
-            do, and whoever sends them on replaces them.
-        parts: What was declared.
+        what: The object that the values belong to, for the error message: ``the tool 'add'``.
+        allows_halves: Accept lone surrogates in strings. JSON can express them, UTF-8 cannot; remote servers send them,
+            and they are replaced before they are sent on.
+        parts: The declared values by name.
 
     Raises:
-        DefinitionError: One of the parts holds something that JSON cannot carry; the message says where.
+        DefinitionError: A value cannot be serialized; the message gives its path.
     """
     if _problem(tuple(parts.values())) is None:
         return
     for name, part in parts.items():
         if (problem := _problem(part)) is not None and not (allows_halves and _HALF in problem):
-            where, culprit = _culprit(part)
+            path, value = _culprit(part)
             raise DefinitionError(
-                f"{name}{where} of {what} cannot be written as JSON: {short_repr(culprit)} ({problem}); "
+                f"{name}{path} of {what} cannot be written as JSON: {short_repr(value)} ({problem}); "
                 "give text, numbers, booleans, None, and lists and dicts of these"
             )
 
 
 def checked_icons(value: object, what: str) -> tuple[Mapping[str, Any], ...]:
-    """Icons as MCP writes them.
+    """Validate a list of icons in MCP's format.
 
     Raises:
-        DefinitionError: They are none.
+        DefinitionError: The value is not a list of icons.
     """
     icons = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else None
     if icons is None or not all(map(is_icon, icons)):
@@ -86,48 +86,51 @@ def checked_icons(value: object, what: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def is_icon(value: object) -> bool:
-    """Whether something is an icon as MCP writes it."""
+    """Return True for an icon in MCP's format: a mapping with a string ``src``."""
     return isinstance(value, Mapping) and isinstance(value.get("src"), str)
 
 
 def _problem(value: object) -> str | None:
     try:
         to_json(value)
-    except Exception as error:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
+    except Exception as error:  # noqa: BLE001 - serializing a foreign object may raise anything
         return str(error).removeprefix("Error serializing to JSON: ") or type(error).__name__
     return None
 
 
 def _culprit(value: object) -> tuple[str, object]:
-    """Where the first thing is that JSON cannot carry, and what it is."""
-    where = ""
-    for _ in range(_MAX_DEPTH):  # what contains itself has no end
+    """Return the path and the value of the first item that cannot be serialized as JSON."""
+    path = ""
+    for _ in range(_MAX_DEPTH):  # a container may contain itself
         inner: Iterable[tuple[object, object]] = ()
         if isinstance(value, Mapping):
             inner = value.items()
         elif isinstance(value, list | tuple):
             inner = enumerate(value)
-        found = next(((key, item) for key, item in inner if _problem(item) is not None), None)
-        if found is None:
+        unserializable = next(((key, item) for key, item in inner if _problem(item) is not None), None)
+        if unserializable is None:
             break
-        where, value = f"{where}[{found[0]!r}]", found[1]
-    return where, value
+        path, value = f"{path}[{unserializable[0]!r}]", unserializable[1]
+    return path, value
 
 
 class AnnotationsModel(Protocol):
-    """Hints as a pydantic model with MCP's names has them, such as the SDK's ``ToolAnnotations``."""
+    """A pydantic model of hints with MCP's names, such as the SDK's ``ToolAnnotations``."""
 
     def model_dump(self, *, by_alias: bool | None = None, exclude_none: bool = False) -> dict[str, Any]:
-        """The hints under MCP's names."""
+        """Return the hints under MCP's names."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnnotations:
-    """Hints about a tool's behaviour (MCP's ToolAnnotations). None means unsaid. From a remote server: untrusted."""
+    """Hints about a tool's behaviour (MCP's ToolAnnotations). None means not specified.
+
+    Hints of a remote server are untrusted.
+    """
 
     title: str | None = None
-    """A name for people; a specification's own title comes before it."""
+    """Display name; a specification's own title takes precedence."""
     read_only: bool | None = None
     """The tool changes nothing."""
     destructive: bool | None = None
@@ -144,57 +147,58 @@ class ToolAnnotations:
 
     @classmethod
     def of(cls, hints: object) -> ToolAnnotations:
-        """Hints however they were written.
+        """Convert hints from any accepted form.
 
         Args:
-            hints: ToolAnnotations; a mapping with MCP's names, ``{"readOnlyHint": True}``; or a pydantic model of them,
-                such as the SDK's.
+            hints: ToolAnnotations; a mapping with MCP's names, ``{"readOnlyHint": True}``; or a pydantic model such as
+                the SDK's.
 
         Raises:
-            DefinitionError: They are something else, or a name or value in them is none of MCP's.
+            DefinitionError: The value has another form, or MCP has no such hint.
         """
         if isinstance(hints, cls):
             return hints
-        said = hints.model_dump(by_alias=True, exclude_none=True) if hasattr(hints, "model_dump") else hints
-        if not isinstance(said, Mapping):
+        values = hints.model_dump(by_alias=True, exclude_none=True) if hasattr(hints, "model_dump") else hints
+        if not isinstance(values, Mapping):
             raise DefinitionError(
                 f"annotations must be ToolAnnotations(…) or a mapping such as {{'readOnlyHint': True}}, "
                 f"not {short_repr(hints)}"
             )
         names = {key: name for name, key in HINTS.items()}
-        if unknown := [key for key in said if key not in names]:
+        if unknown := [key for key in values if key not in names]:
             raise DefinitionError(f"annotations have no {unknown[0]!r}; MCP knows {', '.join(names)}")
-        return cls(**{names[key]: value for key, value in said.items()})
+        return cls(**{names[key]: value for key, value in values.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpecification:
-    """All that a model, or a remote client, is told about a tool. Compared by value; not to be changed once made."""
+    """Everything that a model or remote client receives about a tool. Compared by value; must not be mutated."""
 
     name: str
-    """What a caller calls the tool."""
+    """Name under which the tool is called."""
     title: str | None = None
-    """A name for people."""
+    """Display name."""
     description: str | None = None
-    """What the tool does and when to use it."""
+    """Text for the model: the tool's purpose and when to use it."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: _NO_PARAMETERS)
-    """A JSON Schema (2020-12) of type ``object``, carried as it was given."""
+    """JSON Schema (2020-12) of type ``object``, kept as given."""
     output_schema: Mapping[str, Any] | None = None
-    """The JSON Schema of ``structured_content``; None where there is none."""
+    """JSON Schema of ``structured_content``; None if there is none."""
     annotations: ToolAnnotations | None = None
     """Hints about the tool's behaviour."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """Free data; travels over MCP in ``_meta``."""
+    """Arbitrary data; sent over MCP in ``_meta``."""
     icons: tuple[Mapping[str, Any], ...] = ()
     """Icons as MCP writes them: ``{"src": …, "mimeType": …, "sizes": […]}``."""
     strict: bool | None = None
-    """Ask a model provider that can to hold the model to the schema; None leaves it to the provider's adapter."""
+    """Request strict schema adherence from model providers that support it; None leaves it to the provider's adapter.
+    """
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __post_init__(self) -> None:
-        name: Any = self.name  # a remote server, or a program without types, gives anything
+        name: Any = self.name  # remote servers and untyped programs may pass any type
         if not isinstance(name, str) or not name:
             raise DefinitionError(f"a tool's name must be text, not {self.name!r}")
         of = f"of the tool {name!r}"
@@ -223,4 +227,4 @@ class ToolSpecification:
         )
 
 
-_set = object.__setattr__  # frozen for everyone but the constructor
+_set = object.__setattr__  # bypass frozen during construction

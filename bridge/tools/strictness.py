@@ -1,8 +1,9 @@
-"""Leniency: where pydantic's strict mode may take a value for what it is not, found in JSON text without reading it.
+"""Search of JSON text for values that pydantic's strict mode wrongly accepts.
 
-Strict validation settles nearly every call. It is too lenient about a few kinds of value only: it reads a number in a
-text as seconds since 1970, "4_2" as 42, and holds true for 1. Whether one of these may stand in a text is asked by a
-pattern: of most values it names the property before them, so that a number elsewhere in the text costs nothing.
+Strict validation handles nearly every call, but accepts a few values that it should reject: a numeric string as a date
+(seconds since 1970), "4_2" as the decimal 42, and true for the enum value 1. A regular expression over the raw JSON
+detects whether such a value may be present. Most patterns include the property's name, so that numbers elsewhere do not
+match.
 """
 
 from __future__ import annotations
@@ -23,87 +24,88 @@ _NUMBER = rb'"' + _SPACE + rb"[+-]?[0-9.]++(?:[eE][+-]?[0-9]++)?" + _SPACE + rb'
 _GROUPED = rb'"(?=[^"]*_)(?:[0-9_+.eE\s-]|\\[bfnrt]|\\u00[0-9a-f]{2})++"'
 _ZERO_OR_ONE = rb"(?<![0-9.])[01](?:\.0)?(?![0-9.])"
 _TRUTH = rb"true|false"
-"""The JSON text of strings that may hold foreign digits, of those that may be numbers, of those that may be decimals
-with underscores, of two numbers, and of what Python holds for them."""
+"""JSON patterns: strings with non-ASCII characters, numeric strings, decimal strings with underscores, the numbers 0
+and 1, and the booleans that Python considers equal to them.
+"""
 
 _SAME_VALUE = ("anyOf", "oneOf", "allOf")
-"""What holds further schemas of a value."""
+"""Keywords whose subschemas apply to the same value."""
 
 _Texts = set[bytes]
 
 
 class StrictModeGaps:
-    """What JSON text may hold in which pydantic's strict mode takes something for what it is not.
+    """Detects JSON texts that may contain a value that strict validation wrongly accepts.
 
     Args:
-        schema: What the text is validated against.
+        schema: The schema that the text is validated against.
     """
 
     __slots__ = ("_ascii", "_foreign")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        found = _Search(schema).found
-        self._ascii = _pattern({name: texts - {_NOT_ASCII} for name, texts in found.items()})
-        self._foreign = _pattern({name: texts & {_NOT_ASCII} for name, texts in found.items()})
+        patterns = _Search(schema).patterns
+        self._ascii = _pattern({name: texts - {_NOT_ASCII} for name, texts in patterns.items()})
+        self._foreign = _pattern({name: texts & {_NOT_ASCII} for name, texts in patterns.items()})
 
     def may_be_in(self, raw: bytes) -> bool:
-        """Whether such a thing may be in a text; where it is not, seldom.
+        """Return True if the text may contain such a value; false positives are rare.
 
         Args:
-            raw: The text, compact as `pydantic_core.to_json` writes it.
+            raw: Compact JSON as written by `pydantic_core.to_json`.
         """
         return (self._ascii is not None and self._ascii.search(raw) is not None) or (
             self._foreign is not None and not raw.isascii() and self._foreign.search(raw) is not None
         )
 
 
-def _pattern(found: Mapping[str | None, _Texts]) -> re.Pattern[bytes] | None:
-    """What texts look like, each within the property of a name, or anywhere."""
+def _pattern(patterns: Mapping[str | None, _Texts]) -> re.Pattern[bytes] | None:
+    """Combine the patterns of all properties, and of values without a known property, into one."""
     named = [
         b"%b:(?:%b)" % (re.escape(to_json(name)[1:]), b"|".join(sorted(texts)))
-        for name, texts in found.items()
+        for name, texts in patterns.items()
         if name is not None and texts
     ]
-    anywhere = sorted(found.get(None, ()))
+    anywhere = sorted(patterns.get(None, ()))
     alternatives = [*([b'"(?:%b)' % b"|".join(sorted(named))] if named else []), *anywhere]
     return re.compile(b"|".join(alternatives)) if alternatives else None
 
 
 class _Search:
-    """What in a schema pydantic is lenient about.
+    """Collects the patterns of values in a schema for which strict validation is too lenient.
 
     Args:
-        root: The schema in whose ``$defs`` references are looked up.
+        root: The schema whose ``$defs`` resolve references.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self.found: dict[str | None, _Texts] = {}
-        """What the texts look like by the property that they stand in; None where that cannot be told."""
+        self.patterns: dict[str | None, _Texts] = {}
+        """Patterns by the property that contains the value; None if the property is unknown."""
         self._definitions: Mapping[str, Any] = root.get("$defs", {})
         self._seen: set[tuple[int, str | None]] = set()
-        self._look(root, None)
+        self._visit(root, None)
 
-    def _look(self, schema: Any, name: str | None) -> None:
-        """Look at a schema, of a value in a property of that name."""
+    def _visit(self, schema: Any, name: str | None) -> None:
+        """Visit a subschema of the value of a property."""
         if isinstance(schema, list):
-            for each in schema:
-                self._look(each, name)
+            for subschema in schema:
+                self._visit(subschema, name)
         if not isinstance(schema, dict) or (id(schema), name) in self._seen:
             return
         self._seen.add((id(schema), name))
-        self.found.setdefault(name, set()).update(_texts(schema))
+        self.patterns.setdefault(name, set()).update(_texts(schema))
         if "$ref" in schema:
-            self._look(self._definitions.get(str(schema["$ref"]).removeprefix("#/$defs/")), name)
+            self._visit(self._definitions.get(str(schema["$ref"]).removeprefix("#/$defs/")), name)
         for keyword, inner in schema.items():
             if keyword == "properties" and isinstance(inner, dict):
-                for each, property_schema in inner.items():
-                    self._look(property_schema, each)
+                for property_name, property_schema in inner.items():
+                    self._visit(property_schema, property_name)
             elif keyword != "$defs":
-                self._look(inner, name if keyword in _SAME_VALUE else None)
+                self._visit(inner, name if keyword in _SAME_VALUE else None)
 
 
 def _texts(schema: Mapping[str, Any]) -> Iterator[bytes]:
-    """What the lenient texts of a value look like, of one schema alone."""
+    """Yield the patterns for one schema, without its subschemas."""
     if isinstance(schema.get("format"), str) and schema["format"] in TEXT_REFUSED:
         yield _GROUPED if schema["format"] == "decimal" else _NUMBER
         yield _NOT_ASCII

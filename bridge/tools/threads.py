@@ -1,7 +1,7 @@
-"""Worker threads for functions that block, under one limit, given up without being forgotten.
+"""Worker threads for blocking functions, under one limit per process.
 
-A thread cannot be stopped. A caller that no longer waits leaves its function running, and the place under the limit
-stays taken until the function returns, so that abandoned functions cannot pile up beyond the limit.
+A thread cannot be stopped. If a caller is cancelled, its function keeps running and counts towards the limit until it
+returns, so that abandoned functions cannot accumulate beyond the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 _logger = logging.getLogger("bridge.tools")
 
 DEFAULT_THREADS = 40
-"""How many functions run in threads at once unless `set_thread_limit` says otherwise."""
+"""Maximum number of functions in worker threads, unless `set_thread_limit` changes it."""
 
 
 class _Limiters:
@@ -40,9 +40,9 @@ class _Limiters:
     def __init__(self) -> None:
         self.ours = anyio.CapacityLimiter(_threads)
         self.unlimited = anyio.CapacityLimiter(math.inf)
-        """For anyio, which would free a place as soon as nobody waits."""
+        """Given to anyio, whose own limiter would be released as soon as the caller is cancelled."""
         self.turns: WeakValueDictionary[object, anyio.Lock] = WeakValueDictionary()
-        """Of each caller one call waits for a place; those behind it wait here, so that callers take turns."""
+        """Locks by caller: only one call of each caller waits in the limiter's queue, so that callers take turns."""
 
 
 _threads: float = DEFAULT_THREADS
@@ -50,49 +50,49 @@ _limiters: anyio.lowlevel.RunVar[_Limiters] = anyio.lowlevel.RunVar("bridge.tool
 
 
 def set_thread_limit(threads: int) -> None:
-    """Set how many functions of all tools together may run in worker threads at once; the others wait.
+    """Set the maximum number of functions that run in worker threads at once; further calls wait.
 
-    Takes effect at once in the event loop that calls it, and in every one that starts later.
+    Applies to the running event loop and to all that start later.
 
     Args:
-        threads: At least 1.
+        threads: The limit; at least 1.
 
     Raises:
-        DefinitionError: The number is less than 1.
+        DefinitionError: The limit is less than 1.
     """
-    global _threads  # noqa: PLW0603 - the limit is the process's
+    global _threads  # noqa: PLW0603 - the limit applies to the whole process
     if threads < 1:
         raise DefinitionError(f"the thread limit must be at least 1, not {threads!r}")
     _threads = threads
-    with suppress(RuntimeError, LookupError):  # no event loop runs, or none has used threads yet
+    with suppress(RuntimeError, LookupError):  # no event loop is running, or it has used no threads yet
         _limiters.get().ours.total_tokens = threads
 
 
 def thread_limiter() -> anyio.CapacityLimiter:
-    """The limit within the running event loop, for those who want to watch it."""
+    """Return the limiter of the running event loop, for monitoring."""
     return _current().ours
 
 
 async def run_in_thread(function: Callable[[], _T], *, caller: str | None = None) -> _T:
-    """Run a function in a worker thread, with this task's context variables.
+    """Run a function in a worker thread with the current context variables.
 
-    A cancelled caller leaves at once; the function runs on, holding its place under the limit until it returns. What it
-    raises then is logged, since nobody else can hear of it.
+    If the caller is cancelled, this returns at once. The function keeps running and counts towards the limit until it
+    returns; an exception that it raises after that is logged.
 
     Args:
-        function: What is run.
-        caller: On whose behalf, where that is known: while places are scarce, callers take turns at them, however many
-            calls each of them waits for.
+        function: The function to run.
+        caller: Name of the caller on whose behalf it runs. When the limit is reached, callers take turns, regardless of
+            the number of calls that each has waiting.
     """
     limiters = _current()
-    place = _Place(limiters.ours)
-    await place.take(limiters.turns, caller)
+    slot = _Slot(limiters.ours)
+    await slot.take(limiters.turns, caller)
     try:
         (value,) = await anyio.to_thread.run_sync(
-            place.run, function, abandon_on_cancel=True, limiter=limiters.unlimited
+            slot.run, function, abandon_on_cancel=True, limiter=limiters.unlimited
         )
     finally:
-        place.leave()
+        slot.leave()
     return value
 
 
@@ -104,17 +104,17 @@ def _current() -> _Limiters:
     return limiters
 
 
-class _Place:
-    """One place under the limit: freed by whoever is last, the caller that leaves or the function that returns."""
+class _Slot:
+    """One slot under the limit; released by the caller or the function, whichever finishes last."""
 
-    __slots__ = ("_leash", "_left", "_limiter", "_lock", "_running")
+    __slots__ = ("_caller_left", "_limiter", "_lock", "_running", "_scope")
 
     def __init__(self, limiter: anyio.CapacityLimiter) -> None:
         self._limiter = limiter
         self._lock = Lock()
-        self._leash = ThreadScope()
+        self._scope = ThreadScope()
         self._running = False
-        self._left = False
+        self._caller_left = False
 
     async def take(self, turns: MutableMapping[object, anyio.Lock], caller: str | None) -> None:
         try:
@@ -127,40 +127,45 @@ class _Place:
                 await self._limiter.acquire_on_behalf_of(self)
 
     def run(self, function: Callable[[], _T]) -> tuple[_T]:
-        """Run the function; in the worker thread. The value is wrapped, since trio refuses coroutines as values."""
-        if self._runs(running=True):
-            raise RuntimeError("the caller left before the function began")  # seen by nobody
-        self._leash.hold()
+        """Run the function in the worker thread.
+
+        The value is wrapped in a tuple, since trio rejects coroutines as values.
+        """
+        if self._set_running(running=True):
+            raise RuntimeError("the caller left before the function began")  # never seen: nobody waits for it
+        self._scope.hold()
         try:
             return (function(),)
         except Exception as error:
-            if self._left and not isinstance(error, CancelledError):  # which says only that its caller has left
-                _log_unheard(error, function)
+            if self._caller_left and not isinstance(
+                error, CancelledError
+            ):  # CancelledError only means that the caller left
+                _log_abandoned(error, function)
             raise
         finally:
-            self._leash.let_go()
-            if self._runs(running=False):
-                with suppress(RuntimeError):  # the event loop has ended, and the limit with it
+            self._scope.let_go()
+            if self._set_running(running=False):
+                with suppress(RuntimeError):  # the event loop and its limiter are closed
                     anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
 
-    def _runs(self, *, running: bool) -> bool:
-        """Note whether the function runs, unless the caller has left before it began; returns whether it has left."""
+    def _set_running(self, *, running: bool) -> bool:
+        """Record whether the function runs; return True, and record False, if the caller has left."""
         with self._lock:
-            self._running = running and not self._left
-            return self._left
+            self._running = running and not self._caller_left
+            return self._caller_left
 
     def leave(self) -> None:
-        """Wait no longer; in the event loop."""
+        """Release the slot, or leave that to the running function; called in the event loop."""
         with self._lock:
-            self._left = True
+            self._caller_left = True
             running = self._running
         if running:
-            self._leash.cut()
+            self._scope.cut()
         else:
             self._limiter.release_on_behalf_of(self)
 
 
-def _log_unheard(error: Exception, function: Callable[[], Any]) -> None:
-    from bridge.tools.schema.signature import source_of  # noqa: PLC0415 - only where something went wrong
+def _log_abandoned(error: Exception, function: Callable[[], Any]) -> None:
+    from bridge.tools.schema.signature import source_of  # noqa: PLC0415 - only needed for this warning
 
     _logger.warning("%s raised after its caller had left", source_of(function), exc_info=error)

@@ -1,4 +1,4 @@
-"""A ToolBox: tools by name, in order, with news of its changes."""
+"""ToolBox: an ordered collection of tools by name, with change notifications."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool
 
 MAX_NAME_CHARS = 128
-"""How long a tool's name may be (MCP, "Tools", tool names)."""
+"""Maximum length of a tool's name (MCP, "Tools", tool names)."""
 
 _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME_CHARS}}}")
 
 
 class ToolBox:
-    """Tools by name, in the order in which they came.
+    """Tools by name, in insertion order.
 
     Args:
         sources: Tools, functions, objects, modules, or iterables of these (see `tools_from`).
 
     Raises:
-        DefinitionError: A source holds no tools, or a name is outside ``[A-Za-z0-9_.-]{1,128}``.
-        NameClashError: Two tools have one name.
+        DefinitionError: A source has no tools, or a name does not match ``[A-Za-z0-9_.-]{1,128}``.
+        NameClashError: Two tools have the same name.
     """
 
     def __init__(self, *sources: object) -> None:
@@ -38,67 +38,67 @@ class ToolBox:
 
     @classmethod
     def of(cls, *sources: object) -> ToolBox:
-        """The ToolBox itself, where that is the only source, so that its changes are seen; else one of the sources.
+        """Return the ToolBox itself if it is the only source, so that later changes apply; otherwise create a new one.
 
         Raises:
-            DefinitionError: As for the constructor.
-            NameClashError: As for the constructor.
+            DefinitionError: See the constructor.
+            NameClashError: See the constructor.
         """
         only = sources[0] if len(sources) == 1 else None
         return only if isinstance(only, ToolBox) else cls(*sources)
 
     def add(self, *sources: object) -> None:
-        """Add tools after those that are here: all of them, or none where one is refused.
+        """Append tools: all of them, or none if one is invalid.
 
         Raises:
-            DefinitionError: As for the constructor.
-            NameClashError: As for the constructor.
+            DefinitionError: See the constructor.
+            NameClashError: See the constructor.
         """
-        added = _admitted(self._tools, (tool for source in sources for tool in tools_from(source)))
+        added = _validated(self._tools, (tool for source in sources for tool in tools_from(source)))
         if added:
             self._tools.update(added)
-            self._tell()
+            self._notify()
 
     def remove(self, *names: str) -> None:
-        """Take tools away.
+        """Remove tools.
 
         Raises:
-            UnknownToolError: One of the names is not here; nothing was removed.
+            UnknownToolError: One of the names does not exist; no tool was removed.
         """
         for name in names:
             self.get(name)
         self.replace([tool for tool in self if tool.name not in names])
 
     def replace(self, tools: Iterable[Tool]) -> None:
-        """Let exactly these tools be here, and tell the listeners if that changes anything.
+        """Replace all tools, and notify the listeners if anything changed.
 
         Raises:
-            DefinitionError: A name is outside ``[A-Za-z0-9_.-]{1,128}``; nothing was changed.
-            NameClashError: Two tools have one name; nothing was changed.
+            DefinitionError: A name does not match ``[A-Za-z0-9_.-]{1,128}``; nothing was changed.
+            NameClashError: Two tools have the same name; nothing was changed.
         """
-        admitted = _admitted({}, tools)
-        if list(admitted.values()) != list(self._tools.values()):
-            self._tools = admitted
-            self._tell()
+        validated = _validated({}, tools)
+        if list(validated.values()) != list(self._tools.values()):
+            self._tools = validated
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` after every change, in the thread that made it; returns what ends that."""
+        """Call ``listener`` after every change, in the thread that made it. Returns a function that unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name, or None; costs the same however many there are."""
+        """Return the tool with this name, or None."""
         return self._tools.get(name)
 
     def get(self, name: str) -> Tool:
-        """The tool of that name.
+        """Return the tool with this name.
 
         Raises:
-            UnknownToolError: There is none; the error suggests the nearest names.
+            UnknownToolError: There is no such tool; the error suggests the nearest names.
         """
         tool = self._tools.get(name)
         if tool is None:
@@ -109,7 +109,7 @@ class ToolBox:
         return name in self._tools
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(tuple(self._tools.values()))  # tools may be added meanwhile
+        return iter(tuple(self._tools.values()))  # a copy: tools may change during iteration
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -118,9 +118,9 @@ class ToolBox:
         return f"ToolBox({', '.join(self._tools)})"
 
 
-def _admitted(present: Mapping[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool]:
-    """The tools by name, which can stand beside those that are there."""
-    admitted: dict[str, Tool] = {}
+def _validated(present: Mapping[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Return the tools by name after checking them against each other and the present ones."""
+    validated: dict[str, Tool] = {}
     for tool in tools:
         if not _NAME.fullmatch(tool.name):
             raise DefinitionError(
@@ -128,7 +128,7 @@ def _admitted(present: Mapping[str, Tool], tools: Iterable[Tool]) -> dict[str, T
                 "1 to 128 ASCII letters, digits, underscores, dots or hyphens; give it such a name with @tool(name=…), "
                 "or with bridge.renamed"
             )
-        if (other := present.get(tool.name) or admitted.get(tool.name)) is not None:
+        if (other := present.get(tool.name) or validated.get(tool.name)) is not None:
             raise NameClashError(tool.name, other.source, tool.source)
-        admitted[tool.name] = tool
-    return admitted
+        validated[tool.name] = tool
+    return validated

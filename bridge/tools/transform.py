@@ -1,6 +1,6 @@
-"""Transforms: small wrappers that change how tools appear and never what they do.
+"""Transforms: wrappers that rename, prefix or filter tools without changing their behaviour.
 
-A renamed tool still calls the right thing, because its executor is untouched and keeps a remote name itself.
+A renamed tool keeps its executor, and executors of remote tools store the remote name themselves.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _HASH_CHARS = 8
 
 
 def renamed(tool: object, name: str) -> Tool:
-    """The same tool under another name; the very tool where it has that name already.
+    """Return the tool under another name; the same object if it already has that name.
 
     Args:
-        tool: A Tool or function, or anything else that holds one tool (see `tools_from`).
-        name: The other name.
+        tool: A Tool or function, or another source with one tool (see `tools_from`).
+        name: The new name.
 
     Raises:
-        DefinitionError: There is no tool in it, or several.
+        DefinitionError: The source has no tool, or several.
     """
     if not isinstance(tool, Tool):
         tool = one_tool(tool)
@@ -37,14 +37,14 @@ def renamed(tool: object, name: str) -> Tool:
 
 
 def prefixed(tools: object, prefix: str) -> Iterator[Tool]:
-    """The same tools, each name with a prefix before it: ``prefixed(tools, "github_")``.
+    """Add a prefix to the name of each tool: ``prefixed(tools, "github_")``.
 
     Args:
-        tools: Anything that a ToolBox takes (see `tools_from`); a list may be empty.
-        prefix: What stands before each name.
+        tools: Any source of a ToolBox (see `tools_from`); a list may be empty.
+        prefix: The prefix.
 
     Raises:
-        DefinitionError: A source holds no tools.
+        DefinitionError: A source has no tools.
     """
     return (renamed(tool, prefix + tool.name) for tool in tools_found_in(tools))
 
@@ -56,16 +56,16 @@ def filtered(
     include: Collection[str] | None = None,
     exclude: Collection[str] = (),
 ) -> Iterator[Tool]:
-    """Those of the tools that pass all the tests.
+    """Select the tools that pass all the filters.
 
     Args:
-        tools: What to choose from: anything that a ToolBox takes (see `tools_from`); a list may be empty.
-        keep: Says of a tool whether it stays.
-        include: The only names that stay; None for no such limit.
-        exclude: Names that do not stay.
+        tools: Any source of a ToolBox (see `tools_from`); a list may be empty.
+        keep: Returns True for a tool to select.
+        include: The only names to select; None for all.
+        exclude: Names to leave out.
 
     Raises:
-        DefinitionError: A source holds no tools.
+        DefinitionError: A source has no tools.
     """
     return (
         tool
@@ -75,36 +75,38 @@ def filtered(
 
 
 def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"[^A-Za-z0-9_-]") -> dict[str, str]:
-    """A name for each name that a chat model's provider accepts; the result is reversible and knows no order.
+    """Map names to unique names that a chat model's provider accepts.
 
-    Forbidden characters become underscores. A hash of the whole name is added where a name had to be cut, or where two
-    would still be the same, to all of those but one that is safe as it is: the answer for a name depends on the set of
-    names, and not on their order.
+    Forbidden characters become underscores. A hash of the full name is appended if the name is too long, or if several
+    names would become equal; a name that is safe already stays unchanged. The result depends on the set of names, not
+    on their order.
 
     Args:
-        names: The names as they are; each counts once.
-        max_chars: How long a safe name may be.
-        forbidden: A regular expression for one character that a safe name must not have.
+        names: The original names; duplicates are ignored.
+        max_chars: Maximum length of a safe name.
+        forbidden: Regular expression for one forbidden character.
 
     Returns:
-        Each name with its safe one; no two safe ones are the same.
+        The safe name for each name; safe names are unique.
     """
-    wanted = {name: re.sub(forbidden, "_", name) for name in names}
-    rivals = Counter(wanted.values())
+    candidates = {name: re.sub(forbidden, "_", name) for name in names}
+    counts = Counter(candidates.values())
     safe = {
         name: candidate
-        for name, candidate in wanted.items()
-        if len(candidate) <= max_chars and (name == candidate or rivals[candidate] == 1)
+        for name, candidate in candidates.items()
+        if len(candidate) <= max_chars and (name == candidate or counts[candidate] == 1)
     }
     taken = set(safe.values())
-    for name in sorted(wanted.keys() - safe.keys()):
-        safe[name] = next(each for each in _hashed(wanted[name], name, max_chars) if each not in taken)
+    for name in sorted(candidates.keys() - safe.keys()):
+        safe[name] = next(
+            candidate for candidate in _hashed(candidates[name], name, max_chars) if candidate not in taken
+        )
         taken.add(safe[name])
-    return {name: safe[name] for name in wanted}
+    return {name: safe[name] for name in candidates}
 
 
 def _hashed(candidate: str, name: str, max_chars: int) -> Iterator[str]:
-    """Names with a hash; more than one, since somebody may have named a tool so that it looks like the first."""
+    """Yield names with a hash; several, since another tool may already be named like the first."""
     for attempt in count():
         digest = sha256(f"{name}{' ' * attempt}".encode()).hexdigest()
         yield f"{candidate[: max_chars - _HASH_CHARS - 1]}_{digest[:_HASH_CHARS]}"

@@ -219,7 +219,7 @@ async def test_handlers_can_answer_nothing_or_a_message(name: str, remedy: Any, 
 
 
 async def test_a_handler_that_answers_something_else_is_a_mistake_that_is_named() -> None:
-    with pytest.raises(DefinitionError, match="a handler of errors of 'fail' answered 5; it returns text, None"):
+    with pytest.raises(DefinitionError, match="an error handler for 'fail' returned 5; return text, None"):
         await run("fail", {"reason": "x"}, on_execution_error=lambda *_: 5)
 
 

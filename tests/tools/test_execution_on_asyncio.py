@@ -28,7 +28,7 @@ async def test_what_a_tool_waits_for_being_cancelled_is_the_tools_failure() -> N
         await task
 
     result = await execute(ToolBox(wait), ToolExecutionRequest("wait"), InvocationContext())
-    assert result == ToolExecutionResult.error("what the tool was waiting for was cancelled")
+    assert result == ToolExecutionResult.error("an operation that the tool awaited was cancelled")
 
 
 async def test_the_cancellation_of_a_task_is_not_swallowed() -> None:

@@ -68,7 +68,7 @@ def test_a_tool_is_renamed_wherever_it_is(source: object) -> None:
 
 
 def test_what_holds_another_number_of_tools_than_one_is_not_renamed() -> None:
-    with pytest.raises(DefinitionError, match=r"one tool was wanted, and \[.*\] holds 2"):
+    with pytest.raises(DefinitionError, match=r"expected one tool, but \[.*\] has 2"):
         renamed([a, b], "c")
     with pytest.raises(DefinitionError, match="there are no tools in 5"):
         renamed(5, "c")
