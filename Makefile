@@ -44,10 +44,10 @@ format: $(READY) ## Put the code into shape
 conformance: $(READY) ## Run the official MCP conformance suite against the bridge (needs npm)
 	$(BIN)/python tests/conformance/run.py
 
-faults: $(READY) ## Try every fault with real processes and print the table of the README
+faults: $(READY) ## Try every fault with real processes and print the table of docs/performance.md
 	$(BIN)/python -m pytest tests/faults tests/cluster -m faults --quiet $(FAULTS)
 
-bench: $(READY) ## Run the benchmarks and print the figures of the README
+bench: $(READY) ## Run the benchmarks and print the figures of docs/performance.md
 	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet $(BENCH)
 
 fuzz: $(READY) ## Send spoiled requests to servers for minutes: HTTP by both parsers, stdio in both eras
@@ -57,7 +57,6 @@ load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tool
 	$(BIN)/python -m tests.benchmarks.load $(LOAD)
 
 reference: $(READY) ## Write the generated pages of the documentation
-	$(BIN)/python -m tests.options_table
 	$(BIN)/python -m tests.docs.reference
 
 docs: reference ## Build the documentation into site/, strictly, and check the result

@@ -96,11 +96,6 @@ class Document:
         """The blocks of a language, in order."""
         return [block for block in self.all_blocks if block.language == language and not block.is_comment]
 
-    def block(self, fragment: str) -> str:
-        """The one Python block that contains a text."""
-        (found,) = [each.text for each in self.blocks("python") if fragment in each.text]
-        return found
-
     def commands(self) -> list[Command]:
         """Every line that a reader is asked to type, in order."""
         return [command for console in self.blocks("console") for command in commands_of(console)]
@@ -150,6 +145,3 @@ def commands_of(console: Block) -> list[Command]:
 def codes(text: str) -> list[str]:
     """The texts in backquotes."""
     return _CODE.findall(text)
-
-
-README = Document(ROOT / "README.md")

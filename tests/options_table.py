@@ -1,19 +1,15 @@
-"""The table of the options of ``bridge serve`` in the README, made from the command: ``make reference`` writes it."""
+"""The table of the options of a command, made from the command itself: ``make reference`` writes it into the docs."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 
 import click
 
-README = Path(__file__).parents[1] / "README.md"
-BEGIN = "<!-- the options of serve, written by `make reference` -->\n"
-END = "<!-- end of the options -->\n"
 MIB = 2**20
 
 
-def table(name: str = "serve") -> str:
+def table(name: str) -> str:
     """The options of a command: variable of the environment, value, unit, default and effect of each."""
     rows = [
         f"| option of `{name}` | environment | takes | unit | default | effect |",
@@ -62,14 +58,3 @@ def _default(option: click.Option) -> str:
     if isinstance(default, int) and default >= MIB and default % MIB == 0:
         return f"{default // MIB} MiB"
     return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
-
-
-def written(text: str) -> str:
-    """The README with the table as it should be."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + table() + END + after
-
-
-if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")

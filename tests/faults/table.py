@@ -48,7 +48,7 @@ _SHOWN = tuple(name for name in _SUMS if name != "untrue")
 
 
 def markdown(outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """The table as the README has it: a row for each fault, and one for all of them."""
+    """The table as docs/performance.md has it: a row for each fault, and one for all of them."""
     faults: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         faults.setdefault(outcome.fault, []).append(outcome)
