@@ -203,7 +203,7 @@ def test_a_place_that_cannot_be_written_is_one_line(run: Run, directory: Path) -
     done = run("install", "calculator.py", "--client", "cursor", "--config", "file/mcp.json")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"bridge: cannot write {directory}/file/mcp.json: File exists; nothing was changed"
+        f"bridge: cannot write {directory}/file/mcp.json: Not a directory; nothing was changed"
     )
 
 

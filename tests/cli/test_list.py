@@ -82,6 +82,7 @@ def test_json_has_the_schemas_and_always_the_same_keys(run: Run) -> None:
                 "b": {"type": "integer", "description": "The second.", "default": 2},
             },
             "required": ["a"],
+            "additionalProperties": False,
         },
         "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
         "annotations": None,
