@@ -90,11 +90,11 @@ async def test_a_lost_call_one_that_ran_twice_and_what_is_not_true_are_found(tmp
         return call
 
     @tool
-    async def lie(call: str) -> str:
+    async def lie(journal: str, call: str) -> str:
         return call
 
     @tool
-    async def never(journal: str) -> None:
+    async def never(journal: str, call: str) -> None:
         await anyio.sleep_forever()
 
     transport = MemoryTransport(Publisher(ToolBox([work, lie, never]), name="server").server)
