@@ -8,6 +8,7 @@ Nothing is ever run on a guess: a text that breaks off, or could mean two things
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from bridge.tools.strictness import StrictModeGaps
 from bridge.types import ValueBounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from pydantic import TypeAdapter
 
@@ -38,18 +39,21 @@ _MAX_ERRORS = 20_000
 """How many errors pydantic may collect at most."""
 _BOUNDS = ValueBounds(containers=250_000, entries=1_000_000)
 """Maximum numbers of values in arguments, wherever they come from; a server lets in fewer by default."""
+_MAX_UNKNOWN_NAMES = 200
+"""How many unknown names of one object are validated: pydantic makes an error of each where they are forbidden."""
+_UNKNOWN_NAME = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 _FIRST_ONLY = "the arguments hold many values, so of each list only the first mistake is told"
 _TOO_MANY = "the arguments hold too many values to be read as the tool needs them; send fewer at once"
-_NON_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*+"|(NaN|Infinity)')
+_NON_FINITE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(NaN|Infinity)')
 _TOO_DEEP = "should be nested less deeply"
 
 _FENCE = "```"
 _LANGUAGE = re.compile(r"[A-Za-z0-9]*")
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]\s*+,|(,)(?=\s*+[\]}])', re.DOTALL)
-_LARGE_NUMBER = re.compile(rb"[0-9]{309}|[eE]\+?[0-9]{3}")
-_LARGE_INTEGER = re.compile(rb"[0-9]{309}")
+_LARGE_EXPONENT = re.compile(rb"[eE]\+?[0-9]{3}")
 _LARGE_INTEGER_DIGITS = 309
 _DIGIT = re.compile(rb"[0-9]")
+_DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
@@ -77,7 +81,8 @@ def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
         ) from None
     if not isinstance(value, dict):
         raise ArgumentsError(tool_name, [ArgumentProblem("", "should be a JSON object", shown(value))])
-    if _LARGE_NUMBER.search(text.encode()) and (
+    raw = text.encode()
+    if (_LARGE_EXPONENT.search(raw) or _has_large_integer(raw)) and (
         infinite := [RejectedValue(path, FINITE) for path in paths_of_non_finite(value)]
     ):
         raise ArgumentsError(tool_name, problems_of(infinite, value))
@@ -121,6 +126,7 @@ class ArgumentReader:
     __slots__ = (
         "_adapter",
         "_forbids_extra",
+        "_has_closed_objects",
         "_has_numbers",
         "_leniency",
         "_never_null",
@@ -147,6 +153,7 @@ class ArgumentReader:
         self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
         self._forbids_extra = schema.get("additionalProperties") is False
+        self._has_closed_objects = text.count(b'"additionalProperties":false') > self._forbids_extra
         self._never_null = frozenset(
             name for name, each in properties.items() if name not in required and not walk.fit(None, each).is_exact
         )
@@ -197,7 +204,7 @@ class ArgumentReader:
         error: ValidationError | None = None
         if not self._has_surplus(arguments):
             try:
-                values = self._validated(raw)
+                values = self._validated(raw, arguments)
             except ValidationError as raised:
                 error = raised
         if values is not None and not self._is_doubtful(raw):
@@ -213,8 +220,12 @@ class ArgumentReader:
         """There are more arguments than parameters: pydantic would collect an error for each of them."""
         return self._forbids_extra and len(arguments) > len(self._order)
 
-    def _validated(self, raw: bytes) -> dict[str, Any]:
-        """The values; the errors are those that are first in each list.
+    def _validated(self, raw: bytes, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The values; the errors are those that are first in each list, and of some unknown names in each object.
+
+        Args:
+            raw: The JSON text of the arguments.
+            arguments: The same as data.
 
         Raises:
             ValidationError: The text is not valid.
@@ -224,6 +235,14 @@ class ArgumentReader:
             if self._validate_and_yield is None:
                 self._validate_and_yield = bounded_validate_json(self._adapter, yields=True)
             validate = self._validate_and_yield
+            if self._has_closed_objects and _has_wide_object(arguments.values()):
+                known = _property_names(self._schema)
+                narrowed = {name: _narrowed(value, known) for name, value in arguments.items()}
+                try:
+                    validate(to_json(narrowed), strict=True)
+                except ValidationError as error:
+                    if any(each["type"] in _UNKNOWN_NAME for each in error.errors(include_url=False)):
+                        raise
         values: dict[str, Any] = validate(raw, strict=True)
         return values
 
@@ -278,7 +297,7 @@ class ArgumentReader:
         is_all = True
         try:
             if values is None or not fit.is_exact:
-                values = self._validated(repaired)
+                values = self._validated(repaired, fit.value)
         except ValidationError as first:
             known = {refusal.path for refusal in refusals}
             is_all = count * self._schema_size <= _MAX_ERRORS
@@ -309,6 +328,40 @@ class ArgumentReader:
         return [RejectedValue((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
 
 
+def _has_wide_object(values: Iterable[Any]) -> bool:
+    """Whether one of several JSON values has an object of so many names that errors about them would be many."""
+    pending = [*values]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, dict):
+            if len(each) > _MAX_UNKNOWN_NAMES:
+                return True
+            pending.extend(each.values())
+        elif isinstance(each, list):
+            pending.extend(each)
+    return False
+
+
+def _narrowed(value: Any, known: frozenset[str]) -> Any:
+    """A copy of JSON data in which each object has some names at most beside those that are known."""
+    if isinstance(value, list):
+        return [_narrowed(each, known) for each in value]
+    if not isinstance(value, dict):
+        return value
+    unknown = frozenset(islice((name for name in value if name not in known), _MAX_UNKNOWN_NAMES))
+    return {name: _narrowed(each, known) for name, each in value.items() if name in known or name in unknown}
+
+
+def _property_names(schema: Any) -> frozenset[str]:
+    """All names that a schema knows, in whatever object."""
+    if isinstance(schema, list):
+        return frozenset().union(*map(_property_names, schema))
+    if not isinstance(schema, Mapping):
+        return frozenset()
+    own = schema.get("properties")
+    return frozenset(own if isinstance(own, Mapping) else ()).union(*map(_property_names, schema.values()))
+
+
 def _hint(name: str, known: Iterable[str]) -> str:
     """The parameter that a name may stand for; else all parameters."""
     if near := nearest(name, known):
@@ -325,4 +378,7 @@ def _has_large_integer(raw: bytes) -> bool:
     """Whether a number is written with so many digits that no float holds it."""
     # So long a run of digits has one at every step of that length.
     at_each_step = raw[_LARGE_INTEGER_DIGITS - 1 :: _LARGE_INTEGER_DIGITS]
-    return _DIGIT.search(at_each_step) is not None and _LARGE_INTEGER.search(raw) is not None
+    if _DIGIT.search(at_each_step) is None:
+        return False
+    # A pattern would look at each digit up to 309 times.
+    return b"0" * _LARGE_INTEGER_DIGITS in raw.translate(_DIGITS_AS_ZEROS)

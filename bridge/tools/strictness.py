@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _SPACE = rb"(?:\s|\\[bfnrt]|\\u00[0-9a-f]{2})*+"
-_NOT_ASCII = rb'"(?:[^"\\\x80-\xff]|\\.)*+[\x80-\xff]'
+_NOT_ASCII = rb'(?<!\\)"[^"\\\x80-\xff]*+(?:\\.[^"\\\x80-\xff]*+)*+[\x80-\xff]'
 _NUMBER = rb'"' + _SPACE + rb"[+-]?[0-9.]++(?:[eE][+-]?[0-9]++)?" + _SPACE + rb'"'
 _GROUPED = rb'"(?=[^"]*_)(?:[0-9_+.eE\s-]|\\[bfnrt]|\\u00[0-9a-f]{2})++"'
 _ZERO_OR_ONE = rb"(?<![0-9.])[01](?:\.0)?(?![0-9.])"

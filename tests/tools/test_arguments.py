@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from collections import UserDict
+from dataclasses import dataclass
 from datetime import date  # noqa: TC003 - the signature is read at run time
 from enum import Enum
 from types import MappingProxyType
@@ -12,6 +13,8 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bridge.errors import ArgumentProblem, ArgumentsError
+from bridge.tools import argument_problems
+from bridge.tools import arguments as arguments_of_tools
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.schema.parameters import P
 from bridge.tools.schema.signature import signature_of
@@ -396,3 +399,48 @@ def test_the_number_of_objects_and_arrays_is_bounded_whatever_texts_hold() -> No
     ]
     text = '{"[' * 200_000
     assert reader_of(take).read({"items": [{}], "text": text}) == {"items": [{}], "text": text}
+
+
+@dataclass
+class Place:
+    sku: str
+
+
+@pytest.mark.parametrize("kind", [Item, Place, Item | Place, list[Item], dict[str, Item]], ids=str)
+def test_very_many_unknown_names_in_an_object_are_counted_and_not_collected(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(value: Any, free: dict[str, int]) -> None: ...
+
+    take.__annotations__["value"] = kind
+    counts: list[int] = []
+
+    def refusals_of(error: ValidationError, value: Any) -> Any:
+        counts.append(error.error_count())
+        return argument_problems.refusals_of(error, value)
+
+    monkeypatch.setattr(arguments_of_tools, "refusals_of", refusals_of)
+    wide: Any = {f"x{i}": i for i in range(30_000)} | {"sku": "a"}
+    value = {list[Item]: [wide] * 2, dict[str, Item]: {"a": wide, "b": wide}}.get(kind, wide)
+    problems = problems_of(take, {"value": value, "free": {}})
+    assert len(problems) <= 102
+    assert "x0" in problems[0].path
+    assert max(counts) < 500
+
+
+def test_an_object_of_very_many_names_is_read_where_its_names_are_free() -> None:
+    def take(free: dict[str, int], item: Item) -> None: ...
+
+    free: dict[str, Any] = {f"x{i}": i for i in range(50_000)}
+    arguments = {"free": free, "item": {"sku": "a"}}
+    assert reader_of(take).read(arguments) == {"free": free, "item": Item(sku="a")}
+    free["x40000"] = "?"
+    assert problems_of(take, arguments)[0].path == "free.x40000"
+
+
+def test_a_number_is_large_from_309_digits_on_however_many_have_fewer() -> None:
+    def take(numbers: list[float]) -> None: ...
+
+    assert reader_of(take).read({"numbers": [10**307] * 1_000}) == {"numbers": [1e307] * 1_000}
+    [problem, *_] = problems_of(take, {"numbers": [*[10**307] * 1_000, 10**309]})
+    assert "finite" in problem.expected or "too many values" in problem.expected

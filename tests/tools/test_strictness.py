@@ -143,3 +143,12 @@ def test_a_definition_that_is_missing_or_refers_to_itself_is_no_matter() -> None
     leaf = {"$ref": "#/$defs/Leaf"}
     schema = {"properties": {"a": leaf, "b": {"$ref": "#/$defs/None"}}, "$defs": {"Leaf": {"anyOf": [leaf]}}}
     assert not StrictModeGaps(schema).may_be_in(b'{"a":"12"}')
+
+
+def test_a_text_of_many_quotes_is_searched_once() -> None:
+    schema = signature_of(spans).internal_schema
+    assert StrictModeGaps(schema).may_be_in(to_json({"days": ['"' * 1_000_000, "é"]}))
+    assert StrictModeGaps(schema).may_be_in(to_json({"days": ["x", '"é']}))
+
+
+def spans(days: list[date]) -> None: ...
