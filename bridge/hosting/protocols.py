@@ -22,13 +22,13 @@ uvicorn writes the two one after the other, and each write is a system call: of 
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge.hosting.connection_limits import MAX_HEADERS
+from bridge.hosting.connection_limits import MAX_HEADERS, ConnectionShares
 from bridge.hosting.unread_responses import reading
 from bridge.server.http.probes import HEALTH_PATH, METHODS, READY_PATH
+from bridge.server.protocol import INVALID_REQUEST, LIMIT_EXCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ _PROBES = tuple(f"{method} {path} HTTP/1".encode() for method in METHODS for pat
 _END_OF_HEAD = b"\r\n\r\n"
 
 
-_ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"%b}}'
+_ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"%b"%b}}'
 
 
 class HeadTooLongError(Exception):
@@ -64,6 +64,7 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
         b"503 Service Unavailable",
         b"too many connections; try again in %d seconds" % _RETRY_SECONDS,
         b"--max-connections",
+        retry_seconds=_RETRY_SECONDS,
     )
     too_long = _refusal(
         b"431 Request Header Fields Too Large",
@@ -78,7 +79,7 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
     )
     is_counted = hasattr(protocol, "on_message_begin")  # not h11, which has no callbacks
     malformed = _refusal(b"400 Bad Request", b"this is no valid HTTP request")
-    max_header_bytes, max_connections = bounds.max_header_bytes, bounds.max_connections or math.inf
+    max_header_bytes, shares = bounds.max_header_bytes, ConnectionShares(bounds.max_connections)
 
     class BoundedProtocol(with_read_timeouts(reading(protocol, bounds), bounds, too_late)):  # type: ignore[misc]  # known only when it is called
         """A protocol within bounds."""
@@ -93,10 +94,14 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
-            if len(self.connections) > max_connections:
+            if not shares.add(self):
                 self._is_refused = True
                 self.connections.discard(self)
                 self.loop.call_later(_PATIENCE_SECONDS, self.transport.close)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            shares.discard(self)
+            super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
             if self._is_refused and not _is_probe(data):
@@ -156,9 +161,13 @@ def _is_h11_refusal(error: BaseException | None) -> bool:
     return getattr(error, "error_status_hint", 0) == TOO_LONG
 
 
-def _refusal(status: bytes, message: bytes, limit: bytes | None = None) -> bytes:
-    body = _ERROR % (message, b"" if limit is None else b',"data":{"limit":"%b"}' % limit)
-    retry = b"retry-after: %d\r\n" % _RETRY_SECONDS if status.startswith(b"503") else b""
+def _refusal(status: bytes, message: bytes, limit: bytes | None = None, *, retry_seconds: int | None = None) -> bytes:
+    data = [] if limit is None else [b'"limit":"%b"' % limit]
+    code, retry = INVALID_REQUEST, b""
+    if retry_seconds is not None:
+        data.append(b'"retryAfterSeconds":%d' % retry_seconds)
+        code, retry = LIMIT_EXCEEDED, b"retry-after: %d\r\n" % retry_seconds
+    body = _ERROR % (code, message, b',"data":{%b}' % b",".join(data) if data else b"")
     head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\nconnection: close\r\n\r\n"
     return head % (status, retry, len(body)) + body
 

@@ -52,9 +52,9 @@ def served(protocol: str, bounds: ConnectionLimits, *tools: object) -> Iterator[
 
 
 @contextmanager
-def connected(port: int, raw: bytes = b"") -> Iterator[socket.socket]:
-    """A connection over which something was sent."""
-    with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS) as connection:
+def connected(port: int, raw: bytes = b"", *, client: str = "127.0.0.1") -> Iterator[socket.socket]:
+    """A connection over which something was sent, from an address of this machine."""
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS, (client, 0)) as connection:
         connection.sendall(raw)
         yield connection
 

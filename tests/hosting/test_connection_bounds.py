@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bridge.hosting.connection_limits import MAX_HEADERS, ConnectionLimits
-from tests.cli.bounding import CALL, PROTOCOLS, answer, answers, connected, served
+from bridge.tools.function import tool
+from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, answers, connected, served
 from tests.server.http_mutations import modern
 
 if TYPE_CHECKING:
@@ -77,12 +82,78 @@ def test_a_connection_too_many_is_answered_503_and_closed(protocol: str) -> None
             refused = answer(three, CALL)
             assert refused.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 5\r\n" in refused
+            error = json.loads(refused.partition(b"\r\n\r\n")[2])["error"]
+            assert (error["code"], error["data"]) == (-32005, {"limit": "--max-connections", "retryAfterSeconds": 5})
         assert answer(one, CALL).startswith(b"HTTP/1.1 200 ")
         two.close()
         answers: list[bytes] = []
         while not (answers and answers[-1].startswith(b"HTTP/1.1 200 ")):
             with connected(port) as four:
                 answers.append(answer(four, CALL))
+
+
+OTHER = "127.0.0.2"
+OTHER_ADDRESSES = pytest.mark.skipif(
+    sys.platform != "linux", reason="only there every address of 127.0.0.0/8 is this machine's"
+)
+UNFINISHED = CALL[:-1]
+LISTEN = modern("subscriptions/listen", notifications={"toolsListChanged": True}).raw
+
+
+@OTHER_ADDRESSES
+@PROTOCOLS
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(UNFINISHED, id="half a request"),
+        pytest.param(LISTEN, id="a stream"),
+    ],
+)
+def test_an_address_with_fewer_connections_takes_the_place_of_one_with_most(protocol: str, raw: bytes) -> None:
+    bounds = ConnectionLimits(max_connections=4)
+    with served(protocol, bounds) as port, ExitStack() as stack:
+        mine = [stack.enter_context(connected(port)) for _ in range(4)]
+        for each in mine:  # all are open, as their answers show
+            assert answer(each, CALL).startswith(b"HTTP/1.1 200 ")
+        if raw:
+            for each in mine:
+                each.sendall(raw)
+                if raw is LISTEN:
+                    assert b"200 OK" in each.recv(65_536)
+        others = [stack.enter_context(connected(port, client=OTHER)) for _ in range(3)]
+        said = [answer(each, CALL).split()[1] for each in others]
+        assert said == [b"200", b"200", b"503"]
+        for each in mine[:2]:
+            while each.recv(65_536):
+                pass  # until the end, which comes at once
+        if raw is not LISTEN:
+            for each in mine[2:]:
+                assert answer(each, CALL[len(raw) :]).startswith(b"HTTP/1.1 200 ")
+
+
+@OTHER_ADDRESSES
+@PROTOCOLS
+def test_a_connection_on_which_a_call_runs_keeps_its_place(protocol: str) -> None:
+    started, go_on = threading.Semaphore(0), threading.Event()
+
+    @tool
+    def hold() -> str:
+        """Wait."""
+        started.release()
+        assert go_on.wait(DEADLINE_SECONDS)
+        return "done"
+
+    bounds = ConnectionLimits(max_connections=3)
+    with served(protocol, bounds, hold) as port, ExitStack() as stack:
+        mine = [stack.enter_context(connected(port, modern("tools/call", name="hold").raw)) for _ in range(3)]
+        for _ in mine:
+            assert started.acquire(timeout=DEADLINE_SECONDS)
+        with connected(port, client=OTHER) as other:
+            assert answer(other, CALL).startswith(b"HTTP/1.1 503 ")
+        go_on.set()
+        for each in mine:
+            assert answer(each).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])

@@ -158,8 +158,8 @@ limits_options = option_group(
         metavar="CALLS",
         default=DEFAULT_MAX_CALLS,
         show_default=True,
-        help="Over HTTP: how many calls of all callers may run or wait at once in each process; more fail, and say "
-        "when to try again.",
+        help="Over HTTP: how many calls of all callers may run or wait at once in each process; more are answered by "
+        "an error that says when to try again.",
     ),
     option(
         "--max-sessions",
@@ -167,7 +167,8 @@ limits_options = option_group(
         metavar="SESSIONS",
         default=DEFAULT_MAX_SESSIONS,
         show_default=True,
-        help="Over HTTP: how many sessions may be open; of more, unused ones of whoever has most are ended.",
+        help="Over HTTP: how many sessions may be open. Then who has fewer takes the place of one of whoever has most, "
+        "in which no call runs; all others are answered 503.",
     ),
     option(
         "--max-header-bytes",
@@ -181,7 +182,8 @@ limits_options = option_group(
         "--max-connections",
         type=WholeNumber(1),
         metavar="CONNECTIONS",
-        help="Over HTTP: how many connections may be open; further ones are answered 503 and closed.",
+        help="Over HTTP: how many connections may be open. Then an address with fewer takes the place of one of the "
+        "address with most, on which no call runs; all others are answered 503 and closed.",
     ),
 )
 """The options of `LimitsOptions`."""

@@ -100,8 +100,8 @@ def http_app(
         redis_url: The Redis by which servers of one name are one server, so that a session of streamable HTTP can go on
             with each of them, and rates are counted for all. Needs the extra ``redis``.
         limits: How much each caller may take; a publisher that is given brings its own.
-        max_sessions: How many sessions of the handshake era may be open. Where all are, one that is unused is ended
-            for a caller with fewer of them than another has.
+        max_sessions: How many sessions of the handshake era may be open. Where all are, one in which no
+            call runs is ended for a caller with fewer of them than another has.
         instructions: What a model should know about the server as a whole.
 
     Returns:

@@ -243,6 +243,11 @@ class LimitExceeded(NamedTuple):
         return f"{self.message}; try again in {seconds} second{'' if seconds == 1 else 's'}"
 
     @property
+    def data(self) -> dict[str, str | int]:
+        """The data of an error."""
+        return {"limit": self.limit, "retryAfterSeconds": self.retry_after_seconds}
+
+    @property
     def result(self) -> ToolExecutionResult:
         """The result of a call that was not run."""
         return ToolExecutionResult(

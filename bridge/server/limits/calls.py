@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic_core import to_json
 
 from bridge.server.limits.accounts import Account, LimitExceeded, current_account, too_many_of_all
+from bridge.server.protocol import LIMIT_EXCEEDED, CallRefused, ProtocolError
 from bridge.tools.execution import execute
 
 if TYPE_CHECKING:
@@ -79,18 +80,20 @@ class BoundedCalls:
     def execute(
         self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> Awaitable[ToolExecutionResult]:
-        """Run one request; one too many is a failed result that says when to try again."""
+        """Run one request; one too many is refused by an error that says when to try again.
+
+        Raises:
+            CallRefused: Too many run or wait, of all callers or of this one.
+        """
         # Nobody has more than all: while half are free, the calls of the caller need not be counted.
         if 2 * len(self._running) > self._max_calls and self._is_over(context) and tools.find(request.name) is not None:
-            return self._refused()
+            refusal = too_many_of_all("too many calls", self._max_calls, "--max-calls")
+            raise CallRefused(ProtocolError(LIMIT_EXCEEDED, refusal.told, refusal.data))
         return self._execute(tools, request, context, policy)
 
     def _is_over(self, context: InvocationContext) -> bool:
         others = self._running.count_of(context.account) - 1 if context.account else 0
         return len(self._running) + others > self._max_calls
-
-    async def _refused(self) -> ToolExecutionResult:
-        return too_many_of_all("too many calls", self._max_calls, "--max-calls").result
 
 
 class ResultTooLongError(Exception):

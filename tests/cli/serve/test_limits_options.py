@@ -63,7 +63,9 @@ async def test_calls_of_all_callers_are_bounded() -> None:
             running = await held.hearing.running()
             message = http.modern(http.call("stick", {"port": held.hearing.port}))
             answer = await client.post(f"{server.origin}/mcp", json=message, headers=http.modern_headers(message))
-            assert text(answer.json()).startswith("too many calls: the server has 1 at once for all callers")
+            error = answer.json()["error"]
+            assert error["message"].startswith("too many calls: the server has 1 at once for all callers")
+            assert (error["code"], error["data"]["retryAfterSeconds"]) == (-32005, 1)
             await running.send(b"done")
 
 

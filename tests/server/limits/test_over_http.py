@@ -17,7 +17,6 @@ from pydantic_core import to_json
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits import Limits, Rate, middleware
-from bridge.server.limits.accounts import RETRY_AFTER_META_KEY
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
@@ -215,10 +214,9 @@ def test_calls_that_wait_are_limited_for_all_callers_together_and_who_has_many_l
             calls = [portal.start_task_soon(anyio.to_thread.run_sync, _sending(each, 11)) for each in (ada, ada_too)]
             for _ in calls:
                 assert held.started.acquire(timeout=DEADLINE_SECONDS)
-            refused = ada_again.ask(http.call("hold"))["result"]
-            assert refused["isError"] is True
-            assert refused["content"][0]["text"].startswith("too many calls: the server has 4 at once for all callers;")
-            assert refused["_meta"][RETRY_AFTER_META_KEY] == 1
+            refused = ada_again.ask(http.call("hold"))["error"]
+            assert refused["message"].startswith("too many calls: the server has 4 at once for all callers;")
+            assert (refused["code"], refused["data"]) == (-32005, {"limit": "--max-calls", "retryAfterSeconds": 1})
             assert ada_again.ask(http.call("nothing") | {"id": 2})["error"]["code"] == -32602
             assert told(bob.ask(http.call("add", ARGUMENTS))) == "3"
         finally:
@@ -248,7 +246,8 @@ def test_without_keys_who_calls_from_one_address_leaves_calls_to_other_addresses
             calls = [portal.start_task_soon(anyio.to_thread.run_sync, _sending(one, number)) for number in (11, 12)]
             for _ in calls:
                 assert held.started.acquire(timeout=DEADLINE_SECONDS)
-            assert told(one.ask(http.call("add", ARGUMENTS))).startswith("too many calls: the server has 4 at once")
+            refused = one.ask(http.call("add", ARGUMENTS))["error"]
+            assert (refused["code"], refused["data"]) == (-32005, {"limit": "--max-calls", "retryAfterSeconds": 1})
             assert told(other.ask(http.call("add", ARGUMENTS))) == "3"
         finally:
             held.go_on.set()
