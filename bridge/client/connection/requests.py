@@ -24,7 +24,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from mcp_types import REQUEST_TIMEOUT, JSONRPCError, JSONRPCRequest, JSONRPCResponse
@@ -161,11 +161,10 @@ class OutgoingRequest:
         cut_off: What the answer would come by has broken.
         expired: The server no longer knows the session.
         request_id: The id of the request, once its server has been told that nobody waits for its answer.
-        large_result: Its result, where that is long and was parsed before the SDK could.
         failure: What went wrong on the way; None where nothing did, or where the transport does not see it.
     """
 
-    __slots__ = ("__weakref__", "call", "cut_off", "expired", "failure", "large_result", "request_id", "sent", "status")
+    __slots__ = ("__weakref__", "call", "cut_off", "expired", "failure", "request_id", "sent", "status")
 
     def __init__(self, call: Call | None = None, *, sent: bool = False) -> None:
         self.call = call
@@ -175,7 +174,6 @@ class OutgoingRequest:
         self.expired = False
         self.request_id: object = None
         self.failure: Exception | None = None
-        self.large_result: dict[str, Any] | None = None
 
 
 current_request: ContextVar[OutgoingRequest | None] = ContextVar("bridge.client.current_attempt", default=None)

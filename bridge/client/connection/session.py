@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import finalize
 
 import anyio
-from mcp_types import EmptyResult, Request
+from mcp_types import EmptyResult, JSONRPCError, JSONRPCResponse, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
@@ -24,6 +24,7 @@ from bridge.client.connection.requests import (
     current_request,
 )
 from bridge.client.connection.state import ServerInfo
+from bridge.client.transports.limits import key_in
 from bridge.telemetry import switch
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
+    from mcp_types import JSONRPCMessage
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
@@ -84,7 +86,7 @@ class Session:
         listing: Held while its tools are listed.
         takes_tools: The tools of a page are kept from the SDK; see `bridge.client.connection.tool_listing`.
         taken_tools: Those that were, by the key that the page has for them.
-        large: The requests whose long results have been parsed, by the keys that stand for these.
+        large: The long messages that have been parsed, by the keys of the short ones that stand for them.
     """
 
     def __init__(self, tools_changed: Callable[[], None]) -> None:
@@ -104,7 +106,7 @@ class Session:
         self.listing = anyio.Lock()
         self.takes_tools = False
         self.taken_tools: dict[int, list[Any]] = {}
-        self.large: WeakValueDictionary[str, OutgoingRequest] = WeakValueDictionary()
+        self.large: dict[str, JSONRPCMessage] = {}
         self.peer = NOBODY
         self.protocol_version = ""
         self.era: Era = "handshake"
@@ -158,11 +160,23 @@ class Session:
         else:
             self.fail(error)
 
-    def parsed(self, attempt: OutgoingRequest) -> str:
-        """The result of an attempt has been parsed; returns the key by which it is fetched, once."""
+    def parsed(self, message: JSONRPCMessage, attempt: OutgoingRequest | None) -> str:
+        """Keep a long message that has been parsed until it is fetched, or its attempt is gone; returns its key."""
         key = token_hex()
-        self.large[key] = attempt
+        self.large[key] = message
+        if attempt is not None:
+            finalize(attempt, self.large.pop, key, None).atexit = False
         return key
+
+    def whole(self, message: JSONRPCMessage) -> JSONRPCMessage:
+        """The long message that a short one stands for; any other message itself."""
+        key = key_in(message)
+        if not isinstance(key, str) or (large := self.large.pop(key, None)) is None:
+            return message
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            assert isinstance(large, JSONRPCResponse | JSONRPCError)
+            large.id = message.id  # the SDK's transport sets that of the request
+        return large
 
     def suspect(self) -> None:
         """Have the server asked whether it is there."""

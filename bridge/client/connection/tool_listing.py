@@ -53,9 +53,6 @@ _TOOLS_AT_ONCE = 50
 
 _HEADER_KEYWORD = b'"x-mcp-header"'
 
-LARGE_KEY = "io.github.mcp-toolbridge/large"
-"""The key of a short answer under which a long result is found in `Session.large`."""
-
 TAKEN_KEY = "io.github.mcp-toolbridge/taken"
 """The key of a page under which its tools are found in `Session.taken_tools`."""
 
@@ -203,19 +200,16 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
         item = await self._messages.receive()
+        if self._link.large and isinstance(item, SessionMessage):
+            item.message = self._link.whole(item.message)
         if self._link.greeting is not None and isinstance(item, SessionMessage):
             self._link.greeting.received(item.message)
         if self._link.abandoned is not None and isinstance(item, SessionMessage):
             message = item.message
             if isinstance(message, JSONRPCResponse | JSONRPCError):
                 self._link.abandoned.answered(message.id)
-        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
-            if LARGE_KEY in item.message.result:
-                attempt = self._link.large.pop(str(item.message.result[LARGE_KEY]), None)
-                if attempt is not None and attempt.large_result is not None:
-                    item.message.result, attempt.large_result = attempt.large_result, None
-            if self._link.takes_tools:
-                _take_tools(item.message.result, self._link)
+        if self._link.takes_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+            _take_tools(item.message.result, self._link)
         return item  # type: ignore[no-any-return]  # it is what the transport gives
 
     async def aclose(self) -> None:

@@ -16,17 +16,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
 from anyio import Event, move_on_after
-from mcp_types import JSONRPCResponse
 from pydantic_core import from_json
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.connection.requests import current_request
-from bridge.client.connection.tool_listing import LARGE_KEY
-from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, default_ssl_context, large_message, limited
+from bridge.client.transports.event_stream import EndingStream, ShortenedEvents
+from bridge.client.transports.limits import (
+    LARGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    ResponseTooLongError,
+    default_ssl_context,
+    large_message,
+    limited,
+    stand_in,
+)
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
+
+    from mcp_types import JSONRPCMessage
 
     from bridge.client.connection.requests import OutgoingRequest
 
@@ -80,8 +89,8 @@ class HttpEvents(Protocol):
     def stream_lost(self, error: Exception) -> None:
         """The one stream that all answers come by has ended."""
 
-    def parsed(self, attempt: OutgoingRequest) -> str:
-        """The result of an attempt has been parsed; returns the key by which it is fetched."""
+    def parsed(self, message: JSONRPCMessage, attempt: OutgoingRequest | None) -> str:
+        """A long message has been parsed, for an attempt if any; returns the key by which it is fetched."""
 
     def suspect(self) -> None:
         """Something ended that should have gone on: look whether the server is there."""
@@ -150,11 +159,11 @@ class TrackedHttpClient(httpx2.AsyncClient):
             attempt.sent = True
         try:
             response = await self._answered(request, options)
-            if _is_json(response):
+            if _media_type(response) == "application/json":
                 await response.aread()
-                if attempt is not None and len(response.content) > LARGE_BYTES:
-                    response = self._shortened(response, attempt)
-            elif attempt is not None and not self._is_sse:
+                if len(response.content) > LARGE_BYTES:
+                    response = self._shortened_response(response, attempt)
+            elif not self._is_sse:
                 self._watch(response, self._answer_ended)
         except httpx2.TransportError as error:
             if attempt is not None:
@@ -171,27 +180,27 @@ class TrackedHttpClient(httpx2.AsyncClient):
             attempt.status = response.status_code
         return response
 
-    def _shortened(self, response: httpx2.Response, attempt: OutgoingRequest) -> httpx2.Response:
-        """Parse a long result, and give the SDK's transport a short answer that stands for it.
+    def _shortened_response(self, response: httpx2.Response, attempt: OutgoingRequest | None) -> httpx2.Response:
+        """A response with a short message in place of a long one.
+
+        Raises:
+            ResponseTooLongError: It has too many values.
+        """
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
+        content = self._shortened(response.content, attempt)
+        return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
+
+    def _shortened(self, text: bytes, attempt: OutgoingRequest | None) -> bytes:
+        """Parse a long message, and return a short one for the SDK's transport; the text itself if it is no message.
 
         Raises:
             ResponseTooLongError: It has too many values.
         """
         try:
-            message = large_message(response.content)
+            message = large_message(text)
         except ValueError:
-            return response
-        if not isinstance(message, JSONRPCResponse):
-            return response
-        attempt.large_result = message.result
-        result = {LARGE_KEY: self._watcher.parsed(attempt)}
-        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
-        return httpx2.Response(
-            response.status_code,
-            headers=headers,
-            json={"jsonrpc": "2.0", "id": message.id, "result": result},
-            request=response.request,
-        )
+            return text
+        return stand_in(message, self._watcher.parsed(message, attempt))
 
     async def _answered(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send a request, again where the server has it sent to another place of its own origin.
@@ -274,13 +283,19 @@ class TrackedHttpClient(httpx2.AsyncClient):
 
     def _watch(self, response: httpx2.Response, ended: Callable[[Exception | None], None]) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _EndingStream(response.stream, ended)
+        stream = response.stream
+        if response.is_success and _media_type(response) == "text/event-stream":
+            attempt = current_request.get()
+            stream = ShortenedEvents(stream, lambda data: self._shortened(data, attempt), MAX_MESSAGE_BYTES)
+        response.stream = EndingStream(stream, ended)
 
     def _answer_ended(self, error: Exception | None) -> None:
         """A stream has ended that nobody had read enough of: nobody reads on behind an answer."""
         _logger.debug("the stream of an answer ended: %r", error)
         if (attempt := current_request.get()) is not None:
             attempt.cut_off = True
+            if isinstance(error, ResponseTooLongError):
+                attempt.failure = error
 
     def _stream_ended(self, error: Exception | None) -> None:
         self._answer_ended(error)
@@ -309,26 +324,6 @@ class TrackedHttpClient(httpx2.AsyncClient):
             self._watcher.suspect()
 
 
-class _EndingStream(httpx2.AsyncByteStream):
-    """A stream that says when the server ends it, or when it breaks, which is then no error of its own."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[Exception | None], None]) -> None:
-        self._stream = stream
-        self._ended = ended
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._stream:
-                yield chunk
-        except httpx2.TransportError as error:
-            self._ended(error)
-        else:
-            self._ended(None)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
 def _goes_behind(request: httpx2.Request, attempt: OutgoingRequest | None) -> bool:
     """Whether a message is an answer, or says that a call is cancelled: no later message has to wait for it."""
     message = from_json(request.content)
@@ -346,13 +341,14 @@ def _is_within_origin(request: httpx2.Request, following: httpx2.Request) -> boo
     return is_same and url.host == other.host and request.method == following.method and not has_own_user
 
 
-def _is_json(response: httpx2.Response) -> bool:
-    return bool(response.headers.get("content-type", "").startswith("application/json"))
+def _media_type(response: httpx2.Response) -> str:
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:
     """Whether a refusal carries the request's own id: it is the answer of whoever was asked, who may have run it."""
-    if not _is_json(response):
+    if _media_type(response) != "application/json":
         return False
     try:
         asked, answer = from_json(request.content), from_json(response.content)

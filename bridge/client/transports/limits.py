@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import zlib
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
-from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
-from pydantic_core import from_json
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic_core import from_json, to_json
 
 from bridge.types import ValueBounds
 
@@ -27,12 +27,16 @@ LARGE_BYTES = 256 * 1024
 BOUNDS = ValueBounds(containers=2_000_000, entries=16_000_000)
 """Maximum numbers of values in one message."""
 
+_LARGE_KEY = "io.github.mcp-toolbridge/large"
 _SUCCESS = range(200, 300)
 _PIECE_BYTES = 64 * 1024
 
 
-class ResponseTooLongError(httpx2.TransportError):
-    """A server's response is longer than is read of it, or has too many values."""
+class ResponseTooLongError(httpx2.SSEError):
+    """A server's response is longer than is read of it, or has too many values.
+
+    It is an error of the SSE stream as well: the SDK resumes a stream after any other error, and would read it again.
+    """
 
 
 @cache
@@ -60,6 +64,34 @@ def large_message(text: bytes) -> JSONRPCMessage:
     finally:
         if is_collecting:
             gc.enable()
+
+
+def stand_in(message: JSONRPCMessage, key: str) -> bytes:
+    """JSON of a short message of the same kind, under whose key a long one is found.
+
+    Args:
+        message: The long message.
+        key: The key; see `key_in`.
+    """
+    short: dict[str, Any] = {"jsonrpc": "2.0"}
+    if isinstance(message, JSONRPCRequest | JSONRPCResponse | JSONRPCError):
+        short["id"] = message.id
+    if isinstance(message, JSONRPCResponse):
+        short["result"] = {_LARGE_KEY: key}
+    elif isinstance(message, JSONRPCError):
+        short["error"] = {"code": message.error.code, "message": "", "data": {_LARGE_KEY: key}}
+    else:
+        short |= {"method": message.method, "params": {_LARGE_KEY: key}}
+    return to_json(short)
+
+
+def key_in(message: JSONRPCMessage) -> object:
+    """The key that a short message of `stand_in` has; None in any other message."""
+    if isinstance(message, JSONRPCResponse):
+        part: Any = message.result
+    else:
+        part = message.error.data if isinstance(message, JSONRPCError) else message.params
+    return part.get(_LARGE_KEY) if isinstance(part, dict) else None
 
 
 def authority_client(timeout_seconds: float) -> httpx2.AsyncClient:

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 from pydantic_core import from_json
 
-from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, large_message
+from bridge.client.transports.limits import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -121,8 +121,6 @@ async def _read(events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryO
 
 def _message(data: str) -> _Incoming:
     try:
-        if len(data) > LARGE_BYTES:
-            return SessionMessage(large_message(data.encode()))
         return SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False))
     except ValueError as error:
         return error

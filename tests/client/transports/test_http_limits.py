@@ -11,24 +11,43 @@ import anyio.lowlevel
 import pytest
 from starlette.responses import Response, StreamingResponse
 
-from bridge import tool
+from bridge import InvocationContext, tool
 from bridge.client import HttpTransport, ServerConfig
-from bridge.client.transports import http, opening
+from bridge.client.transports import event_stream, http, limits
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
+from bridge.tools.context import LocalChannel
+from bridge.types import ValueBounds
 from tests.client.conftest import DEADLINE_SECONDS, opened
-from tests.client.endpoint import MODERN, endpoint, result_of
+from tests.client.endpoint import MODERN, endpoint, error_of, result_of
 from tests.client.transports.test_http import ERAS
 from tests.server import http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from bridge.tools.context import LogLevel
     from bridge.types import Json
 
 pytestmark = pytest.mark.anyio
 
-# --- what is too long ------------------------------------------------------------------------------------------------
+pytestmark = pytest.mark.anyio
+
+
+def as_json(text: bytes) -> Response:
+    return Response(text, media_type="application/json")
+
+
+def as_event(text: bytes) -> Response:
+    return Response(b": first\r\n\r\nid: \r\ndata: " + text + b"\r\n\r\n", media_type="text/event-stream")
+
+
+def as_event_of_lines(text: bytes) -> Response:
+    data = b"\n".join(b"data:" + line for line in text.replace(b",", b",\n", 1000).split(b"\n"))
+    return Response(data + b"\n\n", media_type="text/event-stream")
+
+
+FORMS = pytest.mark.parametrize("form", [as_json, as_event, as_event_of_lines])
 
 
 def flood(
@@ -74,12 +93,14 @@ async def test_an_answer_in_an_encoding_that_was_not_asked_for_is_not_decoded() 
 
 @ERAS
 async def test_an_event_that_is_too_long_is_read_up_to_the_limit(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "MAX_MESSAGE_BYTES", 2**20)
-    with endpoint(era, pay=flood(b"data: " + b"x" * 2**16 + b"\n", "text/event-stream")) as server:
-        async with opened(server.config()) as connection:
-            with pytest.raises(ServerRefusedError, match="exceeded the 1048576 byte limit"):
-                await connection.call_tool("pay", {})
+    monkeypatch.setattr(http, "MAX_MESSAGE_BYTES", 2**20)
+    chunk = b"id: 1\ndata: " + b"x" * 2**16 + b"\n"
+    with endpoint(era, pay=flood(chunk, "text/event-stream")) as server:
+        async with opened(server.config(trusted=True)) as connection:
+            with pytest.raises(ServerAnswerError, match="an event of its answer is longer than 1 MiB"):
+                await connection.call_tool("pay", {}, repeatable=True)
             assert (await connection.list_tools()).tools
+        assert server.seen.count("pay") == 1, "a long answer is not asked for again"
 
 
 @pytest.mark.parametrize("kind", ["legacy", MODERN, "sse"])
@@ -114,27 +135,91 @@ async def test_a_result_of_two_mebibytes_arrives_and_ends_no_other_call(kind: st
 
 
 @ERAS
-async def test_a_long_result_arrives_as_it_came(era: str) -> None:
+@FORMS
+async def test_a_long_result_arrives_as_it_came_and_is_parsed_once(
+    era: str, form: Callable[[bytes], Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = {"content": [{"type": "text", "text": "x" * 2**19}], "own": {"a": [1, None, {"b": 2.5}]}}
+    parsed: list[int] = []
 
     async def pay(message: Json) -> Response:
-        return result_of(message, result)
+        return form(bytes(result_of(message, result).body))
 
+    def large_message(text: bytes) -> Any:
+        parsed.append(len(text))
+        return limits.large_message(text)
+
+    monkeypatch.setattr(http, "large_message", large_message)
     with endpoint(era, pay=pay) as server:
         async with opened(server.config()) as connection:
             answer = await connection.call_tool("pay", {})
+            link = connection._last_link
+            assert link is not None
+            assert not link.large, "what was fetched is kept no longer"
     assert {key: answer[key] for key in result} == result
+    assert len(parsed) == 1
 
 
 @ERAS
-async def test_a_result_of_too_many_values_is_not_parsed(era: str) -> None:
+@FORMS
+async def test_a_long_error_arrives_as_it_came(era: str, form: Callable[[bytes], Response]) -> None:
+    async def pay(message: Json) -> Response:
+        return form(bytes(error_of(message["id"], -32000, "so " + "x" * 2**19).body))
+
+    with endpoint(era, pay=pay) as server:
+        async with opened(server.config()) as connection:
+            with pytest.raises(ServerRefusedError) as caught:
+                await connection.call_tool("pay", {})
+    assert caught.value.code == -32000
+    assert caught.value.args[0].startswith("server 'remote', calling 'pay': so xxx")
+
+
+@ERAS
+@FORMS
+async def test_a_result_of_too_many_values_is_not_parsed(era: str, form: Callable[[bytes], Response]) -> None:
     async def pay(_message: Json) -> Response:
-        return Response(
-            b'{"jsonrpc": "2.0", "id": 1, "result": {"x": [' + b"[]," * 2_000_001, media_type="application/json"
-        )
+        return form(b'{"jsonrpc": "2.0", "id": 1, "result": {"x": [' + b"[]," * 2_000_001)
 
     with endpoint(era, pay=pay) as server:
         async with opened(server.config()) as connection:
             with pytest.raises(ServerAnswerError, match="objects and arrays, of 2,000,000 at most"):
                 await connection.call_tool("pay", {})
             assert (await connection.list_tools()).tools
+
+
+async def test_an_event_of_too_many_values_over_sse_ends_the_connection_and_the_error_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @tool
+    async def many() -> list[list[int]]:
+        """Answer many lists."""
+        return [[]] * 2**11
+
+    monkeypatch.setattr(event_stream, "LARGE_BYTES", 2**10)
+    monkeypatch.setattr(limits, "BOUNDS", ValueBounds(containers=2**10, entries=2**20))
+    with http_server.serving(http_app([many], name="many")) as origin:
+        over_sse = HttpTransport(f"{origin}/sse", kind="sse")
+        async with opened(ServerConfig(name="many", transport=over_sse)) as connection:
+            with pytest.raises(OutcomeUnknownError, match="objects and arrays, of 1,024 at most"):
+                await connection.call_tool("many", {})
+
+
+@pytest.mark.parametrize("kind", ["legacy", "sse"])
+async def test_a_long_notification_arrives_as_it_came(kind: str) -> None:
+    @tool
+    async def tell(context: InvocationContext) -> str:
+        """Tell much."""
+        await context.log("info", "x" * 2**19)
+        return "told"
+
+    came: list[int] = []
+
+    class Listening(LocalChannel):
+        async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+            came.append(len(data))
+
+    with http_server.serving(http_app([tell], name="long")) as origin:
+        at = HttpTransport(f"{origin}/{'sse' if kind == 'sse' else 'mcp'}", kind="sse" if kind == "sse" else "http")
+        async with opened(ServerConfig(name="long", transport=at, protocol="legacy")) as connection:
+            await connection.call_tool("tell", {}, context=InvocationContext(channel=Listening()))
+    assert came == [2**19]

@@ -1,0 +1,106 @@
+"""Streams of server-sent events over HTTP: notice of their end, and short data in place of long data."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from bridge.client.transports.limits import LARGE_BYTES, ResponseTooLongError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+MAX_EVENT_LINES = 2_000_000
+"""Maximum lines of one event: each costs up to ten times its bytes."""
+
+_BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
+_MAX_BLANK_LINE_BYTES = 4
+
+
+class EndingStream(httpx2.AsyncByteStream):
+    """A stream of events that reports its end; a broken connection ends it without an error.
+
+    Args:
+        stream: The stream as it came.
+        ended: Called at its end, with the error that ended it, if any. An event that is too long is raised as well.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[Exception | None], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._stream:
+                yield chunk
+        except httpx2.TransportError as error:
+            self._ended(error)
+            if isinstance(error, ResponseTooLongError):
+                raise
+        else:
+            self._ended(None)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+
+class ShortenedEvents(httpx2.AsyncByteStream):
+    """A stream of server-sent events whose long ones have their data replaced.
+
+    Short events pass as they came, each when it is complete.
+
+    Args:
+        stream: The stream as it came.
+        shortened: Returns the data that replaces the data of a long event.
+        max_event_bytes: Maximum bytes of an event.
+    """
+
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, shortened: Callable[[bytes], bytes], max_event_bytes: int
+    ) -> None:
+        self._stream = stream
+        self._shortened = shortened
+        self._max_event_bytes = max_event_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        events = bytearray()
+        async for chunk in self._stream:
+            if not events and len(chunk) <= LARGE_BYTES and chunk.endswith((b"\n\n", b"\r\n\r\n")):
+                yield chunk
+                continue
+            searched = max(0, len(events) - _MAX_BLANK_LINE_BYTES)
+            events += chunk
+            start = 0
+            for end in [found.end() for found in _BLANK_LINE.finditer(events, searched)]:
+                yield self._event(bytes(events[start:end]))
+                start = end
+            del events[:start]
+            if len(events) > self._max_event_bytes:
+                raise ResponseTooLongError(
+                    f"an event of its answer is longer than {self._max_event_bytes / 2**20:g} MiB"
+                )
+        yield bytes(events)
+
+    def _event(self, event: bytes) -> bytes:
+        if len(event) <= LARGE_BYTES:
+            return event
+        if event.count(b"\n") + event.count(b"\r") > MAX_EVENT_LINES:
+            raise ResponseTooLongError(f"an event of its answer has more than {MAX_EVENT_LINES:,} lines")
+        data: list[bytes] = []
+        others: list[bytes] = []
+        for line in event.splitlines():
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                data.append(value.removeprefix(b" "))
+            elif line:
+                others.append(line)
+        if data:
+            others.append(b"data: " + self._shortened(b"\n".join(data)))
+        return b"\n".join((*others, b"", b""))
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
