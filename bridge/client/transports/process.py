@@ -245,6 +245,16 @@ def kill_all_children() -> None:
         _signal_group(pid, _KILL)
 
 
+def _forget_children() -> None:
+    """Leave the children to the process that this one was forked from."""
+    _alive.clear()
+    _watchdog.forget()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget_children)
+
+
 def child_environment(
     inherit: InheritEnvironment, added: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:

@@ -30,7 +30,6 @@ class Watchdog:
     def __init__(self) -> None:
         self._groups: set[int] = set()
         self._pipe: int | None = None
-        self._owner = 0
 
     def add(self, group: int) -> None:
         """Have a process group killed when this process has ended."""
@@ -43,11 +42,18 @@ class Watchdog:
             self._groups.discard(group)
             self._say(-group)
 
+    def forget(self) -> None:
+        """Forget all groups, in a fork: they belong to the parent, and its watchdog waits for its pipe to be closed."""
+        self._groups.clear()
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+
     def _say(self, number: int) -> None:
         if sys.platform == "win32":
             return
         try:
-            if self._pipe is None or self._owner != os.getpid():  # a fork has children of its own
+            if self._pipe is None:
                 self._start()
             elif not _written(self._pipe, number):
                 os.close(self._pipe)  # somebody has killed it
@@ -72,7 +78,7 @@ class Watchdog:
             raise
         finally:
             os.close(reading)
-        self._pipe, self._owner = writing, os.getpid()
+        self._pipe = writing
         for group in self._groups:
             _written(writing, group)
 

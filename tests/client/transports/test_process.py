@@ -156,6 +156,65 @@ async def test_the_whole_tree_ends_with_a_program_that_is_killed(how: str, repor
     await reports.wait_for("grandchild ended")
 
 
+FORKS = """
+import asyncio, os, sys
+from threading import Event, Thread
+from bridge.client import StdioTransport
+from bridge.client.transports.process import child_process, running_children
+
+started, forked, answers = Event(), Event(), []
+
+async def main():
+    transport = StdioTransport(sys.executable, args=("-c", "print(input(), flush=True); print(input(), flush=True)"))
+    async with child_process(transport, "x") as child:
+        await child.stdin.send(b"before\\n")
+        answers.append(await child.stdout.receive())
+        started.set()
+        while not forked.is_set():
+            await asyncio.sleep(0.01)
+        await child.stdin.send(b"after\\n")
+        answers.append(await child.stdout.receive())
+
+thread = Thread(target=lambda: asyncio.run(main()))
+thread.start()
+started.wait()
+if (fork := os.fork()) == 0:
+    sys.exit(running_children())
+status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+forked.set()
+thread.join()
+assert (status, answers) == (0, [b"before\\n", b"after\\n"]), (status, answers)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="forks are POSIX's")
+async def test_a_fork_that_ends_leaves_the_children_of_its_parent_alone() -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await anyio.run_process([sys.executable, "-c", FORKS], cwd=ROOT, stderr=None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="forks are POSIX's")
+async def test_the_watchdog_sees_its_process_end_though_a_fork_lives() -> None:
+    code = """
+import os, signal, sys
+from bridge.client.transports.process import _watchdog
+_watchdog.add(int(sys.argv[1]))
+if os.fork() == 0:
+    signal.pause()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with await anyio.open_process([sys.executable, "-c", "input()"], start_new_session=True) as kept:
+            words = [sys.executable, "-c", code, str(kept.pid)]
+            program = await anyio.open_process(words, cwd=ROOT, start_new_session=True, stdout=None, stderr=None)
+            try:
+                await program.wait()
+                assert await kept.wait() == -signal.SIGKILL
+            finally:
+                os.killpg(program.pid, signal.SIGKILL)  # the fork
+                await program.aclose()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 async def test_the_watchdog_leaves_alone_what_has_ended() -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
