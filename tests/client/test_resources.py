@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bridge import Audio, DefinitionError, File, Image, InvocationContext, ServerConfig, Text
-from bridge.client import McpToolProvider, RemoteResource
-from bridge.errors import ServerRefusedError
+from bridge.client import McpToolProvider, RemoteResource, resources
+from bridge.errors import ServerRefusedError, WireError
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, add, memory_config, names
 
@@ -44,6 +44,15 @@ async def test_a_program_that_asks_for_what_is_not_there_is_told() -> None:
             await provider.resources.list("other")
         with pytest.raises(ServerRefusedError, match="server 'foreign', asking for resources/read"):
             await provider.resources.read("foreign", "file:///nothing")
+
+
+async def test_resources_are_bounded_over_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with McpToolProvider(ForeignServer().config()) as provider:
+        monkeypatch.setattr(resources, "MAX_RESOURCES", 2)
+        assert len(await provider.resources.list("foreign")) == 2
+        monkeypatch.setattr(resources, "MAX_RESOURCES", 1)
+        with pytest.raises(WireError, match="the server 'foreign' lists more than 1 resources"):
+            await provider.resources.list("foreign")
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -13,8 +13,13 @@ from bridge.client.connection import tool_listing
 from bridge.client.connection import tool_listing as listing_module
 from bridge.errors import ServerAnswerError, ServerRefusedError
 from tests.client.conftest import opened, python_config
+from tests.client.endpoint import MODERN, endpoint, result_of
+from tests.client.scripted import listed
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from bridge.types import Json
     from tests.client.conftest import RemoteServer
     from tests.client.guard import Guard
 
@@ -111,6 +116,23 @@ async def test_a_list_is_bounded_over_all_its_pages(
     async with opened(listing(pages)) as connection:
         with pytest.raises(ServerAnswerError, match=problem):
             await connection.list_tools()
+
+
+async def test_a_page_of_tools_that_ask_for_headers_is_bounded_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    tools = [listed("pay", inputSchema=asks), listed("long", description="x" * 2**12)]
+
+    async def pages(message: Json) -> Response:
+        return result_of(message, {"tools": tools, "ttlMs": 0, "cacheScope": "private"})
+
+    with endpoint(MODERN, tools_list=pages) as server:
+        async with opened(server.config()) as connection:
+            assert len((await connection.list_tools()).tools) == 2
+            monkeypatch.setattr(listing_module, "MAX_HEADER_PAGE_BYTES", 2**12)
+            with pytest.raises(ServerAnswerError, match=r"a page of tools that ask for headers is longer than 0\.0039"):
+                await connection.list_tools()
+            tools[0]["inputSchema"] = {"type": "object"}
+            assert len((await connection.list_tools()).tools) == 2, "other pages have no such bound"
 
 
 async def test_others_get_their_turn_while_a_long_list_is_validated(monkeypatch: pytest.MonkeyPatch) -> None:
