@@ -39,7 +39,7 @@ def bounded_validate_json(adapter: TypeAdapter[Any], *, yields: bool = False) ->
     """
     if not _has_collection(adapter.core_schema):
         return adapter.validator.validate_json
-    # A model's own validator would be taken instead of the rewritten schema.
+    # A model's own validator would be taken instead of the rewritten schema; there is no public way to say so.
     return SchemaValidator(_bounded(adapter.core_schema, yields=yields), _use_prebuilt=False).validate_json
 
 

@@ -1,7 +1,9 @@
-"""Hostile arguments: how long they block the event loop, and what memory they take for each of their bytes
+"""Hostile arguments: how long they block the event loop, and what memory they take
 
-Each schema gets four megabytes of values that hypothesis finds, repeated. The time is the longest that another task
-waited; the memory is the peak of the process beside the parsed request. A process for each, so that none helps another.
+Whole requests, over HTTP with and without the SDK, and over stdio. Each schema gets values that hypothesis finds, as
+many as a server lets in within four mebibytes. The time is the most processor time between two turns of another task,
+so that what else runs on the machine does not count; the memory is the peak of the process beside the request. A
+process for each, so that none helps another.
 """
 
 from __future__ import annotations
@@ -9,33 +11,49 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import subprocess
+import multiprocessing
+import os
 import sys
 import threading
+from contextlib import asynccontextmanager
 from datetime import date  # noqa: TC003 - read when the tools are made
 from pathlib import Path
-from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Literal
+from time import process_time, sleep
+from typing import TYPE_CHECKING, Any, Literal
 
+import httpx2
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from pydantic_core import from_json
 
-from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute, tool
+from bridge import ToolBox, tool
+from bridge.server.http.app import http_app
+from bridge.server.protocol import value_bounds
+from bridge.server.publisher import Publisher
+from bridge.server.stdio.process import ProtocolStreams
+from bridge.server.stdio.server import StdioServer
 from tests.benchmarks.table import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.benchmarks.table import Table
 
 MAX_BYTES = 4 * 1024 * 1024
-SHAPES = 12
+SHAPES = 16
+SMALL = b'{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":"%b","arguments":{},"_meta":%b}}'
+NAMES = '"name"'
+"""Stands for an object of as many names."""
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+HEADERS = {
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+}
 PAGE_BYTES = 4096
 PAUSE_SECONDS = 0.001
-ROOT = Path(__file__).parents[2]
 
 
 class Model(BaseModel):
@@ -46,6 +64,12 @@ class Model(BaseModel):
 
 class Default(BaseModel):
     """A model without one."""
+
+    a: int = 0
+
+
+class Closed(BaseModel, extra="forbid"):
+    """A model that knows all its names."""
 
     a: int = 0
 
@@ -72,10 +96,14 @@ async def literals(v: list[Literal[0, 1, "x"]]) -> None: ...
 @tool
 async def numbers(v: list[float]) -> None: ...
 @tool
+async def closed(v: Closed | list[Closed]) -> None: ...
+@tool
+async def anything(v: Any) -> None: ...
+@tool
 async def texts(v: str) -> None: ...
 
 
-TOOLS = ToolBox(models, defaults, unions, dates, nodes, literals, numbers, texts)
+TOOLS = ToolBox(models, defaults, unions, dates, nodes, literals, numbers, closed, anything, texts)
 
 VALUES = st.recursive(
     st.sampled_from([None, True, 0, 1, 1.5, "", "1", "x", "NaN", "2026-08-01", "86400", 10**309]),
@@ -86,7 +114,7 @@ VALUES = st.recursive(
 
 def shapes(count: int) -> list[str]:
     """The JSON of that many different values, the same in each run."""
-    found: dict[str, None] = {"{}": None, '"1"': None}
+    found: dict[str, None] = {"{}": None, '{"a":1}': None, NAMES: None, "1": None, '"1"': None, "1" * 308: None}
 
     @settings(
         derandomize=True, database=None, phases=[Phase.generate], max_examples=50 * count,
@@ -105,51 +133,105 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 
-async def measured(name: str, shape: str) -> Mapping[str, float]:
-    """The longest that another task waited, and the most memory for each byte."""
-    text = f'{{"v":[{",".join([shape] * (MAX_BYTES // (len(shape) + 1)))}]}}'
-    request = ToolExecutionRequest(name, from_json(text))
-    gc.collect()
-    before, peak, block, is_over = resident_bytes(), 0, 0.0, False
+def flood(name: str, shape: str) -> bytes:
+    """A request with as many values as are let in."""
 
-    def look() -> None:
-        nonlocal peak
-        while not is_over:
-            peak = max(peak, resident_bytes())
-            sleep(PAUSE_SECONDS)
+    def request_of(count: int) -> bytes:
+        if shape == NAMES:
+            values = "{" + ",".join(f'"{i:x}":1' for i in range(count)) + "}"
+        else:
+            values = "[" + ",".join([shape] * count) + "]"
+        params = f'{{"name":"{name}","arguments":{{"v":{values}}},"_meta":{json.dumps(META)}}}'
+        return f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'.encode()
 
-    async def wait() -> None:
-        nonlocal block
-        while not is_over:
-            began = perf_counter()
-            await asyncio.sleep(PAUSE_SECONDS)
-            block = max(block, perf_counter() - began)
+    bounds, few, many = value_bounds(MAX_BYTES), 0, MAX_BYTES // 2
+    while few + 1 < many:
+        middle = (few + many) // 2
+        # Beyond four mebibytes there is no need to write them all.
+        is_long = middle * (len(shape) + 1) > MAX_BYTES
+        body = b"" if is_long else request_of(middle)
+        few, many = (few, middle) if is_long or len(body) > MAX_BYTES or bounds.excess(body) else (middle, many)
+    return request_of(few)
 
-    looking, waiting = threading.Thread(target=look), asyncio.ensure_future(wait())
-    looking.start()
-    await asyncio.sleep(PAUSE_SECONDS)
-    await execute(TOOLS, request, InvocationContext())
-    is_over = True
-    await waiting
-    looking.join()
-    return {"block": block, "memory": (peak - before) / len(text)}
+
+@asynccontextmanager
+async def server(way: str) -> AsyncIterator[Callable[[bytes, str], Awaitable[None]]]:
+    """A server of the tools, as a function that has a request answered."""
+    if way == "stdio":
+        (read_input, write_input), (read_output, write_output) = os.pipe(), os.pipe()
+        stdio = StdioServer(
+            Publisher(TOOLS, name="tools"), ProtocolStreams(input_fd=read_input, output_fd=write_output)
+        )
+        serving = asyncio.ensure_future(stdio.serve())
+
+        async def over_stdio(body: bytes, _name: str) -> None:
+            writing = asyncio.to_thread(os.write, write_input, body + b"\n")
+            reading = asyncio.to_thread(os.read, read_output, 65_536)
+            await asyncio.gather(writing, reading)
+
+        yield over_stdio
+        stdio.stop()
+        await serving
+        return
+    app = http_app(TOOLS, fast_path=way == "http")
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as client:
+
+        async def over_http(body: bytes, name: str) -> None:
+            headers = {**HEADERS, "mcp-name": name}
+            (await client.post("http://127.0.0.1/mcp", content=body, headers=headers)).raise_for_status()
+
+        yield over_http
+
+
+async def measured(way: str, name: str, body: bytes) -> tuple[float, int]:
+    """The longest that another task waited, in processor time, and the most memory."""
+    async with server(way) as answered:
+        await answered(SMALL % (name.encode(), json.dumps(META).encode()), name)
+        gc.collect()
+        gc.freeze()  # as ``bridge serve`` does
+        before, peak, block, is_over = resident_bytes(), 0, 0.0, False
+
+        def look() -> None:
+            nonlocal peak
+            while not is_over:
+                peak = max(peak, resident_bytes())
+                sleep(PAUSE_SECONDS)
+
+        async def wait() -> None:
+            nonlocal block
+            while not is_over:
+                began = process_time()
+                await asyncio.sleep(PAUSE_SECONDS)
+                block = max(block, process_time() - began)
+
+        looking, waiting = threading.Thread(target=look), asyncio.ensure_future(wait())
+        looking.start()
+        await asyncio.sleep(PAUSE_SECONDS)
+        await answered(body, name)
+        is_over = True
+        await waiting
+        looking.join()
+    return block, peak - before
+
+
+def run(case: tuple[str, str, bytes]) -> tuple[float, int]:
+    """`measured`, in a process of its own."""
+    return asyncio.run(measured(*case))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("way", ["http", "sdk", "stdio"])
 @pytest.mark.parametrize("name", [each.name for each in TOOLS])
-def bench_hostile_arguments(table: Table, heading: str, request: pytest.FixtureRequest, name: str) -> None:
+def bench_hostile_arguments(table: Table, heading: str, request: pytest.FixtureRequest, name: str, way: str) -> None:
     is_quick = request.config.getoption("benchmark_disable")
     if is_quick and name != "models":
         return
-    worst = {"block": 0.0, "memory": 0.0}
-    for shape in shapes(1 if is_quick else SHAPES):
-        command = [sys.executable, "-m", "tests.benchmarks.bench_arguments", name, shape]
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        worst = {key: max(value, worst[key]) for key, value in json.loads(run.stdout).items()}
+    cases = [(way, name, flood(name, shape)) for shape in shapes(1 if is_quick else SHAPES)]
+    context = multiprocessing.get_context("forkserver")  # its processes have no memory that others have freed
+    context.set_forkserver_preload([__name__])
+    with context.Pool(1, maxtasksperchild=1) as processes:
+        found = processes.map(run, cases, chunksize=1)
     if not is_quick:
-        row = f"{name}: {worst['memory']:.1f} bytes of memory for a byte at most, and the longest block"
-        table.add(Row(group=heading, name=row, best_seconds=worst["block"], median_seconds=worst["block"]))
-
-
-if __name__ == "__main__":
-    print(json.dumps(asyncio.run(measured(*sys.argv[1:]))))  # noqa: T201 - what it is for
+        block, memory = (max(each) for each in zip(*found, strict=True))
+        row = f"{way}, {name}: {memory / 2**20:.0f} MiB of memory at most, and the longest block"
+        table.add(Row(group=heading, name=row, best_seconds=block, median_seconds=block))
