@@ -50,7 +50,7 @@ def cutting_off() -> Iterator[threading.Event]:
             if "whose client left" in record.getMessage():
                 cut_off.set()
 
-    logger, watch = logging.getLogger("bridge.cli"), Watch()
+    logger, watch = logging.getLogger("bridge.hosting"), Watch()
     level = logger.level
     logger.addHandler(watch)
     logger.setLevel(logging.INFO)
