@@ -32,7 +32,7 @@ from pydantic_core import from_json
 from bridge.server.protocol import INTERNAL_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from mcp.server.streamable_http import EventCallback
     from mcp.shared.dispatcher import CallOptions
@@ -120,14 +120,10 @@ class SessionEvents(EventStore):
         link: The way to Redis.
         session_id: Whose they are.
         seconds: How long the events of a call are kept after the latest of them.
-        stored: Called with the id of each request, as text, whose answer need not be kept here any more.
         of_all: What all sessions keep.
     """
 
-    def __init__(
-        self, link: Replica, session_id: str, seconds: int, stored: Callable[[str], object], of_all: EventBytes
-    ) -> None:
-        self._stored = stored
+    def __init__(self, link: Replica, session_id: str, seconds: int, of_all: EventBytes) -> None:
         self._of_all = of_all
         self._kept: dict[str, KeptStream] = {}
         """By the requests' ids; the one that changed last is the last."""
@@ -164,8 +160,6 @@ class SessionEvents(EventStore):
                 if is_answer:
                     self._unkept[stream_id] = self._answer_to_keep(stream_id, text)
                 self._link.failed(error)
-            if is_answer:
-                self._stored(stream_id)
         return f"{entry}/{quote(stream_id, safe='')}"
 
     async def _note(self, stream_id: str, entry: str, length: int, *, is_answer: bool) -> None:

@@ -12,7 +12,6 @@ import math
 import re
 import sys
 from contextlib import asynccontextmanager
-from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -274,7 +273,7 @@ class ClusterSessions:
                 self._sessions.end(each)
             alive = await self._started(session_id, record)
             session = Session(session_id, user, record.params.get("capabilities") or {}, owner)
-            session.kept, session.is_stored = kept, True
+            session.kept = kept
             session.version = record.version
             self._sessions.open(session)
             await self._post(alive, session_id, to_json(_INITIALIZED))
@@ -290,9 +289,7 @@ class ClusterSessions:
         return self._alive.get(session_id)
 
     async def _started(self, session_id: str, record: SessionRecord | None) -> LiveSession:
-        events = SessionEvents(
-            self._link, session_id, self._records.seconds, partial(self._stored, session_id), self._event_bytes
-        )
+        events = SessionEvents(self._link, session_id, self._records.seconds, self._event_bytes)
         transport = StreamableHTTPServerTransport(mcp_session_id=session_id, event_store=events)
         alive = self._alive[session_id] = LiveSession(transport, events, record)
         assert self._tasks is not None, "sessions are alive only while the app runs"
@@ -330,10 +327,6 @@ class ClusterSessions:
         alive = self._alive.get(session_id)
         if alive is not None:
             await self._end(session_id, alive)
-
-    def _stored(self, session_id: str, stream_id: str) -> None:
-        if (session := self._sessions.find(session_id)) is not None:
-            session.stored(stream_id)
 
     async def drop(self, session_id: str) -> None:
         """End what there is of a session here, and keep its record no longer; where it is alive, it is kept again."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -59,11 +61,11 @@ class SessionAccounts(Protocol):
         """Count bytes that a session keeps of its client; returns whether it may keep them."""
         ...
 
-    def answered(self, session: Session, request: str, answer: object) -> None:
-        """Count an answer to a request; None for an error."""
+    def answered(self, session: Session, handler: object, answer: object) -> None:
+        """Count the answer of a handler, which is its task; None for an error."""
 
-    def sent(self, session: Session, request: str) -> None:
-        """Count the answer to a request no more."""
+    def sent(self, session: Session, handler: object) -> None:
+        """Count the answer of a handler no more."""
 
 
 class Session:
@@ -90,7 +92,6 @@ class Session:
         "capabilities",
         "end",
         "id",
-        "is_stored",
         "kept",
         "opened_at",
         "owner",
@@ -104,6 +105,7 @@ class Session:
         "unused_since",
         "user",
         "version",
+        "written",
     )
 
     def __init__(self, session_id: str, user: object, capabilities: Mapping[str, Any], owner: str = "") -> None:
@@ -119,13 +121,13 @@ class Session:
         self.end: Callable[[], object] | None = None
         self.sessions: SessionAccounts | None = None
         """Counts its memory."""
-        self.unread: dict[str, int] = {}
-        """Length of the answers that wait to be sent, by their requests' ids as text."""
+        self.unread: dict[object, int] = {}
+        """Length of the answers that wait to be sent, by the tasks of their handlers: a client may use an id again."""
         self.unread_bytes = 0
         self.posts: set[str] = set()
         """Ids, as text, of the requests whose answers are waited for by requests over HTTP."""
-        self.is_stored = False
-        """Whether answers are kept also for nobody, until they are stored."""
+        self.written: dict[str, list[object]] = {}
+        """Handlers whose answers are with the requests over HTTP that wait for them, by the ids of `posts`."""
         self.requests = 0
         """How many requests are being answered, open streams included, and how many calls run in the SDK."""
         self.opened_at = self.unused_since = monotonic()
@@ -150,8 +152,8 @@ class Session:
             self.posts.discard(key)
             if self.asked.get(key) is False:  # refused before a handler began
                 del self.asked[key]
-            if self.sessions is not None:
-                self.sessions.sent(self, key)
+            for handler in self.written.pop(key, ()):
+                self._sent(handler)
 
     @contextmanager
     def handling(self, request: object) -> Iterator[None]:
@@ -164,15 +166,26 @@ class Session:
             self.asked.pop(key, None)
 
     def owe(self, request: object, answer: object) -> None:
-        """Note the answer to the request of an id, None for an error, if the client waits for it."""
-        # Over SSE every answer goes to the one stream.
-        if self.sessions is not None and (self.end is not None or self.is_stored or str(request) in self.posts):
-            self.sessions.answered(self, str(request), answer)
+        """Note the answer to the request of an id, None for an error, in the task that writes it next.
 
-    def stored(self, request: str) -> None:
-        """Note that an answer was stored, for which nobody may wait."""
-        if self.sessions is not None and request not in self.posts:
-            self.sessions.sent(self, request)
+        It counts until it is written, and over streamable HTTP also while a request over HTTP waits for it.
+        """
+        if self.sessions is None:
+            return
+        handler = asyncio.current_task()
+        assert handler is not None
+        self.sessions.answered(self, handler, answer)
+        handler.add_done_callback(partial(self._written, str(request)))
+
+    def _written(self, request: str, handler: object) -> None:
+        if request in self.posts:
+            self.written.setdefault(request, []).append(handler)
+        else:
+            self._sent(handler)
+
+    def _sent(self, handler: object) -> None:
+        if self.sessions is not None:
+            self.sessions.sent(self, handler)
 
     def use(self) -> None:
         """A request of it was answered at once."""

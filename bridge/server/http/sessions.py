@@ -140,18 +140,17 @@ class Sessions:
         self._kept += kept
         return True
 
-    def answered(self, session: Session, request: str, answer: object) -> None:
+    def answered(self, session: Session, handler: object, answer: object) -> None:
         """Note an answer that is to be sent; where too many wait, the session is ended that has most of them.
 
         Args:
             session: The session.
-            request: The request's id, as text.
-            answer: Its result; None for an error.
+            handler: The task that answers.
+            answer: The result; None for an error.
         """
-        self.sent(session, request)
         # One that waits alone is not measured: mostly it is sent at once.
         text_bytes = len(to_json(answer, serialize_unknown=True)) if session.unread and answer is not None else 0
-        length = session.unread[request] = text_bytes + _BYTES_OF_AN_ANSWER
+        length = session.unread[handler] = text_bytes + _BYTES_OF_AN_ANSWER
         session.unread_bytes += length
         self._unread += length
         if session.unread_bytes > MAX_UNREAD_BYTES:
@@ -159,9 +158,9 @@ class Sessions:
         elif self._unread > MAX_UNREAD_BYTES_OF_ALL:
             self._cut_off(max(self._all, key=lambda each: each.unread_bytes))
 
-    def sent(self, session: Session, request: str) -> None:
+    def sent(self, session: Session, handler: object) -> None:
         """Note that an answer was sent, or that nobody waits for it any more."""
-        length = session.unread.pop(request, 0)
+        length = session.unread.pop(handler, 0)
         session.unread_bytes -= length
         self._unread -= length
 

@@ -191,8 +191,6 @@ class PendingResponses:
     def answered(self, item: SessionMessage) -> None:
         """A message has been written."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            if self._session.sessions is not None:
-                self._session.sessions.sent(self._session, str(item.message.id))
             self._settle(str(item.message.id))
             self._end_if_done()
 

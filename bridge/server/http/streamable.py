@@ -190,7 +190,7 @@ class StreamableEndpoint:
 
             def opened(new_id: str) -> Session:
                 session = Session(new_id, scope.get("user"), capabilities, owner)
-                session.kept, session.is_stored = kept, self._shared is not None
+                session.kept = kept
                 sessions.open(session)
                 settle()
                 return session

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +205,22 @@ def test_what_sessions_keep_is_bounded_for_each_and_for_all(monkeypatch: pytest.
     assert sessions.keep(bob, 100)
 
 
-def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def owing(session: Session, request: int, answer: object, written: asyncio.Event) -> asyncio.Task[None]:
+    """A handler that has given its answer, and goes on writing it."""
+    owes = asyncio.Event()
+
+    async def handle() -> None:
+        session.owe(request, answer)
+        owes.set()
+        await written.wait()
+
+    task = asyncio.create_task(handle())
+    await owes.wait()
+    return task
+
+
+@pytest.mark.anyio
+async def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_UNREAD_BYTES", 100_000)
     monkeypatch.setattr(module, "MAX_UNREAD_BYTES_OF_ALL", 140_000)
     sessions, ended = filled("ada", "bob", "eve", max_sessions=3), list[str]()
@@ -213,22 +229,52 @@ def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monkeypatch
     assert ada is not None
     assert bob is not None
     assert eve is not None
-    for session in (ada, bob, eve):
-        session.is_stored = True
+    never, at_once = asyncio.Event(), asyncio.Event()
+    at_once.set()
     for number in range(1000):  # what is read is not counted
-        ada.owe(number, "x" * 50_000)
-        ada.stored(str(number))
-    for number in range(30):
-        bob.owe(number, None)
+        await (await owing(ada, number, "x" * 50_000, at_once))
+    tasks = [await owing(bob, number, None, never) for number in range(30)]
     assert (ended, ada.unread_bytes, bob.unread_bytes) == ([], 0, 30 * 2048)
-    bob.owe(30, "x" * 30_000)
-    ada.owe(1, "first")
-    ada.owe(2, "x" * 50_000)
+    tasks.append(await owing(bob, 30, "x" * 30_000, never))
+    tasks.append(await owing(ada, 1, "first", never))
+    tasks.append(await owing(ada, 2, "x" * 50_000, never))
     assert ended == ["bob1"]
-    eve.owe(1, "first")
-    eve.owe(2, "x" * 100_000)
+    tasks.append(await owing(eve, 1, "first", never))
+    tasks.append(await owing(eve, 2, "x" * 100_000, never))
     assert ended == ["bob1", "eve2"]
     assert len(sessions) == 1
+    never.set()
+    await asyncio.gather(*tasks)
+    assert ada.unread_bytes == 0
+
+
+@pytest.mark.anyio
+async def test_answers_of_one_id_whose_client_hung_up_count_until_they_are_written() -> None:
+    sessions = filled("ada", max_sessions=1)
+    ada = sessions.find("ada0")
+    assert ada is not None
+    written, tasks = asyncio.Event(), []
+    for _ in range(3):
+        with ada.posting(1):
+            tasks.append(await owing(ada, 1, None, written))
+    assert ada.unread_bytes == 3 * 2048
+    written.set()
+    await asyncio.gather(*tasks)
+    assert ada.unread_bytes == 0
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_was_written_counts_while_its_request_is_open() -> None:
+    sessions = filled("ada", max_sessions=1)
+    ada = sessions.find("ada0")
+    assert ada is not None
+    written = asyncio.Event()
+    written.set()
+    with ada.posting(1):
+        await (await owing(ada, 1, None, written))
+        await checkpoint()
+        assert ada.unread_bytes == 2048
+    assert ada.unread_bytes == 0
 
 
 def test_a_session_is_in_use_while_any_request_of_it_is_answered(
