@@ -177,7 +177,7 @@ def fail() -> None:
 CONFIGURATION = {"mcpServers": {"sums": {"command": "mcp-toolbridge", "args": ["serve", "tools.py"]}}}
 TARGETS = {
     "`file.py[:object]`": ["tools.py", "tools.py:add"],
-    "`directory/`: the Python files in it": ["folder/"],
+    "`directory/`: the Python files in it": ["folder/", "."],
     "`package.module[:object]`": ["tools", "tools:add"],
     "`mcp.json[#server]`": ["mcp.json", "'mcp.json#sums'"],
     "the URL of an MCP server": ["URL"],

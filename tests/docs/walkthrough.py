@@ -72,6 +72,8 @@ class Walkthrough:
         self._home.mkdir()
         for name in ("servers", "examples"):
             (self._folder / name).symlink_to(ROOT / name)
+        self._exit.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore", ResourceWarning)  # pages do not close their models, as short programs do not
         self._model = self._exit.enter_context(running_chat_api())
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "XDG_", "PYTHON"))}
         self._environment = kept | {
@@ -100,11 +102,9 @@ class Walkthrough:
             for number in list(self._servers):
                 self._stop(number)
         finally:
+            self._names.clear()
+            gc.collect()
             self._exit.close()
-            with warnings.catch_warnings():  # pages do not close their models, as short programs do not
-                warnings.simplefilter("ignore", ResourceWarning)
-                self._names.clear()
-                gc.collect()
 
     def _forget_modules(self) -> None:
         folder = str(self._folder)
