@@ -1,6 +1,6 @@
-"""Remote MCP servers: what a configuration says of them, connections that heal, and their tools as local ones.
+"""Client for remote MCP servers: configuration, connections with automatic reconnection, and remote tools.
 
-The names are loaded when they are first used (PEP 562).
+Names are imported on first use (PEP 562).
 """
 
 from __future__ import annotations

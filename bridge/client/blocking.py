@@ -1,10 +1,9 @@
-"""The synchronous facade: remote tools for a program without an event loop.
+"""Synchronous client for programs without an event loop.
 
     with bridge.connect("mcp.json") as servers:
         print(servers.call("add", a=1, b=2).text)
 
-Everything runs in the one portal thread (`bridge.portal`), over the same `McpToolProvider` that an asynchronous
-program uses.
+All I/O runs in the portal thread (`bridge.portal`), on the same `McpToolProvider` that asynchronous programs use.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _T = TypeVar("_T")
 
 
 class ProviderOptions(TypedDict, total=False):
-    """The keywords of `McpToolProvider`; what they are given is called in the portal thread."""
+    """Keyword arguments of `McpToolProvider`; callbacks run in the portal thread."""
 
     handlers: ClientHandlers | None
     filter: ToolFilter | None
@@ -54,7 +53,7 @@ class ProviderOptions(TypedDict, total=False):
 
 
 class BlockingToolProvider:
-    """Remote tools whose every call blocks the calling thread; any thread may call. Made by `connect`.
+    """Blocking client for remote tools, created by `connect`; safe to use from any thread.
 
     Args:
         provider: An open provider that belongs to the portal's event loop.
@@ -65,10 +64,10 @@ class BlockingToolProvider:
         self._process_id = os.getpid()
 
     def _run(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
-        """Run something where the connections live.
+        """Run a coroutine function in the portal's event loop.
 
         Raises:
-            RuntimeError: They were left behind in another process.
+            RuntimeError: The connections belong to another process.
         """
         self._check_process()
         return portal.run_in_portal(function, *arguments)
@@ -76,13 +75,13 @@ class BlockingToolProvider:
     def _check_process(self) -> None:
         if os.getpid() != self._process_id:
             raise RuntimeError(
-                f"these connections belong to the process {self._process_id}, of which this one is a fork: "
-                "call connect() in each process, after it was forked"
+                f"these connections belong to the process {self._process_id}, and this process is a fork of it: "
+                "call connect() in each process after the fork"
             )
 
     @property
     def tools(self) -> ToolBox:
-        """The tools now; follows the servers. They run in the portal's event loop, as synchronous AI services do."""
+        """Current tools, updated when a server's tools change. They run in the portal's event loop."""
         self._check_process()
         return self._provider.tools
 
@@ -98,19 +97,19 @@ class BlockingToolProvider:
         """Call a tool and wait for its result.
 
         Args:
-            name: The name that it has here.
-            arguments: Its arguments by name.
-            context: What surrounds the call. An argument of this name goes into ``arguments``.
+            name: The tool's local name.
+            arguments: The arguments by name.
+            context: Invocation context. Pass a tool argument named ``context`` in ``arguments``.
             more: More arguments, as keywords.
 
         Returns:
-            The result; a failure, the server's absence included, is one with ``is_error``.
+            The result. Failures, including an unreachable server, are results with ``is_error``.
         """
         given = {**(arguments or {}), **more}
         return self._run(lambda: self._provider.call(name, given, context=context))
 
     def list_resources(self, server: str) -> tuple[RemoteResource, ...]:
-        """What a server has to read; see `bridge.client.resources.Resources.list`."""
+        """List a server's resources; see `bridge.client.resources.Resources.list`."""
         return self._run(self._provider.resources.list, server)
 
     def read_resource(self, server: str, uri: str) -> tuple[Content, ...]:
@@ -126,19 +125,19 @@ class BlockingToolProvider:
         self._run(self._provider.remove, *names)
 
     def refresh(self) -> None:
-        """Have every server's tools listed again."""
+        """List the tools of every server again."""
         self._run(self._provider.refresh)
 
     def status(self) -> tuple[ServerStatus, ...]:
-        """How each server is now."""
+        """Current status of each server."""
 
-        async def ask() -> tuple[ServerStatus, ...]:
+        async def read_status() -> tuple[ServerStatus, ...]:
             return self._provider.status()
 
-        return self._run(ask)
+        return self._run(read_status)
 
     def close(self) -> None:
-        """End all connections. Any number of times; in a fork there is nothing to end."""
+        """Close all connections. Idempotent; does nothing in a forked process."""
         if os.getpid() == self._process_id:
             self._run(self._provider.aclose)
 
@@ -152,19 +151,19 @@ class BlockingToolProvider:
 
 
 def connect(servers: Servers, /, **options: Unpack[ProviderOptions]) -> BlockingToolProvider:
-    """Connect to servers, for a program without an event loop; an asynchronous one uses `McpToolProvider`.
+    """Connect to servers from a program without an event loop; asynchronous programs use `McpToolProvider`.
 
     Args:
         servers: A configuration, its path (``mcp.json``, or ``mcp.json#name`` for one of its servers), a URL, or
             servers.
-        options: The keywords of `McpToolProvider`.
+        options: Keyword arguments of `McpToolProvider`.
 
     Returns:
-        The connected servers: a context manager that ends the connections.
+        The connected servers, as a context manager that closes the connections.
 
     Raises:
-        ConfigError: The configuration cannot be used.
-        ServerError: A required server cannot be reached or listed.
+        ConfigError: The configuration is invalid.
+        ServerError: A required server cannot be reached, or its tools cannot be listed.
     """
 
     async def opened() -> McpToolProvider:

@@ -1,7 +1,7 @@
-"""Bounded validation: a server's JSON Schema against a value, in a limited number of steps.
+"""Validate values against a server's JSON Schema in a limited number of steps.
 
-The keywords are those of jsonschema, each counted before it runs. Those that may take longer than their count says are
-replaced: regular expressions run in linear time (`bridge.client.linear_regex`), and unique items are compared by text.
+Each jsonschema keyword is counted before it runs. Keywords whose cost may exceed their count are replaced: regular
+expressions run in linear time (`bridge.client.linear_regex`), and unique items are compared by their JSON text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MAX_SCHEMA_OBJECTS = 4_000
-"""How many objects and lists a schema may hold."""
+"""Maximum objects and lists in a schema."""
 MAX_SCHEMA_DEPTH = 64
-"""How deeply they may be nested."""
+"""Maximum nesting depth of a schema."""
 
 _MAX_SCHEMA_CHARS = 1_000_000
 _MAX_PROBLEM_CHARS = 200
@@ -29,7 +29,7 @@ _MAX_MIXED_ITEMS = 256
 _CHARS_A_STEP = 64
 _NAMES_A_STEP = 8
 _NOT_COUNTED = frozenset({"$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties"})
-"""Keywords that jsonschema evaluates by ways of its own, past those that are counted."""
+"""Keywords that jsonschema evaluates outside the counted functions; schemas with them are rejected."""
 
 _EACH_SCHEMA = frozenset({"allOf", "anyOf", "oneOf", "type"})
 _EACH_PROPERTY = frozenset({"properties", "dependentSchemas", "dependencies"})
@@ -48,68 +48,68 @@ _EACH_VALUE = frozenset({"const", "dependentRequired", "enum"})
 
 
 class UnjudgedError(Exception):
-    """A value, or every value of a schema, cannot be judged within the bounds; the text says why."""
+    """The value or the schema cannot be validated within the limits; the message gives the reason."""
 
 
 class Steps:
-    """The work that one judgement may take.
+    """Step budget of one validation.
 
     Args:
-        left: How many steps.
+        left: Steps that may be spent.
     """
 
     def __init__(self, left: int) -> None:
         self._left = left
 
     def spend(self, steps: int) -> None:
-        """Count some work before it is done.
+        """Count steps before the work is done.
 
         Raises:
-            UnjudgedError: It is more than is left.
+            UnjudgedError: The budget is exceeded.
         """
         self._left -= steps
         if self._left < 0:
-            raise UnjudgedError("it takes too much work")
+            raise UnjudgedError("validation takes too many steps")
 
 
 _steps: ContextVar[Steps] = ContextVar("steps of the judgement")
 
 
 class BoundedSchema:
-    """A schema that was checked and can judge values; nothing is fetched from anywhere.
+    """A checked schema that validates values; it never fetches a reference.
 
     Args:
-        schema: The schema, in the draft that it names, or else in 2020-12.
+        schema: The schema, in the draft that its ``$schema`` names; 2020-12 by default.
 
     Raises:
-        UnjudgedError: It is no schema, or one that cannot be judged within the bounds.
+        UnjudgedError: The schema is invalid, or cannot be evaluated within the limits.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - only where there is such a schema
+        from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - only when an output schema needs it
         from jsonschema.validators import validator_for  # noqa: PLC0415 - likewise
         from referencing import Registry  # noqa: PLC0415 - likewise
 
         rest = {key: value for key, value in schema.items() if key != "$schema"}
         _check_size(rest)
-        said = schema.get("$schema")
-        kind = validator_for({"$schema": said} if isinstance(said, str) else {}, default=Draft202012Validator)
+        draft = schema.get("$schema")
+        kind = validator_for({"$schema": draft} if isinstance(draft, str) else {}, default=Draft202012Validator)
         try:
             kind.check_schema(rest, format_checker=None)  # type: ignore[call-arg]  # types-jsonschema lacks it
         except SchemaError as error:
             raise UnjudgedError(error.message[:_MAX_PROBLEM_CHARS]) from error
-        nowhere: Registry[Any] = Registry()  # the default one would ask the network for what it does not know
-        self._validator: Validator = _counted_kind(kind)(rest, registry=nowhere)
+        registry: Registry[Any] = Registry()  # the default registry would fetch unknown references over the network
+        self._validator: Validator = _counted_kind(kind)(rest, registry=registry)
 
     def problem(self, value: Any, steps: int) -> str | None:
-        """The first thing that is wrong with a value, in words; None where nothing is.
+        """Describe the first violation in a value; None if the value is valid.
 
         Args:
             value: JSON data.
-            steps: How much work that may take.
+            steps: Maximum steps.
 
         Raises:
-            UnjudgedError: It takes more, or the schema turns out to be unusable.
+            UnjudgedError: The steps are exceeded, or the schema turns out to be unusable.
         """
         from jsonschema.exceptions import best_match  # noqa: PLC0415 - loaded with the validator
 
@@ -121,19 +121,19 @@ class BoundedSchema:
             found = best_match([first]) or first
         except UnjudgedError:
             raise
-        except Exception as error:  # a reference that leads nowhere, a type that does not exist, too deep a value …
+        except Exception as error:  # unresolvable reference, unknown type, value nested too deeply …
             raise UnjudgedError(f"{type(error).__name__}: {error}"[:_MAX_PROBLEM_CHARS]) from error
         finally:
             _steps.reset(token)
-        where = "".join(f"[{key!r}]" for key in found.absolute_path)
-        return (f"{where}: {found.message}" if where else found.message)[:_MAX_PROBLEM_CHARS]
+        path = "".join(f"[{key!r}]" for key in found.absolute_path)
+        return (f"{path}: {found.message}" if path else found.message)[:_MAX_PROBLEM_CHARS]
 
 
 def _check_size(schema: Any) -> None:
-    """Refuse a schema that takes too much work to check, or has keywords that are not counted.
+    """Check the size of a schema, and that each of its keywords can be counted.
 
     Raises:
-        UnjudgedError: It is such a schema.
+        UnjudgedError: The schema is too large, or has a keyword that cannot be counted.
     """
     objects, chars, level = 0, 0, [schema]
     for _ in range(MAX_SCHEMA_DEPTH):
@@ -147,25 +147,29 @@ def _check_size(schema: Any) -> None:
             else:
                 kinds = {type(item) for item in value}
                 if len(value) > _MAX_MIXED_ITEMS and kinds != {str} and not kinds <= {int, float}:
-                    raise UnjudgedError(f"it has a list of more than {_MAX_MIXED_ITEMS} values of different kinds")
+                    raise UnjudgedError(
+                        f"the schema has a list of more than {_MAX_MIXED_ITEMS} values of different kinds"
+                    )
                 inner.extend(value)
         chars += sum(len(value) if isinstance(value, str) else 1 for value in inner)
         if objects > MAX_SCHEMA_OBJECTS or chars > _MAX_SCHEMA_CHARS:
-            raise UnjudgedError(f"it is larger than {MAX_SCHEMA_OBJECTS} objects and lists")
+            raise UnjudgedError(f"the schema has more than {MAX_SCHEMA_OBJECTS} objects and lists")
         level = [value for value in inner if isinstance(value, dict | list)]
         if not level:
             return
-    raise UnjudgedError(f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+    raise UnjudgedError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
 
 
 def _check_keywords(schema: Mapping[str, Any]) -> None:
     if found := _NOT_COUNTED & schema.keys():
-        raise UnjudgedError(f"it has {min(found)!r}")
+        raise UnjudgedError(f"the schema uses {min(found)!r}, which is not supported")
     if isinstance(schema.get("$schema"), str):
-        raise UnjudgedError("it has a part in a draft of its own")  # jsonschema would judge that part uncounted
+        raise UnjudgedError(
+            "the schema has a subschema with its own $schema"
+        )  # jsonschema would evaluate it without counting
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
-        raise UnjudgedError(f"it has the reference {reference[:_MAX_PROBLEM_CHARS]!r}, which is not a path in it")
+        raise UnjudgedError(f"the schema's $ref {reference[:_MAX_PROBLEM_CHARS]!r} does not point into the schema")
 
 
 # --- keywords --------------------------------------------------------------------------------------------------------
@@ -173,7 +177,7 @@ def _check_keywords(schema: Mapping[str, Any]) -> None:
 
 @cache
 def _counted_kind(kind: Any) -> Any:
-    """A validator class whose every keyword counts its steps."""
+    """Derive a validator class that counts the steps of each keyword."""
     from jsonschema import validators  # noqa: PLC0415 - loaded with the validator
 
     extend: Any = validators.extend  # it has no types
@@ -186,14 +190,14 @@ def _counted(keyword: str, function: Callable[..., Any]) -> Callable[..., Iterat
         steps = _steps.get()
         steps.spend(1 + _work(keyword, value, instance))
         for error in function(validator, value, instance, schema) or ():
-            steps.spend(len(error.message) // _CHARS_A_STEP)  # the message quotes the value
+            steps.spend(len(error.message) // _CHARS_A_STEP)  # the message repeats the value
             yield error
 
     return counted
 
 
 def _work(keyword: str, value: Any, instance: Any) -> int:
-    """How many steps a keyword takes, beside those of the schemas that it applies."""
+    """Steps that a keyword takes, without those of its subschemas."""
     parts = len(value) if isinstance(value, dict | list) else 0
     items = len(instance) if isinstance(instance, dict | list) else 0
     if keyword in _EACH_ITEM:
@@ -224,7 +228,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """A string that is no Unicode text is not read by the engine."""
+    """Return False for strings with lone surrogates, which the regex engine rejects."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -253,7 +257,7 @@ def _additional_properties(validator: Any, additional: Any, instance: Any, schem
         if name in known or any(_matches(pattern, name) for pattern in patterns):
             continue
         if additional is False:
-            yield _error(f"{name!r} is a property too many")
+            yield _error(f"{name!r} is an additional property, which the schema does not allow")
         else:
             yield from validator.descend(value, additional, path=name)
 
@@ -266,12 +270,12 @@ def _unique_items(validator: Any, is_wanted: Any, instance: Any, _schema: Any) -
         text = _canonical(item)
         _steps.get().spend(1 + len(text) // _NAMES_A_STEP)
         if text in seen:
-            yield _error(f"{text[:_MAX_PROBLEM_CHARS]} is in it twice")
+            yield _error(f"{text[:_MAX_PROBLEM_CHARS]} is not unique in the array")
         seen.add(text)
 
 
 def _canonical(value: Any) -> str:
-    """A text that is the same for all ways of writing a JSON value."""
+    """Serialise a JSON value canonically: equal values have equal texts."""
     if isinstance(value, dict):
         return "{" + ",".join(sorted(f"{json.dumps(key)}:{_canonical(each)}" for key, each in value.items())) + "}"
     if isinstance(value, list):

@@ -1,11 +1,7 @@
-"""Server arguments; connections per identity.
+"""Pool of connections to one server, one connection for each identity.
 
-Pool: the connections to one server, one for each identity.
-
-An identity is the set of headers that a supplier gives for a call. A connection sends one identity's headers and no
-other's from its greeting to its end, so what belongs to one user, sessions included, never serves another.
-
-Sources: the many ways to say which servers are meant.
+An identity is the set of headers that a header supplier returns for a call. A connection sends the headers of one
+identity only, so state such as sessions is never shared between users.
 """
 
 from __future__ import annotations
@@ -29,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 MAX_IDLE_CONNECTIONS = 100
-"""How many connections that nobody uses are kept for each server."""
+"""Maximum idle connections to each server."""
 
 MAX_IDLE_SECONDS = 300.0
-"""How long a connection that nobody uses is kept."""
+"""Seconds before an idle connection is closed."""
 
 Identity: TypeAlias = frozenset[tuple[str, str]]
 
@@ -40,8 +36,8 @@ Servers: TypeAlias = (
     "ServersConfig | ServerConfig | Connection | str | os.PathLike[str] | Mapping[str, Any]"
     " | Iterable[ServerConfig | Connection]"
 )
-"""A configuration, one server, a connection, a URL, the path of a file (``mcp.json#name`` for one of its servers), a
-configuration as JSON data, or several servers and connections."""
+"""A configuration, one server, a connection, a URL, a file path (``mcp.json#name`` selects one of its servers),
+configuration data, or several servers and connections."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,13 +48,13 @@ class _Entry:
 
 
 class ConnectionPool:
-    """Connections to one server by identity. They belong to the event loop in which they are opened.
+    """Connections to one server, by identity. They belong to the event loop that opened them.
 
     Args:
-        config: The server, with the headers that everyone shares.
-        connect: Makes a connection, not opened yet.
-        max_idle: How many unused connections are kept.
-        max_idle_seconds: How long an unused connection is kept.
+        config: The server, with the headers that all identities share.
+        connect: Creates an unopened connection.
+        max_idle: Maximum idle connections.
+        max_idle_seconds: Seconds before an idle connection is closed.
     """
 
     def __init__(
@@ -82,14 +78,14 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def connection(self, headers: Mapping[str, str]) -> AsyncIterator[Connection]:
-        """The connection that sends these headers, open, for one use.
+        """Borrow the open connection that sends these headers.
 
         Args:
-            headers: What goes with every request beside the configured headers, and before them.
+            headers: Headers of every request, in addition to the configured ones; they take precedence.
 
         Raises:
-            ServerUnavailableError: The server cannot be reached as this identity.
-            DefinitionError: The headers are not text.
+            ServerUnavailableError: The server cannot be reached with these headers.
+            DefinitionError: A header name or value is not a string.
         """
         identity = _identity(headers, self._config.name)
         entry = self._entries.get(identity)
@@ -103,11 +99,11 @@ class ConnectionPool:
         finally:
             entry.users -= 1
             entry.idle_since = anyio.current_time()
-            self._entries[identity] = self._entries.pop(identity, entry)  # used last, so dropped last
+            self._entries[identity] = self._entries.pop(identity, entry)  # most recently used last, evicted last
             self.drop_idle()
 
     def drop_idle(self) -> None:
-        """End the connections that nobody has used for too long, and those that are too many."""
+        """Close the connections that were idle for too long, and the oldest ones beyond the maximum."""
         idle = [(identity, entry) for identity, entry in self._entries.items() if not entry.users]
         latest = anyio.current_time() - self._max_idle_seconds
         surplus = len(idle) - self._max_idle
@@ -117,7 +113,7 @@ class ConnectionPool:
                 self._end(entry.connection)
 
     async def aclose(self) -> None:
-        """End all connections, those in use too."""
+        """Close all connections, including those in use."""
         self._is_closed = True
         async with anyio.create_task_group() as tasks:
             for connection in (*self._ending, *(entry.connection for entry in self._entries.values())):
@@ -133,13 +129,13 @@ class ConnectionPool:
 
 
 def with_headers(config: ServerConfig, headers: Mapping[str, str]) -> ServerConfig:
-    """A server that is sent these headers beside, and instead of, those that are configured."""
+    """Copy the server configuration with these headers merged over the configured ones."""
     transport = config.transport
     if not headers or not isinstance(transport, HttpTransport):
         return config
-    given = {name.lower() for name in headers}
-    kept = {name: value for name, value in transport.headers.items() if name.lower() not in given}
-    return replace(config, transport=replace(transport, headers={**kept, **headers}))
+    overridden = {name.lower() for name in headers}
+    configured = {name: value for name, value in transport.headers.items() if name.lower() not in overridden}
+    return replace(config, transport=replace(transport, headers={**configured, **headers}))
 
 
 def _identity(headers: Mapping[Any, Any], server: str) -> Identity:
@@ -152,14 +148,14 @@ def _identity(headers: Mapping[Any, Any], server: str) -> Identity:
 
 
 def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
-    """The servers that are meant.
+    """Resolve an argument to a list of servers and connections.
 
     Args:
-        servers: What says it.
+        servers: A value of any type that `Servers` allows.
 
     Raises:
-        ConfigError: A configuration cannot be used, or has no server of that name.
-        DefinitionError: It says nothing of the kind.
+        ConfigError: The configuration is invalid, or has no server of that name.
+        DefinitionError: The argument has another type.
     """
     match servers:
         case ServersConfig():
@@ -171,7 +167,7 @@ def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
         case str() | os.PathLike():
             return _in_file(os.fspath(servers))
         case Mapping():
-            from bridge.client.config.loading import parse_config  # noqa: PLC0415 - only for those who have data
+            from bridge.client.config.loading import parse_config  # noqa: PLC0415 - only for configuration data
 
             return list(parse_config(servers).servers.values())
         case Iterable():
@@ -180,11 +176,11 @@ def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
                 if not isinstance(server, ServerConfig | Connection):
                     raise DefinitionError(f"{server!r} is neither a ServerConfig nor a Connection")
             return given
-    raise DefinitionError(f"{servers!r} says no servers: give a configuration, its path, or a URL")
+    raise DefinitionError(f"{servers!r} does not name any server: give a configuration, its path, or a URL")
 
 
 def _in_file(source: str) -> list[ServerConfig | Connection]:
-    from bridge.client.config.loading import load_config  # noqa: PLC0415 - only for those who have a file
+    from bridge.client.config.loading import load_config  # noqa: PLC0415 - only for configuration files
 
     path, mark, name = source.rpartition("#")
     if not mark or Path(source).exists():

@@ -1,7 +1,7 @@
-"""Regular expressions of servers, run in linear time by Rust's engine, which pydantic brings.
+"""Run regular expressions from servers in linear time, with the Rust engine that pydantic includes.
 
-The engine takes time in proportion to the text and to the states of the expression, so both are bounded. What it does
-not know (lookarounds, back references), or reads otherwise than JavaScript does, is left out.
+The time is proportional to the text length times the states of the expression, so both are limited. Expressions that
+the engine does not support (lookarounds, back references) or interprets differently from JavaScript are rejected.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 _MAX_CHARS = 2_000
 _MAX_STATES = 2_000
 _MAX_WORK = 500_000
-"""The most states times characters of one match: some 50 ms where the engine is slowest."""
+"""Maximum states times characters of one match: about 50 ms for the slowest expressions."""
 _WORK_A_STEP = 100
 _UNICODE_STATES = 50
-"""How many states a class of the letters of all languages has at least."""
-_KEPT = 1_024
+"""Minimum states of a character class that includes the letters of all languages."""
+_MAX_CACHED = 1_024
 
 _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|.", re.DOTALL)
 _UNICODE = re.compile(r"\\[wWpP]")
@@ -26,14 +26,14 @@ _SET_OPERATION = re.compile(r"&&|--|~~|\[")
 
 
 class LinearRegex:
-    """An expression that can be searched for in texts of a bounded length.
+    """A regular expression that is searched for in texts of limited length.
 
     Args:
         pattern: The expression.
-        states: How many states it has, roughly.
+        states: Estimated number of states.
 
     Raises:
-        SchemaError: The engine does not take it.
+        SchemaError: The engine does not support the expression.
     """
 
     def __init__(self, pattern: str, states: int) -> None:
@@ -41,9 +41,9 @@ class LinearRegex:
         self._validator = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
 
     @staticmethod
-    @lru_cache(_KEPT)
+    @lru_cache(_MAX_CACHED)
     def of(pattern: str) -> LinearRegex | None:
-        """The expression of a schema; None for one that cannot be run in linear time."""
+        """Compile a pattern (cached); None if it cannot be run in linear time."""
         states = _states(pattern) if len(pattern) <= _MAX_CHARS else None
         if states is None or states > _MAX_STATES:
             return None
@@ -53,17 +53,17 @@ class LinearRegex:
             return None
 
     def steps(self, text: str) -> int | None:
-        """How many steps a search takes at most; None for too many."""
+        """Maximum steps that a search takes; None if there are too many."""
         work = self._states * len(text)
         return None if work > _MAX_WORK else work // _WORK_A_STEP
 
     def matches(self, text: str) -> bool:
-        """The expression is found somewhere in a text."""
+        """Return True if the expression occurs anywhere in the text."""
         return self._validator.isinstance_python(text)
 
 
 def _states(pattern: str) -> int | None:
-    """Roughly how many states an expression has, repetitions written out; None where engines differ on it."""
+    """Estimate the states of an expression, repetitions expanded; None if engines disagree on its syntax."""
     open_groups, last = [0], 0
     for piece in _PIECE.findall(pattern):
         if piece == "(":

@@ -1,8 +1,8 @@
-"""Output schemas: structured content of remote tools against what they declare (MCP, "Structured Content").
+"""Validate the structured content of remote tools against their output schemas (MCP, "Structured Content").
 
-A server writes both, so the work is bounded: a small value is judged at once, others in a worker thread, and what needs
-too many steps is not judged. Plain schemas have a fast path: their common keywords are read once and made a function
-that proves a value; what a proof cannot show is left to the general validator.
+The server controls both the schema and the value, so the work is limited: a small value is validated immediately, a
+larger one in a worker thread. Simple schemas are compiled to a fast check that can accept a value; values that it does
+not accept go to the general validator.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.client")
 
 MAX_STEPS = 200_000
-"""How much work a judgement may take: a second or some, in a worker thread."""
+"""Maximum steps of one validation: about one second in a worker thread."""
 
 MAX_SECONDS = 5.0
-"""How long a result waits for its judgement; the thread ends by the bound on its work."""
+"""Seconds that a result waits for its validation; the thread itself ends when its steps are spent."""
 
 _PROOF_STEPS_A_STEP = 20
-"""How many steps of the quick proof take as long as one of the general validator."""
+"""Steps of the fast check that take as long as one step of the general validator."""
 
 _STEPS_AT_ONCE = 20_000
-"""How much of the quick proof is done in the event loop: a few milliseconds."""
+"""Steps of the fast check that may run in the event loop: a few milliseconds."""
 
 _KEYWORDS_AT_ONCE = 500
-"""How many steps of the general validator are done there: likewise."""
+"""Steps of the general validator that may run in the event loop."""
 
 _MAX_WARNINGS = 3
 
@@ -53,12 +53,12 @@ _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DEFINITIONS: Final = "#/$defs/"
 
 MAX_SCHEMAS: Final = 2_000
-"""How many schemas are read, each as often as it is referred to."""
+"""Maximum subschemas that are compiled, counted once for each reference."""
 
 _SAYS_NOTHING: Final = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "format"}
 )
-"""Keywords that no value breaks; ``format`` is one, unless a validator is told to assert it."""
+"""Annotation keywords; ``format`` is one of them by default."""
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -69,17 +69,17 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "array": (list,),
     "object": (dict,),
 }
-"""What a JSON parser makes of each; an integer that is written ``1.0`` is for the general validator."""
+"""Python types for each JSON type; an integer written ``1.0`` is left to the general validator."""
 
 
 class OutputSchema:
-    """A remote tool's output schema. It is compiled when it is first needed, and nothing is fetched for it.
+    """Output schema of a remote tool, compiled on first use; its references are never fetched.
 
     Args:
-        schema: The JSON Schema, in the draft that it names; 2020-12 where it names none.
-        owner: The tool, for the log.
-        refuses_unjudged: Whether a value that cannot be judged within the bounds counts as wrong.
-        max_steps: How much work a judgement may take.
+        schema: The JSON Schema, in the draft that its ``$schema`` names; 2020-12 by default.
+        owner: Description of the tool, for the log.
+        refuses_unjudged: Reject values that cannot be validated within the limits.
+        max_steps: Maximum steps of one validation.
     """
 
     def __init__(
@@ -99,30 +99,30 @@ class OutputSchema:
         self._warned: set[str] = set()
 
     async def problem(self, value: Any) -> str | None:
-        """What is wrong with a value, in words; None where nothing is, or where that cannot be said in time."""
-        with suppress(UnjudgedError, RecursionError):  # then it is too large to be judged at once
+        """Describe the violation in a value; None if it is valid, or if it cannot be validated within the limits."""
+        with suppress(UnjudgedError, RecursionError):  # too large to be validated immediately
             if self._proof is not None and self._proof(value, Steps(_STEPS_AT_ONCE)):
                 return None
             if self._bounded is not None and _is_small(value):
                 return self._bounded.problem(value, _KEYWORDS_AT_ONCE)
         if (reason := self._unusable) is None:
-            reason = f"it takes more than {MAX_SECONDS:g} seconds"
-            judge = partial(self._judge, value)
+            reason = f"validation takes more than {MAX_SECONDS:g} seconds"
+            validate = partial(self._validate, value)
             try:
                 with anyio.move_on_after(MAX_SECONDS):
-                    return await anyio.to_thread.run_sync(judge, abandon_on_cancel=True, limiter=self._one_at_a_time)
+                    return await anyio.to_thread.run_sync(validate, abandon_on_cancel=True, limiter=self._one_at_a_time)
             except UnjudgedError as error:
                 reason = str(error)
         if reason not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned.add(reason)
-            _logger.warning("%s: its output schema cannot be used for all results: %s", self._owner, reason)
-        return f"it cannot be judged: {reason}" if self._refuses_unjudged else None
+            _logger.warning("%s: some results cannot be validated against its output schema: %s", self._owner, reason)
+        return f"it cannot be validated: {reason}" if self._refuses_unjudged else None
 
-    def _judge(self, value: Any) -> str | None:
-        """Judge a value, in a worker thread.
+    def _validate(self, value: Any) -> str | None:
+        """Validate a value in a worker thread.
 
         Raises:
-            UnjudgedError: It takes more than the steps, or the schema cannot be used.
+            UnjudgedError: The steps are exceeded, or the schema cannot be used.
         """
         with suppress(RecursionError):
             if self._proof is not None and self._proof(value, Steps(_PROOF_STEPS_A_STEP * self._max_steps)):
@@ -161,18 +161,18 @@ def _is_small(value: Any) -> bool:
 
 
 class _NotPlainError(Exception):
-    """A schema that says more than is read here."""
+    """A schema with keywords that the fast check does not support."""
 
 
 def compile_validator(schema: Mapping[str, Any]) -> Proof | None:
-    """What proves that values conform to a schema.
+    """Compile a schema to a fast check.
 
     Args:
         schema: A JSON Schema.
 
     Returns:
-        The proof; None where the schema says what is not read here, refers to itself, or is too large when its
-        references are written out.
+        The check; None if the schema uses unsupported keywords, refers to itself, or is too large when references are
+        expanded.
     """
     if schema.get("$schema", _DRAFT) != _DRAFT:
         return None
@@ -208,15 +208,15 @@ class _Reader:
         return self._of_type(schema, keywords, within)
 
     def _of_type(self, schema: Mapping[str, Any], keywords: set[str], within: tuple[str, ...]) -> Proof:
-        said = schema.get("type")
-        if said == "object" and keywords <= {"type", "properties", "required", "additionalProperties"}:
+        declared = schema.get("type")
+        if declared == "object" and keywords <= {"type", "properties", "required", "additionalProperties"}:
             fields = {key: self.proof(value, within) for key, value in schema.get("properties", {}).items()}
             others = schema.get("additionalProperties", True)
             other = (lambda _, __: False) if others is False else self.proof(others, within)
             return _object(fields, frozenset(schema.get("required", ())), other)
-        if said == "array" and keywords <= {"type", "items"}:
+        if declared == "array" and keywords <= {"type", "items"}:
             return _array(self.proof(schema.get("items", True), within))
-        names: list[Any] = said if isinstance(said, list) else [said]
+        names: list[Any] = declared if isinstance(declared, list) else [declared]
         if keywords != {"type"} or not all(isinstance(name, str) and name in _TYPES for name in names):
             raise _NotPlainError
         kinds = frozenset(kind for name in names for kind in _TYPES[name])

@@ -1,9 +1,9 @@
-"""McpToolProvider: the tools of remote servers as local ones, for as long as the program runs.
+"""McpToolProvider: the tools of remote MCP servers as local tools.
 
-McpToolProvider ── opens, names, tells of changes
-    ├── .tools ── a live ToolBox that follows the servers
-    ╰── Upstream, one for each server ── lists, and calls as whoever calls (`bridge.client.upstream`)
-          ╰── Connection ── heals (`bridge.client.connection`)
+McpToolProvider ── opens servers, assigns names, notifies listeners
+    ├── .tools ── a ToolBox that is updated when a server's tools change
+    ╰── Upstream, one for each server ── lists and calls tools (`bridge.client.upstream`)
+          ╰── Connection ── reconnects (`bridge.client.connection`)
 """
 
 from __future__ import annotations
@@ -43,25 +43,26 @@ _logger = logging.getLogger("bridge.client")
 
 
 class McpToolProvider:
-    """Tools of MCP servers (LangChain4j's McpToolProvider). It belongs to the event loop in which it is opened.
+    """Tools of MCP servers (LangChain4j's McpToolProvider). It belongs to the event loop that opens it.
 
     Args:
-        servers: A configuration, servers, connections, a URL, or the path of an ``mcp.json`` (``mcp.json#name`` for
-            one of its servers). A connection that is open already stays open.
-        handlers: Who answers what the servers ask; None for nobody. Connections that are given have their own.
-        filter: Which tools are taken of those that the configuration admits; None for all.
-        name_mapper: What tools are to be called; None for their own names after the configured prefix.
-        prefix: When a server's name stands before the names of its tools: ``always``, ``on_collision`` (before a name
-            that another tool has too) or ``never`` (such a tool is left out). None for what the configuration says,
-            and where that says nothing, ``always`` with several servers and ``on_collision`` with one.
-        local: Tools of this program that are used beside these; no remote tool gets the name of one.
-        headers_supplier: Gives the headers of a call to a server over HTTP, beside and before those configured. Each
-            set of headers has a connection of its own. Lists are made with what it gives for an empty context.
-        meta_supplier: Gives what goes with a call in ``_meta``, beside and before what its own caller said there.
-        auth: Gives what signs a server's HTTP requests; None for what the configuration says.
-        healing: How soon a lost server is tried again.
-        resources: Let the model list and read the servers' resources, by two tools.
-        validates_results: Check structured content against output schemas.
+        servers: A configuration, servers, connections, a URL, or the path of an ``mcp.json`` (``mcp.json#name`` selects
+            one of its servers). A connection that is already open is not closed.
+        handlers: Handlers for server requests (sampling, elicitation); None for none. Connections that are passed in
+            keep their own.
+        filter: Selects tools among those that the configuration allows; None for all.
+        name_mapper: Returns a tool's local name; None for its own name after the configured prefix.
+        prefix: When the server's name is prepended to tool names: ``always``, ``on_collision`` (only if another tool
+            has the same name) or ``never`` (the tool is left out instead). None uses the configuration; without a value
+            there, ``always`` with several servers and ``on_collision`` with one.
+        local: Local tools that are used together with these; no remote tool gets the name of one.
+        headers_supplier: Returns the HTTP headers of a call; they override configured headers. Each distinct set of
+            headers gets its own connection. Tools are listed with the headers for an empty context.
+        meta_supplier: Returns the ``_meta`` of a call; it overrides what the caller passed.
+        auth: Returns the authentication of a server's HTTP requests; None uses the configuration.
+        healing: Reconnection delays.
+        resources: Add two tools by which a model lists and reads the servers' resources.
+        validates_results: Validate structured content against output schemas.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class McpToolProvider:
         validates_results: bool = True,
     ) -> None:
         self.tools = ToolBox()
-        """The tools now, by the names that they have here; follows the servers, and tells its listeners."""
+        """Current tools by local name; updated when a server's tools change, with notification of listeners."""
         self.resources = Resources(lambda: self._upstreams)
         """The servers' resources."""
         self._handlers = handlers
@@ -106,29 +107,30 @@ class McpToolProvider:
     # --- opening and closing -----------------------------------------------------------------------------------------
 
     async def open(self, *, wait: bool = True) -> None:
-        """Open all servers at once.
+        """Open all servers concurrently.
 
         Args:
-            wait: Return when each server's tools are listed, or it is known that they cannot be now. Otherwise return
-                at once; tools appear as they are listed.
+            wait: Return when each server's tools are listed or have failed to list. Otherwise return immediately; tools
+                appear when they are listed.
 
         Raises:
-            ServerError: A required server cannot be reached or listed; everything is closed again.
+            ServerError: A required server cannot be reached, or its tools cannot be listed; all connections are closed
+                again.
         """
         self._is_open = True
         await self._start(list(self._upstreams.values()), wait=wait)
 
     async def settled(self, *names: str) -> None:
-        """Wait until servers' tools are listed for the first time, or it is known that they cannot be now.
+        """Wait until the servers' tools are listed for the first time, or have failed to list.
 
         Args:
-            names: Which servers; none for all.
+            names: Names of servers; all by default.
         """
-        wanted = [upstream for name, upstream in self._upstreams.items() if not names or name in names]
-        await _all_at_once(upstream.settled for upstream in wanted)
+        selected = [upstream for name, upstream in self._upstreams.items() if not names or name in names]
+        await _all_at_once(upstream.settled for upstream in selected)
 
     async def aclose(self) -> None:
-        """End all connections. The tools stay listed, and say that they cannot be called. From any task."""
+        """Close all connections. Tools stay listed, but calls fail. May be called from any task."""
         self._is_open = False
         await _all_at_once(upstream.aclose for upstream in self._upstreams.values())
 
@@ -139,62 +141,62 @@ class McpToolProvider:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with anyio.CancelScope(shield=True):  # a connection's end is bounded by itself
+        with anyio.CancelScope(shield=True):  # each connection bounds its own shutdown
             await self.aclose()
 
     # --- tools -------------------------------------------------------------------------------------------------------
 
     @property
     def is_dynamic(self) -> bool:
-        """The tools may change between two calls of a model."""
+        """True: the tools may change between two calls of a model."""
         return True
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:  # noqa: ARG002 - the protocol's
-        """The tools now; lists that have expired are asked for again first."""
+        """Return the current tools; lists that have expired are fetched again first."""
         await _all_at_once(upstream.refresh for upstream in self._upstreams.values() if upstream.has_expired)
         return tuple(self.tools)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, context: InvocationContext | None = None
     ) -> ToolExecutionResult:
-        """Call a tool by the name that it has here.
+        """Call a tool by its local name.
 
         Args:
-            name: The name.
-            arguments: The arguments, sent as given.
-            context: What surrounds the call; None for nothing.
+            name: The local name.
+            arguments: The arguments, sent unchanged.
+            context: Invocation context; None for an empty one.
 
         Returns:
-            The result; a failure, the server's absence included, is one with ``is_error``.
+            The result. Failures, including an unreachable server, are results with ``is_error``.
         """
         return await execute(self.tools, ToolExecutionRequest(name, arguments or {}), context or InvocationContext())
 
     async def refresh(self) -> None:
-        """Have every server's tools listed again."""
+        """List the tools of every server again."""
         await _all_at_once(upstream.refresh for upstream in self._upstreams.values())
 
     @property
     def origins(self) -> Mapping[str, RemoteName]:
-        """For each name here, the server that the tool lives on and the name that it has there."""
+        """Server and remote name of each tool, by local name."""
         return self._catalogue.origins
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
     @property
     def connections(self) -> Mapping[str, Connection]:
-        """Each server's connection, by the server's name: the one that lists, and that calls without an identity."""
+        """Each server's main connection, by server name: it lists tools and serves calls without an identity."""
         return {name: upstream.connection for name, upstream in self._upstreams.items()}
 
     async def add(self, servers: Servers, *, wait: bool = True) -> None:
-        """Add servers, and open them where the provider is open.
+        """Add servers, and open them if the provider is open.
 
         Args:
             servers: As for the constructor.
             wait: As for `open`.
 
         Raises:
-            DefinitionError: There is a server of that name; none was added.
-            ServerError: A required one cannot be reached or listed; none was added.
+            DefinitionError: A server of that name exists; none was added.
+            ServerError: A required server cannot be reached or listed; none was added.
         """
         await self._start_added([self._adopt(server) for server in servers_from(servers)], wait=wait)
 
@@ -209,41 +211,39 @@ class McpToolProvider:
                 raise
 
     async def remove(self, *names: str) -> None:
-        """Remove servers with their tools, and close them; calls that are under way end.
+        """Remove servers and their tools, and close their connections; running calls fail.
 
         Raises:
             DefinitionError: There is no such server; none was removed.
         """
         for name in names:
             if name not in self._upstreams:
-                raise DefinitionError(
-                    f"there is no server {name!r} here: {', '.join(self._upstreams) or 'none at all'}"
-                )
-        gone = [self._upstreams.pop(name) for name in names]
+                raise DefinitionError(f"there is no server {name!r}; servers: {', '.join(self._upstreams) or 'none'}")
+        removed = [self._upstreams.pop(name) for name in names]
         self._rebuild()
-        await _all_at_once(upstream.aclose for upstream in gone)
+        await _all_at_once(upstream.aclose for upstream in removed)
 
     async def reconfigure(self, servers: Servers, *, wait: bool = True) -> None:
-        """Let exactly these servers be here. Only those that changed are closed and opened.
+        """Replace the set of servers; only servers that changed are closed and opened.
 
         Args:
             servers: As for the constructor.
             wait: As for `open`.
 
         Raises:
-            ServerError: As for `add`; those that are gone are gone.
+            ServerError: As for `add`; servers that were removed stay removed.
         """
         wanted = {server.name: server for server in servers_from(servers)}
-        kept = {name for name, upstream in self._upstreams.items() if _is_same(upstream, wanted.get(name))}
-        gone = [self._upstreams.pop(name) for name in [*self._upstreams] if name not in kept]
-        added = [self._adopt(server) for name, server in wanted.items() if name not in kept]
+        unchanged = {name for name, upstream in self._upstreams.items() if _is_same(upstream, wanted.get(name))}
+        removed = [self._upstreams.pop(name) for name in [*self._upstreams] if name not in unchanged]
+        added = [self._adopt(server) for name, server in wanted.items() if name not in unchanged]
         self._upstreams = {name: self._upstreams[name] for name in wanted}
-        self._rebuild()  # once: between the old servers and the new ones the tools that stay keep their names
-        await _all_at_once(upstream.aclose for upstream in gone)
+        self._rebuild()  # once, so that the remaining tools keep their names
+        await _all_at_once(upstream.aclose for upstream in removed)
         await self._start_added(added, wait=wait)
 
     def status(self) -> tuple[ServerStatus, ...]:
-        """How each server is now."""
+        """Current status of each server."""
         return tuple(
             ServerStatus(
                 connection=upstream.connection.status(),
@@ -256,22 +256,23 @@ class McpToolProvider:
             for upstream in self._upstreams.values()
         )
 
-    # --- news --------------------------------------------------------------------------------------------------------
+    # --- notifications -----------------------------------------------------------------------------------------------
 
     def on_change(self, listener: Callable[[ToolsChange], None]) -> Callable[[], None]:
-        """Have each change of the tools told; returns what ends that. What the listener raises is logged."""
+        """Call a listener on each change of the tools; returns a function that removes it. Exceptions are logged."""
         return self._change_listeners.add(listener)
 
     def on_state(self, listener: Callable[[str, ConnectionState], None]) -> Callable[[], None]:
-        """Have each new state of a server told, by its name; returns what ends that. What it raises is logged."""
+        """Call a listener with each server's new state; returns a function that removes it. Exceptions are logged."""
         return self._state_listeners.add(listener)
 
-    # --- underneath --------------------------------------------------------------------------------------------------
+    # --- internals
+    # -----------------------------------------------------------------------------------------------------
 
     def _adopt(self, server: ServerConfig | Connection) -> Upstream:
         connection = server if isinstance(server, Connection) else self._connect(server)
         if connection.name in self._upstreams:
-            raise DefinitionError(f"there are two servers named {connection.name!r}: rename one")
+            raise DefinitionError(f"two servers are named {connection.name!r}: rename one")
         upstream = Upstream(
             connection,
             connect=self._connect,
@@ -290,7 +291,7 @@ class McpToolProvider:
         return Connection(config, handlers=self._handlers, healing=self._healing, auth=auth)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
-        self._is_holding = wait  # to name all tools once, and not after each server
+        self._is_holding = wait  # to assign names once, not after each server
         try:
             await _all_at_once(upstream.start for upstream in upstreams)
             if wait:
@@ -312,7 +313,7 @@ class McpToolProvider:
         try:
             self._rebuild()
         except Exception:
-            _logger.exception("the tools cannot be named, and stay as they were")
+            _logger.exception("the tools cannot be named; the previous tools stay in use")
 
     def _rebuild(self) -> None:
         before = self._catalogue
@@ -334,17 +335,19 @@ async def _all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, obje
 
 
 async def _settled(upstream: Upstream) -> None:
-    """Wait until a server is listed, or cannot be now.
+    """Wait until a server's tools are listed or have failed to list.
 
     Raises:
-        ServerError: It cannot be, and is required.
+        ServerError: They cannot be listed, and the server is required.
     """
     await upstream.settled()
     if upstream.is_listed or upstream.problem is None:
         return
     if upstream.config.required:
         raise upstream.problem
-    _logger.warning("going on without the server %r until it is there: %s", upstream.name, upstream.problem)
+    _logger.warning(
+        "the server %r is unavailable and is used when it can be reached: %s", upstream.name, upstream.problem
+    )
 
 
 def _is_same(upstream: Upstream, server: ServerConfig | Connection | None) -> bool:

@@ -1,7 +1,7 @@
-"""Redaction: command lines and URLs as they may be shown, without what is secret in them.
+"""Redaction of secrets in command lines and URLs for display.
 
-What is secret is guessed, and the guess errs on the side of hiding: every credential and query value of a URL, what
-follows a flag or a name such as ``--api-key``, ``Authorization:`` or ``TOKEN=``, and words of the known forms of keys.
+Secrets are recognised by heuristics that prefer to hide too much: all credentials and query values of a URL, values
+after a flag or name such as ``--api-key``, ``Authorization:`` or ``TOKEN=``, and words that look like API keys.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 HIDDEN = "***"
-"""What stands where a secret was."""
+"""Replacement for a secret."""
 
 MIN_SECRET_CHARS = 6
-"""Shorter values are not looked for in foreign texts: they would be found everywhere."""
+"""Minimum length of secrets that are replaced in other texts; shorter values would match everywhere."""
 
 _SECRET_WORDS = frozenset(
     {
@@ -45,23 +45,23 @@ _VARIABLE_FLAGS = frozenset({"-e", "--env"})
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text as it may be shown, and what was taken out of it."""
+    """A text without its secrets, and the secrets that were removed."""
 
     shown: str
-    """The text with `HIDDEN` in the place of each secret."""
+    """The text, each secret replaced by `HIDDEN`."""
     secrets: tuple[str, ...] = ()
-    """What was hidden."""
+    """The secrets that were replaced."""
 
 
 def redact_url(url: str) -> Redacted:
-    """A URL without its credentials, query values, fragment, and path segments that look like keys."""
+    """Redact credentials, query values, the fragment, and path segments that look like keys."""
     rest, hash_mark, fragment = url.partition("#")
     rest, question_mark, query = rest.partition("?")
     scheme, separator, rest = rest.rpartition("://")
     if scheme.lower() in {"http", "https"}:
         authority, slash, path = rest.partition("/")
         credentials, at, host = authority.rpartition("@")
-    else:  # a password with a slash in it is common in a database's URL
+    else:  # passwords in database URLs often contain a slash
         credentials, at, host = rest.rpartition("@")
         host, slash, path = host.partition("/")
     if not _HOST_AND_PORT.fullmatch(host):
@@ -81,18 +81,18 @@ def redact_url(url: str) -> Redacted:
 
 
 def redact_command(words: Sequence[str]) -> Redacted:
-    """A command line, quoted as a shell would want it, without the arguments that look secret."""
+    """Quote a command line for a shell, with arguments that look secret replaced."""
     parts = list(_redacted_words([*words[0].split(), *words[1:]] if words else []))
     shown = " ".join(shlex.quote(part.shown) if re.search(r"\s", part.shown) else part.shown for part in parts)
     return Redacted(shown, tuple(secret for part in parts for secret in part.secrets))
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """A foreign text, such as a child's last words, with every secret that it repeats hidden.
+    """Replace every given secret in a text, such as a process's standard error.
 
     Args:
         text: The text.
-        secrets: What to hide. Values shorter than `MIN_SECRET_CHARS` are left: they would be found everywhere.
+        secrets: The secrets. Values shorter than `MIN_SECRET_CHARS` are not replaced: they would match everywhere.
     """
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= MIN_SECRET_CHARS:
@@ -101,7 +101,7 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
 
 def names_secret(name: str) -> bool:
-    """Whether what goes by this name (a flag, a variable, a header) is probably secret."""
+    """Return True if the value of a flag, variable or header of this name is probably secret."""
     words = [word.lower() for word in _WORD.findall(name)]
     return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
 
@@ -124,7 +124,7 @@ def _redacted_word(word: str, flag: str) -> Redacted:
         return Redacted(HIDDEN, (word,))
     if _URL.match(word):
         return redact_url(word)
-    if word.startswith(("{", "[")):  # JSON text given as one argument
+    if word.startswith(("{", "[")):  # JSON text as one argument
         return Redacted(HIDDEN, (word,))
     if header := _HEADER.fullmatch(word):
         if flag in _HEADER_FLAGS or names_secret(header["name"]):

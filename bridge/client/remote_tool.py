@@ -1,7 +1,7 @@
-"""Remote tools: a tool of a server as a `Tool`.
+"""Tools of a remote server as `Tool`.
 
-The executor keeps the name that the tool has on its server, so that a renamed tool still calls the right one. It sends
-arguments as they are given: only the server judges them.
+The executor keeps the tool's remote name, so renamed tools work. Arguments are sent unchanged; only the server
+validates them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _logger = logging.getLogger("bridge.client")
 
 
 class RemoteServer(Protocol):
-    """Where a remote tool lives."""
+    """Server that runs a remote tool."""
 
     @property
     def name(self) -> str:
-        """What the configuration calls the server."""
+        """The server's name in the configuration."""
         ...
 
     async def call_tool(
@@ -45,24 +45,24 @@ class RemoteServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemoteExecutor:
-    """Runs a tool where it lives (LangChain4j's McpToolExecutor)."""
+    """Runs a tool on its server (LangChain4j's McpToolExecutor)."""
 
     server: RemoteServer
-    """Where it lives."""
+    """The server that runs the tool."""
     tool: str
-    """Its name there."""
+    """The tool's name on the server."""
     repeatable: bool
-    """It says that it is idempotent, or only reads."""
+    """True if the tool is annotated as idempotent or read-only, so that a call may be repeated."""
     output: OutputSchema | None = field(default=None, compare=False)
-    """What its structured content is checked against; None for nothing."""
+    """Output schema that structured content is validated against; None for no validation."""
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request.
 
         Raises:
-            ToolError: The server is not there, refused, or answered what is no result; it names server and tool, and
-                its cause is the `ServerError`.
-            ArgumentsError: The arguments are no JSON data.
+            ToolError: The server is unavailable, refused the call, or returned an invalid result. The message names
+                server and tool; the cause is the `ServerError`.
+            ArgumentsError: The arguments are not JSON data.
         """
         assert not isinstance(request.arguments, str)
         try:
@@ -82,21 +82,21 @@ class RemoteExecutor:
         request_state: str | None = None,
         hands_on_questions: bool = False,
     ) -> Json:
-        """Call the tool, for whoever passes results on as they came.
+        """Call the tool and return the result unparsed, for callers that pass it on.
 
         Args:
-            arguments: Its arguments, sent as given.
-            context: What surrounds the call.
-            input_responses: Answers to the questions of an earlier round (modern era).
-            request_state: The state of that round, as it came (modern era).
-            hands_on_questions: Return a result with ``resultType: "input_required"`` as it came.
+            arguments: The arguments, sent unchanged.
+            context: Invocation context.
+            input_responses: Answers to the input requests of an earlier round (modern era).
+            request_state: The state of that round, unchanged (modern era).
+            hands_on_questions: Return a result with ``resultType: "input_required"`` instead of answering it.
 
         Returns:
-            MCP's ``CallToolResult`` as it came.
+            MCP's ``CallToolResult``, unparsed.
 
         Raises:
             ServerError: As for `bridge.client.connection.connection.Connection.call_tool`.
-            ArgumentsError: The arguments are no JSON data.
+            ArgumentsError: The arguments are not JSON data.
         """
         return await self.server.call_tool(
             self.tool,
@@ -109,27 +109,27 @@ class RemoteExecutor:
         )
 
     async def read(self, wire: Json) -> ToolExecutionResult:
-        """A result as it came, as a result here: a model reads the content, code the structured content too.
+        """Parse a ``CallToolResult``; structured content without content becomes the model's text.
 
         Raises:
-            ToolError: It is none, or not what the tool declares; it names server and tool.
+            ToolError: The result is malformed, or violates the output schema. The message names server and tool.
         """
         try:
             result = result_from_wire(wire)
         except WireError as error:
-            raise self._unusable(f"what is no result: {error}") from error
+            raise self._unusable(f"a malformed result: {error}") from error
         if self.output is not None and not result.is_error:
             if result.structured_content is None:
-                raise self._unusable("without the structured content that it declares")
+                raise self._unusable("no structured content, which its output schema requires")
             if (problem := await self.output.problem(result.structured_content)) is not None:
-                raise self._unusable(f"structured content that is not what it declares: {problem}")
+                raise self._unusable(f"structured content that does not match its output schema: {problem}")
         if not result.content and result.structured_content is not None:
             text = json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":"))
             return replace(result, model_content=(Text(text),))
         return result
 
     def _unusable(self, answer: str) -> ToolError:
-        return ToolError(f"the tool {self.tool!r} of the server {self.server.name!r} answered {answer}")
+        return ToolError(f"the tool {self.tool!r} of the server {self.server.name!r} returned {answer}")
 
 
 def remote_tool(
@@ -140,18 +140,18 @@ def remote_tool(
     validates_results: bool = True,
     refuses_unjudged: bool = False,
 ) -> Tool:
-    """A tool as its server lists it.
+    """Create a `Tool` from a server's listing.
 
     Args:
-        wire: MCP's ``Tool``; its schemas are carried as they are.
-        server: Where it lives.
+        wire: MCP's ``Tool``; its schemas are kept unchanged.
+        server: The server that runs it.
         trusted: The server's annotations may be relied on.
-        validates_results: Check structured content against the output schema.
-        refuses_unjudged: Refuse structured content that cannot be checked within the bounds.
+        validates_results: Validate structured content against the output schema.
+        refuses_unjudged: Reject structured content that cannot be validated within the limits.
 
     Raises:
-        WireError: It has no name, or no input schema.
-        DefinitionError: Its input schema is not that of an object.
+        WireError: The name or the input schema is missing.
+        DefinitionError: The input schema does not describe an object.
     """
     specification = tool_from_wire(wire)
     output = None
@@ -166,6 +166,6 @@ def remote_tool(
 
 
 def is_repeatable(specification: ToolSpecification) -> bool:
-    """Whether a tool says of itself that calling it twice does no harm."""
+    """Return True if the tool is annotated as read-only or idempotent."""
     hints = specification.annotations
     return hints is not None and (hints.read_only is True or hints.idempotent is True)

@@ -1,6 +1,6 @@
-"""Resources: what servers have to read, for a program and, by two tools, for a model.
+"""Resources of remote servers, for programs and, through two tools, for models.
 
-MCP, Resources; LangChain4j's ``McpToolProvider.Builder.resourcesAsToolsPresenter``.
+MCP, "Resources"; LangChain4j's ``McpToolProvider.Builder.resourcesAsToolsPresenter``.
 """
 
 from __future__ import annotations
@@ -37,50 +37,50 @@ if TYPE_CHECKING:
 _METHOD_NOT_FOUND = -32601
 _MAX_PAGES = 10_000
 MAX_RESOURCES = 100_000
-"""Maximum resources, or templates, that a server's lists have over all pages."""
+"""Maximum resources, or resource templates, of one server over all pages."""
 _READ_ONLY = ToolAnnotations(read_only=True)
 _SERVER = {"type": "string", "description": "The name of a server."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteResource:
-    """Something that a server has to read, or a family of such things."""
+    """A resource, or a resource template, of a server."""
 
     server: str
     """The server's name."""
     uri: str
-    """What to read it by; for a family, a template of that (RFC 6570)."""
+    """The URI; for a template, its URI template (RFC 6570)."""
     name: str
     title: str | None = None
     description: str | None = None
     mime_type: str | None = None
-    """Its media type, where known."""
+    """Media type, if known."""
     size_bytes: int | None = None
     is_template: bool = False
-    """It is a family: fill in the template to read one of them."""
+    """True for a template; fill it in to read a resource."""
 
 
 class Resources:
     """The resources of a provider's servers.
 
     Args:
-        upstreams: Gives the servers by name.
+        upstreams: Returns the servers by name.
     """
 
     def __init__(self, upstreams: Callable[[], Mapping[str, Upstream]]) -> None:
         self._upstreams = upstreams
 
     async def list(self, server: str, *, context: InvocationContext | None = None) -> tuple[RemoteResource, ...]:
-        """What a server has to read: its resources and then its templates, all pages.
+        """List a server's resources and then its resource templates, all pages.
 
         Args:
-            server: Its name.
-            context: What surrounds the request.
+            server: The server's name.
+            context: Invocation context.
 
         Raises:
             DefinitionError: There is no such server.
-            ServerError: It cannot be asked.
-            WireError: It answered something else.
+            ServerError: The request failed.
+            WireError: The response is malformed.
         """
         upstream = self._upstream(server)
         context = context or InvocationContext()
@@ -89,28 +89,28 @@ class Resources:
         return tuple(_resource(server, json) for json in (*plain, *templates))
 
     async def read(self, server: str, uri: str, *, context: InvocationContext | None = None) -> tuple[Content, ...]:
-        """Read a resource: text, a picture, a sound, or a file, where it is none of these.
+        """Read a resource as text, image or audio; other media types are returned as a file.
 
         Args:
-            server: The name of the server that has it.
-            uri: What it is read by.
-            context: What surrounds the request.
+            server: The server's name.
+            uri: The resource's URI.
+            context: Invocation context.
 
         Raises:
             DefinitionError: There is no such server.
-            ServerError: It cannot be asked, or has no such resource.
-            WireError: It answered something else.
+            ServerError: The request failed, or there is no such resource.
+            WireError: The response is malformed.
         """
         answer = await self._upstream(server).request("resources/read", {"uri": uri}, context or InvocationContext())
         contents = optional_field(answer, "contents", list)
         if contents is None:
-            raise WireError(f"the server {server!r} answered no contents for {uri!r}")
+            raise WireError(f"the server {server!r} returned no contents for {uri!r}")
         return tuple(_content(json) for json in contents)
 
     def tools(self) -> tuple[Tool, ...]:
-        """The two tools by which a model lists and reads resources.
+        """Create the two tools by which a model lists and reads resources.
 
-        They count as read-only where every server is marked as trusted.
+        They are trusted (their read-only annotation may be relied on) if every server is.
         """
         trusted = all(upstream.config.trusted for upstream in self._upstreams().values())
         return (
@@ -137,7 +137,7 @@ class Resources:
         found: dict[str, tuple[RemoteResource, ...]] = {}
         unavailable: dict[str, str] = {}
 
-        async def ask(server: str) -> None:
+        async def list_one(server: str) -> None:
             try:
                 found[server] = await self.list(server, context=context)
             except ServerError as error:
@@ -149,7 +149,7 @@ class Resources:
             self._upstream(server)
         async with anyio.create_task_group() as tasks:
             for server in servers:
-                tasks.start_soon(ask, server)
+                tasks.start_soon(list_one, server)
         resources = [_for_model(each) for server in servers for each in found.get(server, ())]
         listing = {"resources": resources} | ({"unavailable": unavailable} if unavailable else {})
         return ToolExecutionResult.of_text(json.dumps(listing, ensure_ascii=False, separators=(",", ":")))
@@ -166,13 +166,13 @@ class Resources:
     def _upstream(self, server: str) -> Upstream:
         upstreams = self._upstreams()
         if server not in upstreams:
-            raise DefinitionError(f"there is no server {server!r} here: {', '.join(upstreams) or 'none at all'}")
+            raise DefinitionError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
         return upstreams[server]
 
 
 @dataclass(frozen=True, slots=True)
 class _Executor:
-    """Runs one of the two tools; their arguments are text."""
+    """Executor of one of the two tools; all their arguments are strings."""
 
     name: str
     required: tuple[str, ...]
@@ -228,23 +228,23 @@ async def _pages(upstream: Upstream, method: str, key: str, context: InvocationC
 
 
 def _resource(server: str, json: object) -> RemoteResource:
-    said = require_object(json, "a resource")
-    template = said.get("uriTemplate")
+    resource = require_object(json, "a resource")
+    template = resource.get("uriTemplate")
     return RemoteResource(
         server=server,
-        uri=require_text(said.get("uri") if template is None else template),
-        name=require_text(said.get("name")),
-        title=optional_field(said, "title", str),
-        description=optional_field(said, "description", str),
-        mime_type=optional_field(said, "mimeType", str),
-        size_bytes=optional_field(said, "size", int),
+        uri=require_text(resource.get("uri") if template is None else template),
+        name=require_text(resource.get("name")),
+        title=optional_field(resource, "title", str),
+        description=optional_field(resource, "description", str),
+        mime_type=optional_field(resource, "mimeType", str),
+        size_bytes=optional_field(resource, "size", int),
         is_template=template is not None,
     )
 
 
 def _for_model(resource: RemoteResource) -> Json:
-    said = without_none(**asdict(resource))
-    return said if resource.is_template else {key: value for key, value in said.items() if key != "is_template"}
+    fields = without_none(**asdict(resource))
+    return fields if resource.is_template else {key: value for key, value in fields.items() if key != "is_template"}
 
 
 def _content(json: object) -> Content:

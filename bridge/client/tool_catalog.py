@@ -1,15 +1,13 @@
-"""Names, filters and status of the tools of many servers.
+"""Local names, filters and status of remote tools.
 
-Names of remote tools: unique, safe, and independent of the order of servers and of which of them are up.
+The catalogue gives each tool a name that is unique, valid, and independent of the order and availability of servers:
 
-    always         the server's name stands before each tool's: `files_read`
-    on_collision   only before a name that a local tool, or a tool of another server, has too
+    always         the server's name is prepended to each tool name: `files_read`
+    on_collision   it is prepended only if a local tool or another server's tool has the same name
     never          such a tool is left out
 
-A name that begins with a server's prefix (`files_`) belongs to that server in every mode: no other server's tool gets
-it, whatever that server lists. So a name with a prefix depends on the configured servers and on its own server's list.
-
-Catalogue: the tools of many servers under one roof, each under a name of its own.
+A name that begins with a server's prefix (`files_`) is reserved for that server in every mode. So a prefixed name
+depends only on the configured servers and on its own server's list.
 """
 
 from __future__ import annotations
@@ -42,47 +40,47 @@ _HASH_CHARS = 8
 _MAX_PREFIX_CHARS = 64
 
 _PLAIN, _PREFIXED, _CHANGED = range(3)
-"""The right of a tool to a name: it is its own, it is with the server's name, a character had to be changed."""
+"""Priority of a tool for a name: its own name, its prefixed name, or a name with replaced characters."""
 
 ToolFilter: TypeAlias = "Callable[[str, ToolSpecification], bool]"
-"""Says whether a tool is taken, by its server's name and as the server lists it."""
+"""Return True to use the tool; called with the server's name and the tool as listed."""
 
 NameMapper: TypeAlias = "Callable[[str, ToolSpecification], str]"
-"""Says what a tool is to be called, by its server's name and as the server lists it."""
+"""Return the tool's local name; called with the server's name and the tool as listed."""
 
 
 class RemoteName(NamedTuple):
-    """A tool's server and its name there."""
+    """Server and remote name of a tool."""
 
     server: str
-    """The server's name, as it is configured."""
+    """The server's name in the configuration."""
     tool: str
     """The tool's name on the server."""
 
 
 class NamedServer(NamedTuple):
-    """A configured server, and how its tools are named."""
+    """A configured server and its naming rules."""
 
     name: str
-    """Its name, as it is configured."""
+    """The server's name in the configuration."""
     prefixing: Prefixing = "on_collision"
-    """When its name stands before the names of its tools."""
+    """When the server's name is prepended to its tool names."""
     prefix: str = ""
-    """The text that its configuration puts before the names; it is in the wishes already."""
+    """Configured text before the tool names; already part of the wanted names."""
 
 
 def local_names(
     wishes: Mapping[RemoteName, str], servers: Iterable[NamedServer], *, taken: Collection[str] = ()
 ) -> dict[RemoteName, str]:
-    """Names for tools that are safe, bounded, and all different.
+    """Assign unique, valid names of limited length to tools.
 
     Args:
-        wishes: The name of each tool where nothing stands in its way.
-        servers: All configured servers, also those whose tools are not known yet.
-        taken: Names that none of the tools may get.
+        wishes: The wanted name of each tool.
+        servers: All configured servers, including those whose tools are not known yet.
+        taken: Names that no tool may get.
 
     Returns:
-        The name of each tool, in the order of the wishes, without those that are left out.
+        The name of each tool, in the order of ``wishes``, without the tools that are left out.
     """
     return _Names({server.name: server for server in servers}, taken).of(wishes)
 
@@ -133,12 +131,12 @@ class _Names:
         return {origin: named[origin] for origin in wishes if origin in named}
 
     def _may_have(self, server: str, name: str) -> bool:
-        """The name begins with no other server's prefix, or with a longer one of this server."""
+        """Return True unless the longest matching prefix belongs to another server."""
         owners = (self._owners[name[:length]] for length in self._lengths if name[:length] in self._owners)
         return server in next(owners, {server})
 
     def _hashed(self, wanted: str, plain: str, origin: RemoteName) -> Iterator[str]:
-        """Names with a hash: at the end, or behind the server's name where the end does not help."""
+        """Candidate names with a hash at the end, or after the server's name."""
         for attempt in count():
             digest = _hash(*origin, str(attempt))
             yield f"{wanted[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"
@@ -146,9 +144,10 @@ class _Names:
 
 
 def _losers(wanted: Mapping[RemoteName, str], ranks: Mapping[RemoteName, int]) -> set[RemoteName]:
-    """The tools that need another name, because a tool of their server has this one with more right.
+    """Tools that need another name, because a tool of the same server has priority for this one.
 
-    Of several tools, the one that is called exactly so keeps the name; nobody does where there is none or a second.
+    Among tools with the same wanted name, the one with the unchanged name keeps it. If there are none or several, all
+    of them are renamed.
     """
     rivals: defaultdict[str, list[RemoteName]] = defaultdict(list)
     for origin, name in wanted.items():
@@ -163,13 +162,13 @@ def _losers(wanted: Mapping[RemoteName, str], ranks: Mapping[RemoteName, int]) -
 
 
 def _server_prefixes(servers: Iterable[str]) -> dict[str, str]:
-    """The text before the tools of each server: its name and an underscore; a hash where two would have the same."""
+    """Prefix of each server: its name and an underscore, with a hash if two servers would get the same prefix."""
     cleaned = {name: _clean(name)[: _MAX_PREFIX_CHARS - 1] for name in servers}
     rivals = Counter(cleaned.values())
     prefixes = {name: each for name, each in cleaned.items() if name == each or rivals[each] == 1}
     for name in sorted(cleaned.keys() - prefixes.keys()):
         stem = cleaned[name][: _MAX_PREFIX_CHARS - _HASH_CHARS - 2]
-        hashed = (f"{stem}-{_hash(name, str(attempt))}" for attempt in count())  # not within the other's names
+        hashed = (f"{stem}-{_hash(name, str(attempt))}" for attempt in count())  # no underscore
         prefixes[name] = next(each for each in hashed if each not in prefixes.values())
     return {name: f"{prefix}_" for name, prefix in prefixes.items()}
 
@@ -184,12 +183,12 @@ def _hash(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsChange:
-    """What became of a provider's tools; all by the names that they have here."""
+    """Change of a provider's tools, by local name."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    """Those that are described otherwise than before."""
+    """Tools whose specification differs from before."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
@@ -197,44 +196,44 @@ class ToolsChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """One server of a provider at one moment."""
+    """Status of one server of a provider."""
 
     connection: ConnectionStatus
-    """How its connection is."""
+    """The connection's status."""
     required: bool
-    """There is nothing to offer without it."""
+    """True if `McpToolProvider.open` fails without this server."""
     is_listed: bool
-    """Its tools have been listed at least once."""
+    """True after the tools were listed at least once."""
     tools: tuple[str, ...]
-    """The tools that it contributes, by the names that they have here."""
+    """The server's tools, by local name."""
     problem: ServerError | None = None
-    """Why it could not be reached, or its tools not be listed, the last time; None where they could."""
+    """The last error when connecting or listing; None after a success."""
     skipped: tuple[str, ...] = ()
-    """What it lists that is no tool, or not as it was pinned, and is left out, each with the reason."""
+    """Listed tools that are left out (malformed, or not as pinned), each with the reason."""
 
     @property
     def name(self) -> str:
-        """What the configuration calls it."""
+        """The server's name in the configuration."""
         return self.connection.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCatalog:
-    """Tools under the names that they have here, and where they come from."""
+    """Tools by local name, and their origins."""
 
     tools: tuple[Tool, ...] = ()
-    """In the order of the servers, and of each server's list."""
+    """In the order of the servers, then of each server's list."""
     origins: Mapping[str, RemoteName]
-    """For each name here, the server and the name there."""
+    """Server and remote name of each tool, by local name."""
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each server that has some, its tools that may not have their names, each a sentence."""
+    """For each server, the tools left out because their names are taken, each as a sentence."""
 
     def of_server(self, server: str) -> tuple[str, ...]:
-        """The names here of a server's tools."""
+        """Local names of a server's tools."""
         return tuple(name for name, origin in self.origins.items() if origin.server == server)
 
     def change_from(self, before: ToolCatalog) -> ToolsChange:
-        """What is other than it was."""
+        """Compute the difference from an earlier catalogue."""
         old = {tool.name: tool for tool in before.tools}
         new = {tool.name: tool for tool in self.tools}
         return ToolsChange(
@@ -245,24 +244,24 @@ class ToolCatalog:
 
 
 EMPTY = ToolCatalog(origins={})
-"""No tools."""
+"""The empty catalogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogRules:
-    """Which tools of servers are taken, and what they are called."""
+    """Filter and naming rules of a catalogue."""
 
     filter: ToolFilter | None = None
-    """Which tools are taken of those that the configuration admits; None for all."""
+    """Selects tools among those that the configuration allows; None for all."""
     name_mapper: NameMapper | None = None
-    """What tools are to be called; None for their own names after the configured prefix."""
+    """Returns a tool's local name; None for its own name after the configured prefix."""
     prefix: Prefixing | None = None
-    """When a server's name stands before those of its tools. None for what the server's configuration says, and where
-    that says nothing: always where there are several servers, on a collision where there is one."""
+    """When the server's name is prepended to its tool names. None uses the server's configuration; without a value
+    there, ``always`` with several servers and ``on_collision`` with one."""
 
     def __post_init__(self) -> None:
         if self.prefix is not None and self.prefix not in get_args(Prefixing):
-            raise DefinitionError(f"prefix is 'always', 'on_collision', 'never' or None, not {self.prefix!r}")
+            raise DefinitionError(f"prefix must be 'always', 'on_collision', 'never' or None, not {self.prefix!r}")
 
     def catalogue(
         self,
@@ -270,15 +269,15 @@ class CatalogRules:
         beside: Iterable[Tool] = (),
         taken: Collection[str] = (),
     ) -> ToolCatalog:
-        """The tools of these servers, and others beside them that keep their names.
+        """Build the catalogue of these servers and of additional tools, which keep their names.
 
         Args:
-            servers: All servers, also those whose tools are not known: the names must not depend on that.
-            beside: The others.
-            taken: Names that none of the servers' tools may get.
+            servers: All servers, including those whose tools are not known yet, since names must not depend on that.
+            beside: Additional tools.
+            taken: Names that no server's tool may get.
 
         Raises:
-            DefinitionError: The name mapper gives no name.
+            DefinitionError: The name mapper returned an invalid name.
         """
         servers, beside = list(servers), tuple(beside)
         default: Prefixing = "always" if len(servers) > 1 else "on_collision"
@@ -298,7 +297,8 @@ class CatalogRules:
         left_out: dict[str, tuple[str, ...]] = {}
         for server, tool_name in tools.keys() - names.keys():
             reason = (
-                f"the name of the tool {tool_name!r} is taken, or begins with another server's, and prefix is never"
+                f"the name of the tool {tool_name!r} is taken or begins with another server's prefix, "
+                "and prefix is 'never'"
             )
             left_out[server] = (*left_out.get(server, ()), reason)
         return ToolCatalog(
@@ -322,6 +322,7 @@ class CatalogRules:
         name: Any = self.name_mapper(config.name, tool.specification)
         if not isinstance(name, str) or not name:
             raise DefinitionError(
-                f"the name mapper gave {name!r} for {tool.name!r} of the server {config.name!r}: it must give a name"
+                f"the name mapper returned {name!r} for {tool.name!r} of the server {config.name!r}: "
+                "it must return a non-empty string"
             )
         return str(name)

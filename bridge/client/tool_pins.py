@@ -1,7 +1,7 @@
-"""Pinning: what a server's tools were when somebody looked at them, so that a change does not go unseen.
+"""Tool pinning: detect changes of a server's tools since they were reviewed.
 
-A lock file holds a hash of each part of each tool that a model or a program relies on, and the parts themselves, so
-that a change can be shown and not only stated. The hashes decide; the parts are for people.
+A lock file holds a hash of each part of each tool, and the parts themselves. Only the hashes are compared; the parts
+are used to display a diff.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 PinMode: TypeAlias = Literal["refuse", "flag"]
-"""What becomes of a tool that is not as it was pinned: it is left out, or taken with a warning."""
+"""Handling of a tool that differs from its pin: leave it out, or use it with a warning."""
 
 LOCK_VERSION = 1
-"""The form of the lock file."""
+"""Format version of the lock file."""
 
 MAX_DIFF_LINES = 60
-"""How long the part of a diff about one tool may be."""
+"""Maximum lines of the diff of one tool."""
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "description": ("title", "description"),
@@ -38,54 +38,54 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "outputSchema": ("outputSchema",),
     "annotations": ("annotations",),
 }
-"""What is hashed on its own, and the keys of MCP's ``Tool`` that it is made of."""
+"""Parts that are hashed separately, with the keys of MCP's ``Tool`` that they consist of."""
 
 _logger = logging.getLogger("bridge.client")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPin:
-    """One tool as it was pinned."""
+    """One pinned tool."""
 
     hashes: Mapping[str, str]
-    """For each part its hash."""
+    """Hash of each part."""
     definition: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """The parts themselves; empty where the lock file holds only hashes."""
+    """The parts themselves; empty if the lock file has only hashes."""
 
     @classmethod
     def of(cls, tool: Mapping[str, Any]) -> ToolPin:
-        """A tool as its server lists it (MCP's ``Tool``)."""
+        """Create the pin of a tool as listed (MCP's ``Tool``)."""
         parts = {part: _part(tool, keys) for part, keys in _PARTS.items()}
         hashes = {part: _hash(value) for part, value in parts.items()}
         return cls(hashes, {key: tool[key] for keys in _PARTS.values() for key in keys if tool.get(key) is not None})
 
     def changed_parts(self, other: ToolPin) -> tuple[str, ...]:
-        """The parts in which two tools differ."""
+        """Parts in which the two tools differ."""
         return tuple(part for part in _PARTS if self.hashes.get(part) != other.hashes.get(part))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDrift:
-    """One tool that is not as it was pinned."""
+    """Difference of one tool from its pin."""
 
     name: str
     """The tool's name on its server."""
     kind: Literal["added", "removed", "changed"]
-    """It was not pinned, it is gone, or it is another."""
+    """The tool is not pinned, is no longer listed, or differs from its pin."""
     parts: tuple[str, ...] = ()
-    """What changed: ``description``, ``inputSchema``, …"""
+    """Changed parts: ``description``, ``inputSchema``, …"""
     diff: str = ""
-    """The change, line by line."""
+    """Unified diff of the change."""
 
     @property
     def brief(self) -> str:
-        """What happened, without how."""
-        told = {
+        """One-line summary without the diff."""
+        summaries = {
             "added": "is not pinned",
-            "removed": "is pinned, and gone",
+            "removed": "is pinned but no longer listed",
             "changed": f"has changed: {', '.join(self.parts)}",
         }
-        return f"the tool {self.name!r} {told[self.kind]}"
+        return f"the tool {self.name!r} {summaries[self.kind]}"
 
     def __str__(self) -> str:
         return f"{self.brief}\n{self.diff}" if self.diff else self.brief
@@ -93,45 +93,45 @@ class ToolDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPins:
-    """The tools of one server as they were pinned, and what becomes of others."""
+    """Pinned tools of one server, and the handling of differences."""
 
     tools: Mapping[str, ToolPin]
-    """By the names that they have on the server."""
+    """Pins by remote tool name."""
     mode: PinMode = "refuse"
-    """What becomes of a tool that is not pinned, or not as it was."""
+    """Handling of tools that are not pinned or differ from their pins."""
 
     def drift(self, tools: Iterable[Mapping[str, Any]]) -> list[ToolDrift]:
-        """In which tools a list differs from what was pinned.
+        """Compare listed tools with the pins.
 
         Args:
             tools: Each as MCP's ``Tool``.
         """
-        now = {str(tool.get("name")): ToolPin.of(tool) for tool in tools}
-        found = [_compared(name, self.tools.get(name), pin) for name, pin in now.items()]
-        gone = [ToolDrift(name=name, kind="removed") for name in self.tools if name not in now]
-        return [*filter(None, found), *gone]
+        current = {str(tool.get("name")): ToolPin.of(tool) for tool in tools}
+        found = [_compared(name, self.tools.get(name), pin) for name, pin in current.items()]
+        removed = [ToolDrift(name=name, kind="removed") for name in self.tools if name not in current]
+        return [*filter(None, found), *removed]
 
     def admitted(self, server: str, tools: Sequence[Json]) -> tuple[list[Json], tuple[str, ...]]:
-        """The tools that may be used, of those that a server lists; what is not as it was pinned is logged.
+        """Select the listed tools that may be used; differences from the pins are logged.
 
         Args:
             server: The server's name, for the log.
             tools: Each as MCP's ``Tool``.
 
         Returns:
-            The tools, and for each that is refused a sentence with the reason.
+            The tools, and one sentence with the reason for each refused tool.
         """
         drift = self.drift(tools)
         refused = {each.name for each in drift} if self.mode == "refuse" else set()
         for each in drift:
-            became = "it is left out" if each.name in refused and each.kind != "removed" else "it is only said"
-            _logger.warning("server %r, against its pins (%s): %s", server, became, each)
+            action = "left out" if each.name in refused and each.kind != "removed" else "reported only"
+            _logger.warning("server %r: difference from its pins (%s): %s", server, action, each)
         admitted = [tool for tool in tools if tool.get("name") not in refused]
         return admitted, tuple(each.brief for each in drift if each.name in refused and each.kind != "removed")
 
 
 def pins_of(tools: Iterable[Mapping[str, Any]]) -> ServerPins:
-    """The pins for the tools of a server as they are now.
+    """Create pins from the current tools of a server.
 
     Args:
         tools: Each as MCP's ``Tool``.
@@ -144,13 +144,13 @@ def load_pins(path: str | os.PathLike[str], *, mode: PinMode = "refuse") -> dict
 
     Args:
         path: The file.
-        mode: What becomes of tools that are not as they were pinned.
+        mode: Handling of tools that differ from their pins.
 
     Returns:
-        For each server's name its pins.
+        The pins of each server, by name.
 
     Raises:
-        ConfigError: The file cannot be read, or is no lock file.
+        ConfigError: The file cannot be read, or is not a lock file.
     """
     source = os.fspath(path)
     try:
@@ -159,19 +159,19 @@ def load_pins(path: str | os.PathLike[str], *, mode: PinMode = "refuse") -> dict
     except OSError as error:
         problem = ConfigProblem(f"cannot be read: {error.strerror or type(error).__name__}")
     except (ValueError, RecursionError, _NotALockError) as error:
-        problem = ConfigProblem(f"is no lock file of `bridge pin`: {error}")
+        problem = ConfigProblem(f"is not a lock file of `bridge pin`: {error}")
     raise ConfigError(source, [problem])
 
 
 def write_pins(path: str | os.PathLike[str], servers: Mapping[str, ServerPins]) -> None:
-    """Write a lock file; the same tools always give the same bytes.
+    """Write a lock file; equal tools give equal bytes.
 
     Args:
-        path: The file; replaced whole, or not at all.
-        servers: For each server's name its pins.
+        path: The file, replaced atomically.
+        servers: The pins of each server, by name.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     document = {
         "version": LOCK_VERSION,
@@ -181,38 +181,38 @@ def write_pins(path: str | os.PathLike[str], servers: Mapping[str, ServerPins]) 
         },
     }
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-        beside.write_bytes(text.encode(errors="backslashreplace"))  # a lone surrogate is escaped as JSON does it
-        beside.replace(target)
+        temporary.write_bytes(text.encode(errors="backslashreplace"))  # writes lone surrogates as JSON escapes
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 class _NotALockError(Exception):
-    """The document is JSON, and no lock."""
+    """The document is JSON, but not a lock file."""
 
 
 def _read(document: Any, mode: PinMode) -> Iterator[tuple[str, ServerPins]]:
     root = _object(document, "the document")
     if root.get("version") != LOCK_VERSION:
-        raise _NotALockError(f"its version is {root.get('version')!r}, and {LOCK_VERSION} is known here")
-    for server, said in _object(root.get("servers"), "'servers'").items():
-        tools = _object(_object(said, f"server {server!r}").get("tools"), f"'tools' of {server!r}")
+        raise _NotALockError(f"its version is {root.get('version')!r}, only {LOCK_VERSION} is supported")
+    for server, entry in _object(root.get("servers"), "'servers'").items():
+        tools = _object(_object(entry, f"server {server!r}").get("tools"), f"'tools' of {server!r}")
         yield server, ServerPins(tools={name: _pin(name, tool) for name, tool in tools.items()}, mode=mode)
 
 
 def _pin(name: str, tool: Any) -> ToolPin:
     hashes = _object(_object(tool, f"tool {name!r}").get("hashes"), f"'hashes' of {name!r}")
     if not all(isinstance(hashes.get(part), str) for part in _PARTS):
-        raise _NotALockError(f"the tool {name!r} lacks a hash: there is one for {', '.join(_PARTS)}")
+        raise _NotALockError(f"the tool {name!r} lacks a hash: hashes of {', '.join(_PARTS)} are required")
     return ToolPin({part: hashes[part] for part in _PARTS}, _object(tool.get("definition", {}), f"{name!r}"))
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _NotALockError(f"{what} is no object")
+        raise _NotALockError(f"{what} is not an object")
     return value
 
 
@@ -242,9 +242,9 @@ def _diff(pinned: ToolPin, now: ToolPin, parts: Iterable[str]) -> str:
     lines: list[str] = []
     for key in (key for part in parts for key in _PARTS[part]):
         before, after = _lines(pinned.definition.get(key)), _lines(now.definition.get(key))
-        lines += unified_diff(before, after, f"{key}, as it was pinned", f"{key}, as it is", lineterm="", n=1)
+        lines += unified_diff(before, after, f"{key} (pinned)", f"{key} (current)", lineterm="", n=1)
     if len(lines) > MAX_DIFF_LINES:
-        lines[MAX_DIFF_LINES:] = [f"… {len(lines) - MAX_DIFF_LINES} lines more"]
+        lines[MAX_DIFF_LINES:] = [f"… {len(lines) - MAX_DIFF_LINES} more lines"]
     return "\n".join(f"  {escape_controls(line)}" for line in lines)
 
 

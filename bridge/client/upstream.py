@@ -1,9 +1,9 @@
-"""Upstream: one server of a provider, its connections, and its tools as they were last listed.
+"""Upstream: one server of a provider, with its connections and its last tool list.
 
-    settle ──> list ──> wait: told of a change, ready again, or the list has expired ──> list …
-                 ╰──── failed ────> back off ─────────────────────────────────────────────┘
+    settle ──> list ──> wait for a change, a reconnection, or expiry of the list ──> list …
+                 ╰──── failed ────> back off ─────────────────────────────────┘
 
-One task lists; whoever wants a new list tells it so. Tools stay listed while the server is away.
+One task lists tools; other tasks request a new list from it. Tools stay listed while the server is unavailable.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 HeaderSupplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
-"""Gives what goes with a call, for a server's name and the call's context."""
+"""Returns headers or ``_meta`` of a call; called with the server's name and the invocation context."""
 
 MIN_EXPIRY_SECONDS = 30.0
-"""A list is not asked for again sooner than this of our own accord, however short-lived its server says it is."""
+"""Minimum seconds between two lists caused by expiry, even if the server's TTL is shorter."""
 
 _METHOD_NOT_FOUND = -32601
 _TOOLS_AT_ONCE = 50
-"""Tools that are made before other tasks get a turn."""
+"""Tools that are created before control returns to the event loop."""
 _logger = logging.getLogger("bridge.client")
 
 
@@ -51,21 +51,21 @@ class Upstream:
     """One server of a provider.
 
     Args:
-        connection: The connection that lists, and that calls are made over where no supplier gives headers.
-        connect: Makes a connection for an identity.
-        healing: How long to wait after a list that failed.
-        headers_supplier: Gives the headers of a call; None for none beside those that are configured.
-        meta_supplier: Gives the ``_meta`` of a call; None for none.
-        validates_results: Check structured content against output schemas.
+        connection: The main connection: it lists tools, and serves calls when no supplier returns headers.
+        connect: Creates a connection for an identity.
+        healing: Delays after a failed list.
+        headers_supplier: Returns the headers of a call; None for the configured ones only.
+        meta_supplier: Returns the ``_meta`` of a call; None for none.
+        validates_results: Validate structured content against output schemas.
         changed: Called when the tools have changed.
         state_changed: Called with each new state of the connection.
 
     Attributes:
-        connection: As given.
-        tools: The tools, under their own names, as they were last listed.
-        problem: Why they could not be listed the last time; None where they could.
-        skipped: What the server lists that is no tool, or that its pins refuse, each with the reason.
-        is_listed: They have been listed at least once.
+        connection: The main connection.
+        tools: The tools of the last list, by remote name.
+        problem: The error of the last list; None after a success.
+        skipped: Listed tools that are malformed or refused by pins, each with the reason.
+        is_listed: True after the tools were listed at least once.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Upstream:
         self._listing: ToolListing | None = None
         self._expires_at: float | None = None
         self._failures = 0
-        self._scope: anyio.CancelScope | None = None  # made in an event loop; a provider may be made outside of one
+        self._scope: anyio.CancelScope | None = None  # made in start(), inside the event loop
         self._begin()
         self._stop_listening: tuple[Callable[[], None], ...] = ()
 
     @property
     def name(self) -> str:
-        """What the configuration calls the server."""
+        """The server's name in the configuration."""
         return self.config.name
 
     def _begin(self) -> None:
@@ -118,13 +118,13 @@ class Upstream:
     # --- opening and closing -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to connect and to list; see `settled`."""
+        """Start connecting and listing; see `settled`."""
         self._scope = anyio.CancelScope()
         self._begin()
         self._pool = ConnectionPool(self.config, self._connect)
         try:
             if self._headers_supplier is not None and self._owns:
-                headers = self._listing_headers = await self._headers_of_nobody(self._headers_supplier)
+                headers = self._listing_headers = await self._listing_headers_from(self._headers_supplier)
                 self.connection = self._connect(with_headers(self.config, headers))
             self._stop_listening = (
                 self.connection.on_tools_changed(self.want),
@@ -132,16 +132,16 @@ class Upstream:
             )
             await self.connection.open(wait=False)
         except BaseException:
-            self._end()  # nobody waits for a list that nobody makes
+            self._end()  # release waiters: no task will list
             raise
         start_detached(self._run, f"tools of {self.name}")
 
     async def settled(self) -> None:
-        """Wait until the tools are listed for the first time, or could not be."""
+        """Wait until the tools are listed for the first time, or have failed to list."""
         await self._settled.wait()
 
     async def aclose(self) -> None:
-        """End it, with all its connections but one that was open before."""
+        """Close all connections, except a connection that was open before."""
         if self._scope is not None:
             self._scope.cancel()
         async with anyio.create_task_group() as tasks:
@@ -159,7 +159,7 @@ class Upstream:
     def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
     ) -> Coroutine[Any, Any, Json]:
-        """Call a tool, as whoever the context says; see `bridge.client.connection.connection.Connection.call_tool`."""
+        """Call a tool with the context's identity; see `bridge.client.connection.connection.Connection.call_tool`."""
         if self._headers_supplier is None and self._meta_supplier is None:
             return self.connection.call_tool(name, arguments, context=context, meta=context.meta or None, **options)
         return self._call_supplied(name, arguments, context, options)
@@ -174,7 +174,7 @@ class Upstream:
             return await connection.call_tool(name, arguments, context=context, **options)
 
     async def request(self, method: str, params: Mapping[str, Any], context: InvocationContext) -> Json:
-        """Ask for something else, as whoever the context says; see `Connection.request`."""
+        """Send another request with the context's identity; see `Connection.request`."""
         if meta := await self._meta(context):
             params = {**params, "_meta": meta}
         if self._headers_supplier is None:
@@ -183,7 +183,7 @@ class Upstream:
             return await connection.request(method, params, context=context)
 
     async def _meta(self, context: InvocationContext) -> Mapping[str, Any] | None:
-        """What goes with a call in ``_meta``: what its own caller said there, and over that what the supplier gives."""
+        """Merge the caller's ``_meta`` with the supplier's, which takes precedence."""
         if self._meta_supplier is None:
             return context.meta or None
         return {**context.meta, **await _supplied(self._meta_supplier, self.name, context)}
@@ -197,7 +197,7 @@ class Upstream:
 
     @property
     def has_expired(self) -> bool:
-        """Whether the list is older than its server says it may be, and nobody would say that it has changed."""
+        """True if the list's TTL has passed and the server does not announce changes."""
         return (
             self._expires_at is not None
             and anyio.current_time() >= self._expires_at
@@ -206,21 +206,21 @@ class Upstream:
         )
 
     def want(self) -> None:
-        """Have the tools listed again, soon."""
+        """Request a new list of the tools."""
         self._wanted.set()
 
     async def refresh(self) -> None:
-        """Have the tools listed again, and wait until that is done, well or not."""
+        """List the tools again, and wait until that has succeeded or failed."""
         if not self._done.is_set():
             listed = self._listed
             self.want()
             await listed.wait()
 
-    async def _headers_of_nobody(self, supplier: HeaderSupplier) -> Mapping[str, Any]:
-        """The headers for listing, which is done on behalf of no caller."""
+    async def _listing_headers_from(self, supplier: HeaderSupplier) -> Mapping[str, Any]:
+        """Headers for listing, which is done without a caller."""
         try:
             return await _supplied(supplier, self.name, InvocationContext())
-        except Exception as error:  # noqa: BLE001 - a supplier may know only what to send for a caller
+        except Exception as error:  # noqa: BLE001 - a supplier may support only calls with a context
             _logger.info("the server %r is listed with the configured headers: %r", self.name, error)
             return {}
 
@@ -248,7 +248,7 @@ class Upstream:
                     self._settled.set()
                     await self._wait()
         except Exception:
-            _logger.exception("the tools of the server %r are listed no more, by a mistake of ours", self.name)
+            _logger.exception("internal error: the tools of the server %r are no longer updated", self.name)
         finally:
             self._end()
 
@@ -258,7 +258,7 @@ class Upstream:
         self._listed.set()
 
     async def _wait(self) -> None:
-        """Wait until there is a reason to list."""
+        """Wait until the tools must be listed."""
         while not self._wanted.is_set():
             seconds = self._seconds_to_wait()
             await self._healing.wait(self._wanted, MAX_IDLE_SECONDS if seconds is None else seconds)
@@ -267,7 +267,7 @@ class Upstream:
             self._pool.drop_idle()
 
     def _seconds_to_wait(self) -> float | None:
-        """How long until there is a reason to list again by itself; None without one."""
+        """Seconds until the tools are listed without a notification; None for never."""
         if self.connection.state is not ConnectionState.READY:
             return None
         if self.problem is not None:
@@ -278,7 +278,7 @@ class Upstream:
 
     async def _list(self) -> None:
         listed = self._listed
-        self._wanted = anyio.Event()  # what is wanted from here on is wanted again
+        self._wanted = anyio.Event()  # requests from here on need another list
         self._listed = anyio.Event()
         try:
             listing = await self.connection.list_tools()
@@ -287,7 +287,7 @@ class Upstream:
                 self._failed(error)
                 listed.set()
                 return
-            listing = ToolListing([], None)  # a server that has no tools at all
+            listing = ToolListing([], None)  # the server has no tools capability
         self.problem, self._failures = None, 0
         ttl_seconds = listing.ttl_seconds
         self._expires_at = None if ttl_seconds is None else anyio.current_time() + ttl_seconds
@@ -306,7 +306,7 @@ class Upstream:
         _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
 
     async def _read(self, listing: ToolListing) -> None:
-        """Make the tools, a few at a time, so that calls get their turn however many there are."""
+        """Create the tools in batches, so that other tasks can run."""
         tools: dict[str, Tool] = {}
         skipped = list(listing.malformed)
         for number, wire in enumerate(listing.tools):
@@ -334,5 +334,5 @@ class Upstream:
 
 
 async def _supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:
-    given = supplier(server, context)
-    return await given if inspect.isawaitable(given) else given
+    headers = supplier(server, context)
+    return await headers if inspect.isawaitable(headers) else headers

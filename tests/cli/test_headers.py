@@ -35,7 +35,7 @@ def test_a_server_that_names_no_authorization_server_is_said_to_want_a_key(run: 
     assert "hint: it wants a key: give it by --header 'Authorization: Bearer ${KEY}'" in done.stderr
     in_vain = run("login", guarded, "--no-browser")
     assert in_vain.returncode == 1
-    assert "it names no authorization server, so nobody can log in there: it wants a key" in in_vain.stderr
+    assert "it names no authorization server, so a login is impossible: give a key" in in_vain.stderr
 
 
 def test_who_asks_for_nothing_needs_no_login(run: Run, start: Start) -> None:

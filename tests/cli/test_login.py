@@ -100,7 +100,7 @@ def test_a_call_that_wants_more_says_so_and_logging_in_again_asks_for_it(
 ) -> None:
     log_in(resource.url)
     code, _, said = run("call", resource.url, "erase")
-    assert (code, "to be allowed more (write)" in said, "bridge login" in said) == (1, True, True)
+    assert (code, "lacks a required scope (write)" in said, "bridge login" in said) == (1, True, True)
     log_in(resource.url)
     assert run("call", resource.url, "erase")[:2] == (0, "erased\n")
 
@@ -158,7 +158,7 @@ def test_processes_that_need_a_refresh_at_once_share_one(authority: Authority, r
                 processes = [stack.enter_context(started(*words)) for _ in range(PROCESSES)]
                 for process in processes:
                     assert process.stderr is not None
-                    while "is being renewed elsewhere" not in (line := process.stderr.readline()):
+                    while "is being renewed by another process" not in (line := process.stderr.readline()):
                         assert line
             return processes
 
@@ -185,4 +185,4 @@ def test_what_nobody_can_log_in_to_is_wrong_usage(authority: Authority, tmp_path
 
 def test_a_server_that_is_not_there_cannot_be_logged_in_to(authority: Authority) -> None:
     code, _, said = run("login", "http://127.0.0.1:9/mcp", "--no-browser")
-    assert (code, "the server does not answer" in said) == (1, True)
+    assert (code, "the server does not respond" in said) == (1, True)

@@ -97,9 +97,9 @@ def test_a_server_that_dies_during_a_call_is_one_line(run: Run, directory: Path)
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (["no-such-program"], "starting: there is no command 'no-such-program' (at: no-such-program; hint: "),
-        ([sys.executable, "-c", "raise SystemExit(3)"], "starting: it ended before it had greeted (at: "),
-        ([sys.executable, "-c", "print('this is no protocol')"], "starting: it ended before it had greeted (at: "),
+        (["no-such-program"], "starting: command not found: 'no-such-program' (at: no-such-program; hint: "),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "starting: it ended before the handshake (at: "),
+        ([sys.executable, "-c", "print('this is no protocol')"], "starting: it ended before the handshake (at: "),
     ],
 )
 def test_a_command_that_is_no_server_is_one_line(run: Run, command: list[str], reason: str) -> None:
@@ -118,7 +118,7 @@ def test_a_server_that_says_nothing_is_given_up(run: Run) -> None:
     silent = "import sys; sys.stdin.read()"
     done = run("list", "--timeout", "0.5", "--", sys.executable, "-c", silent)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "starting: did not start and greet within 0.5 seconds (at: " in done.stderr
+    assert "starting: no handshake within 0.5 seconds (at: " in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -138,7 +138,7 @@ def test_a_port_that_never_answers_is_given_up(run: Run) -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         done = run("call", url, "f", "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (1, "")
-    reason = "connecting: did not start and greet within 0.5 seconds"
+    reason = "connecting: no handshake within 0.5 seconds"
     assert done.stderr.startswith(f"bridge: server '127.0.0.1', {reason} (at: {url}; ")
 
 

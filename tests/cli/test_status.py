@@ -129,4 +129,4 @@ def test_a_server_that_does_not_answer_is_given_up(run: Run, directory: Path) ->
     done = run("status", "mcp.json", "--json", "--timeout", "0.5")
     (row,) = json.loads(done.stdout)
     assert row["state"] == "failed"
-    assert "did not start and greet within 0.5 seconds" in row["lastError"]
+    assert "no handshake within 0.5 seconds" in row["lastError"]

@@ -26,11 +26,11 @@ def problems(document: Any, **options: Any) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-NOT_A_URL = "is not a URL: look at the host and the port, and write '/', '?', '#' and '@' of a password as %2F, …"
-NOT_A_HEADER_VALUE = "holds what a header cannot: a line break, a blank at an end, or a character that is not ASCII"
+NOT_A_URL = "is not a valid URL: check the host and the port, and write '/', '?', '#' and '@' of a password as %2F, …"
+NOT_A_HEADER_VALUE = "is not a valid header value: it has a line break, a blank at an end, or a non-ASCII character"
 NO_SERVERS = (
-    "there are no servers here: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
-    "or nothing but servers by name, each with a 'command' or a 'url'"
+    "no servers found: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
+    "or only servers by name, each with a 'command' or a 'url'"
 )
 
 BAD_ENTRIES: list[tuple[dict[str, Any], str]] = [
@@ -45,72 +45,75 @@ BAD_ENTRIES: list[tuple[dict[str, Any], str]] = [
     ({"command": "x", "serverUrl": "http://h"}, "server 'a': has both 'command' and 'serverUrl': keep one"),
     ({"command": ""}, "server 'a', 'command': is empty: give the program to start, or a 'url'"),
     ({"command": " "}, "server 'a', 'command': is empty: give the program to start, or a 'url'"),
-    ({"command": 5}, "server 'a', 'command': should be a valid string"),
-    ({"command": "x\0"}, "server 'a', 'command': holds a character that no program can be given"),
-    ({"command": "x", "args": "y"}, "server 'a', 'args': should be a valid list"),
-    ({"command": "x", "args": ["y", None]}, "server 'a', 'args[1]': should be a valid string"),
-    ({"command": "x", "args": ["\ud800"]}, "server 'a', 'args[0]': holds a character that no program can be given"),
-    ({"command": "x", "env": []}, "server 'a', 'env': should be a valid dictionary"),
-    ({"command": "x", "env": {"A": []}}, "server 'a', 'env.A': should be a valid string"),
-    ({"command": "x", "env": {"A=B": "1"}}, "server 'a', 'env.A=B': is no name for a variable"),
-    ({"command": "x", "env": {"": "1"}}, "server 'a', 'env.': is no name for a variable"),
+    ({"command": 5}, "server 'a', 'command': must be a valid string"),
+    ({"command": "x\0"}, "server 'a', 'command': contains a character that cannot be passed to a program"),
+    ({"command": "x", "args": "y"}, "server 'a', 'args': must be a valid list"),
+    ({"command": "x", "args": ["y", None]}, "server 'a', 'args[1]': must be a valid string"),
+    (
+        {"command": "x", "args": ["\ud800"]},
+        "server 'a', 'args[0]': contains a character that cannot be passed to a program",
+    ),
+    ({"command": "x", "env": []}, "server 'a', 'env': must be a valid dictionary"),
+    ({"command": "x", "env": {"A": []}}, "server 'a', 'env.A': must be a valid string"),
+    ({"command": "x", "env": {"A=B": "1"}}, "server 'a', 'env.A=B': is not a valid variable name"),
+    ({"command": "x", "env": {"": "1"}}, "server 'a', 'env.': is not a valid variable name"),
     (
         {"command": "x", "inherit_env": "some"},
-        "server 'a', 'inherit_env': should be 'minimal', 'all' or a list of names of variables",
+        "server 'a', 'inherit_env': must be 'minimal', 'all' or a list of variable names",
     ),
-    ({"command": "x", "timeout": "60"}, "server 'a', 'timeout': should be a valid number"),
-    ({"command": "x", "timeout": True}, "server 'a', 'timeout': should be a valid number"),
-    ({"command": "x", "timeout": 0}, "server 'a', 'timeout': should be greater than 0"),
-    ({"command": "x", "timeout": float("inf")}, "server 'a', 'timeout': should be a finite number"),
+    ({"command": "x", "timeout": "60"}, "server 'a', 'timeout': must be a valid number"),
+    ({"command": "x", "timeout": True}, "server 'a', 'timeout': must be a valid number"),
+    ({"command": "x", "timeout": 0}, "server 'a', 'timeout': must be greater than 0"),
+    ({"command": "x", "timeout": float("inf")}, "server 'a', 'timeout': must be a finite number"),
     (
         {"command": "x", "timeout": 60, "max_call_seconds": 30},
-        "server 'a', 'maxCallSeconds': is shorter than 'timeout': a call could never use it",
+        "server 'a', 'maxCallSeconds': is shorter than 'timeout', which would have no effect",
     ),
-    ({"command": "x", "disabled": "true"}, "server 'a', 'disabled': should be a valid boolean"),
-    ({"command": "x", "enabled": "no"}, "server 'a', 'enabled': should be a valid boolean"),
-    ({"command": "x", "transport": "ws"}, "server 'a', 'transport': should be 'stdio', 'http' or 'sse'"),
+    ({"command": "x", "disabled": "true"}, "server 'a', 'disabled': must be a valid boolean"),
+    ({"command": "x", "enabled": "no"}, "server 'a', 'enabled': must be a valid boolean"),
+    ({"command": "x", "transport": "ws"}, "server 'a', 'transport': must be 'stdio', 'http' or 'sse'"),
     (
         {"command": "x", "type": "streamable-http"},
-        "server 'a', 'type': is 'http', which goes with a 'url', not a 'command'",
+        "server 'a', 'type': is 'http', which needs a 'url', not a 'command'",
     ),
     (
         {"url": "http://h", "transport": "stdio"},
-        "server 'a', 'transport': is 'stdio', which goes with a 'command', not a 'url'",
+        "server 'a', 'transport': is 'stdio', which needs a 'command', not a 'url'",
     ),
     (
         {"url": "http://h", "type": "http", "transport": "sse"},
         "server 'a', 'transport': contradicts 'type': keep one of them",
     ),
-    ({"command": "x", "prefix": "a b"}, "server 'a', 'prefix': should be made of letters, digits, '_', '-' and '.'"),
-    ({"command": "x", "disabledTools": "y"}, "server 'a', 'disabledTools': should be a valid list"),
+    ({"command": "x", "prefix": "a b"}, "server 'a', 'prefix': may contain only letters, digits, '_', '-' and '.'"),
+    ({"command": "x", "disabledTools": "y"}, "server 'a', 'disabledTools': must be a valid list"),
     (
         {"command": "x", "protocol": "2025-06-18"},
-        "server 'a', 'protocol': should be 'auto', 'legacy' or '2026-07-28'",
+        "server 'a', 'protocol': must be 'auto', 'legacy' or '2026-07-28'",
     ),
     (
         {"url": "http://h", "type": "sse", "protocol": "2026-07-28"},
-        "server 'a', 'protocol': is '2026-07-28', which does not exist over SSE: leave it out",
+        "server 'a', 'protocol': is '2026-07-28', which is not available over SSE: remove it",
     ),
     ({"url": ""}, "server 'a', 'url': is empty: give the URL of the server, or a 'command'"),
-    ({"url": "example.com/mcp"}, "server 'a', 'url': should start with http:// or https://"),
-    ({"url": "ws://example.com"}, "server 'a', 'url': should start with http:// or https://"),
-    ({"url": "http:///mcp"}, "server 'a', 'url': names no host"),
+    ({"url": "example.com/mcp"}, "server 'a', 'url': must start with http:// or https://"),
+    ({"url": "ws://example.com"}, "server 'a', 'url': must start with http:// or https://"),
+    ({"url": "http:///mcp"}, "server 'a', 'url': has no host"),
     (
         {"url": "http://h/a b"},
-        "server 'a', 'url': holds a blank or a control character: remove it, or write it as %20",
+        "server 'a', 'url': contains a blank or a control character: remove it, or write it as %20",
     ),
     (
         {"url": "http://u:pass@[h/"},
         f"server 'a', 'url': {NOT_A_URL}",
     ),
-    ({"url": "http://h", "headers": {"A B": "x"}}, "server 'a', 'headers.A B': is no name for a header"),
+    ({"url": "http://h", "headers": {"A B": "x"}}, "server 'a', 'headers.A B': is not a valid header name"),
     (
         {"url": "http://h", "headers": {"A": "x\n"}},
         f"server 'a', 'headers.A': {NOT_A_HEADER_VALUE}",
     ),
     (
         {"url": "http://h", "headers": {"Key": "x", "KEY": "y"}},
-        "server 'a', 'headers': one header stands twice in different case: remove one",
+        "server 'a', 'headers': a header is given twice in different case: remove one",
     ),
 ]
 
@@ -123,20 +126,20 @@ def test_a_bad_server_is_refused_in_words(entry: dict[str, Any], problem: str) -
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ([], "a configuration is an object with 'mcpServers', not a list"),
-        (None, "a configuration is an object with 'mcpServers', not null"),
-        ({"mcpServers": []}, "'mcpServers': should be an object of servers by name, not a list"),
-        ({"servers": "x"}, "'servers': should be an object of servers by name, not text"),
-        ({"mcpServers": {"a": 1}}, "server 'a': should be an object with a 'command' or a 'url', not a number"),
+        ([], "a configuration must be an object with 'mcpServers', not a list"),
+        (None, "a configuration must be an object with 'mcpServers', not null"),
+        ({"mcpServers": []}, "'mcpServers': must be an object of servers by name, not a list"),
+        ({"servers": "x"}, "'servers': must be an object of servers by name, not text"),
+        ({"mcpServers": {"a": 1}}, "server 'a': must be an object with a 'command' or a 'url', not a number"),
         (
             {"name": "package", "scripts": {"x": "y"}},
             NO_SERVERS,
         ),
         (
             {"a": {"command": "x"}, "version": 1},
-            "server 'version': should be an object with a 'command' or a 'url', not a number",
+            "server 'version': must be an object with a 'command' or a 'url', not a number",
         ),
-        ({"servers": {}, "inputs": {}}, "'inputs': should be a list, not an object"),
+        ({"servers": {}, "inputs": {}}, "'inputs': must be a list, not an object"),
         ({"servers": {}, "inputs": [{}]}, "'inputs[0].id': is missing"),
         ({"servers": {}, "inputs": [{"id": ""}]}, "'inputs[0].id': String should have at least 1 character"),
         (
@@ -152,13 +155,13 @@ def test_a_bad_document_is_refused_in_words(document: Any, problem: str) -> None
 @pytest.mark.parametrize("name", ["", " a", "a\n"])
 def test_a_name_without_text_or_with_blanks_around_it_is_refused(name: str) -> None:
     found = problems({"mcpServers": {name: {"command": "x"}}})
-    assert found == [f"server {name!r}: a server's name is text without blanks around it: rename it"]
+    assert found == [f"server {name!r}: a server's name must be text without leading or trailing blanks: rename it"]
 
 
 @pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nb", "a\ud800"])
 def test_a_name_with_control_characters_is_refused_and_never_printed_raw(name: str) -> None:
     found = problems({"mcpServers": {name: {"command": "x"}}})
-    assert found == [f"server {name!r}: a server's name holds no control characters: rename it"]
+    assert found == [f"server {name!r}: a server's name must not contain control characters: rename it"]
     assert found[0].isprintable()
 
 
@@ -181,9 +184,9 @@ def test_two_servers_of_one_name_are_refused(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"mcpServers": {}, "mcpServers": {}}', "'mcpServers': stands twice: put the two together"),
-        ('{"a": {"command": "x", "command": "y"}}', "server 'a', 'command': stands twice: remove one"),
-        ('{"a": {"command": "x", "env": {"K": "1", "K": "2"}}}', "server 'a', 'env.K': stands twice: remove one"),
+        ('{"mcpServers": {}, "mcpServers": {}}', "'mcpServers': is given twice: merge the two"),
+        ('{"a": {"command": "x", "command": "y"}}', "server 'a', 'command': is given twice: remove one"),
+        ('{"a": {"command": "x", "env": {"K": "1", "K": "2"}}}', "server 'a', 'env.K': is given twice: remove one"),
     ],
 )
 def test_a_key_that_stands_twice_is_refused(text: str, problem: str, tmp_path: Path) -> None:
@@ -205,7 +208,7 @@ UNSET = "the variable 'UNSET' is not set: set it, or write ${UNSET:-default}"
         ({"url": "https://h", "headers": {"Key": "${UNSET}"}}, f"server 'a', 'headers.Key': {UNSET}"),
         ({"command": "x", "pins": "none.json"}, "server 'a', 'pins': 'none.json' cannot be read"),
         ({"command": "x", "envFile": "none.env"}, "server 'a', 'envFile': cannot read 'none.env'"),
-        (5, "server 'a': should be an object with a 'command' or a 'url', not a number"),
+        (5, "server 'a': must be an object with a 'command' or a 'url', not a number"),
     ],
 )
 def test_what_is_wrong_with_one_server_costs_that_server_alone(entry: Any, problem: str, tmp_path: Path) -> None:
@@ -255,9 +258,9 @@ def test_all_problems_of_a_file_are_told_at_once() -> None:
         "  server 'a', 'command': the variable 'A' is not set: set it, or write ${A:-default}\n"
         "  server 'a', 'args[0]': the variable 'A' is not set: set it, or write ${A:-default}\n"
         "  server 'a', 'args[0]': the variable 'B' is not set: set it, or write ${B:-default}\n"
-        "  server 'b', 'url': should start with http:// or https://\n"
-        "  server 'c', 'args': should be a valid list\n"
-        "  server 'c', 'url': should be a valid string"
+        "  server 'b', 'url': must start with http:// or https://\n"
+        "  server 'c', 'args': must be a valid list\n"
+        "  server 'c', 'url': must be a valid string"
     )
     assert isinstance(caught.value, BridgeError)
     assert caught.value.source == "mcp.json"
@@ -281,7 +284,7 @@ def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path: Path) -> 
         (f"{tmp_path}/none.json", "there is no such file"),
         (str(tmp_path), "cannot be read: Is a directory"),
         (str(latin), "not UTF-8 text: save it as UTF-8"),
-        ("nul\0", "is no path"),
+        ("nul\0", "is not a valid path"),
     ]:
         with pytest.raises(ConfigError) as caught:
             load_config(path)

@@ -69,7 +69,7 @@ async def test_a_schema_that_cannot_be_used_judges_nothing_and_fetches_nothing(
     with caplog.at_level(logging.WARNING, "bridge.client"):
         assert [await checked.problem({}), await checked.problem([])] == [None, None]
     assert len(caplog.records) == 1
-    assert "the tool 'f': its output schema cannot be used" in caplog.text
+    assert "the tool 'f': some results cannot be validated against its output schema" in caplog.text
 
 
 # --- schemas and values that are made to take long -------------------------------------------------------------------
@@ -141,9 +141,9 @@ async def test_what_takes_too_much_work_is_passed_on_with_a_warning_or_refused(
     schema, value = HOSTILE[name]
     with caplog.at_level(logging.WARNING, "bridge.client"):
         assert await problem(schema, value, max_steps=5_000) is None
-    assert "the tool 'f': its output schema cannot be used for all results: " in caplog.text
+    assert "the tool 'f': some results cannot be validated against its output schema: " in caplog.text
     refused = await problem(schema, value, max_steps=5_000, refuses_unjudged=True)
-    assert (refused or "").startswith("it cannot be judged: ")
+    assert (refused or "").startswith("it cannot be validated: ")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_what_takes_too_much_work_is_passed_on_with_a_warning_or_refused(
 async def test_what_is_large_and_honest_is_judged(schema: dict[str, Any], value: object, is_right: bool) -> None:
     found = await OutputSchema(schema, "f", refuses_unjudged=True).problem(value)
     assert (found is None) is is_right
-    assert "cannot be judged" not in (found or "")
+    assert "cannot be validated" not in (found or "")
 
 
 async def test_the_event_loop_goes_on_while_a_large_value_is_judged() -> None:

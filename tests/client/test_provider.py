@@ -117,10 +117,10 @@ async def test_a_server_that_is_not_there_costs_only_its_own_tools(caplog: pytes
             gone, one = provider.status()
     assert (gone.name, gone.is_listed, gone.tools) == ("gone", False, ())
     assert gone.connection.state is ConnectionState.FAILED
-    assert "there is no command 'there-is-no-such-command'" in str(gone.problem)
+    assert "command not found: 'there-is-no-such-command'" in str(gone.problem)
     assert (one.name, one.is_listed, one.tools, one.problem) == ("one", True, ("one_add",), None)
     assert one.connection.state is ConnectionState.READY
-    assert "going on without the server 'gone'" in caplog.text
+    assert "the server 'gone' is unavailable" in caplog.text
 
 
 async def test_a_server_whose_entry_cannot_be_used_costs_only_its_own_tools() -> None:
@@ -138,7 +138,7 @@ async def test_a_server_whose_entry_cannot_be_used_costs_only_its_own_tools() ->
 
 async def test_without_a_required_server_there_is_nothing() -> None:
     fine = Connection(memory_config("one", add))
-    with pytest.raises(ServerUnavailableError, match="there is no command") as caught:
+    with pytest.raises(ServerUnavailableError, match="command not found:") as caught:
         async with provided(fine, ServerConfig(name="gone", transport=NOWHERE, required=True)):
             pytest.fail("it was opened")
     assert caught.value.server == "gone"
@@ -190,7 +190,7 @@ async def test_a_connection_that_was_open_before_stays_open() -> None:
 
 
 async def test_two_servers_of_one_name_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="two servers named 'one'"):
+    with pytest.raises(DefinitionError, match="two servers are named 'one'"):
         McpToolProvider([memory_config("one", add), memory_config("one", search)])
 
 
@@ -271,7 +271,7 @@ async def test_what_may_not_have_its_own_name_is_left_out_with_the_reason(caplog
     async with provided(memory_config("one", add), memory_config("two", add, search), prefix="never") as provider:
         assert names(provider) == ["search"]
         one, two = provider.status()
-    told = "the name of the tool 'add' is taken, or begins with another server's, and prefix is never"
+    told = "the name of the tool 'add' is taken or begins with another server's prefix, and prefix is 'never'"
     assert one.skipped == two.skipped == (told,)
     assert f"server 'one': left out: {told}" in caplog.text
 
@@ -296,7 +296,9 @@ async def test_no_remote_tool_gets_the_name_of_a_local_one() -> None:
 
 
 async def test_a_mode_that_does_not_exist_is_a_mistake() -> None:
-    with pytest.raises(DefinitionError, match="prefix is 'always', 'on_collision', 'never' or None, not 'sometimes'"):
+    with pytest.raises(
+        DefinitionError, match="prefix must be 'always', 'on_collision', 'never' or None, not 'sometimes'"
+    ):
         McpToolProvider([], prefix="sometimes")  # type: ignore[arg-type]  # the mistake
 
 
@@ -339,7 +341,7 @@ async def test_a_mapper_names_the_tools() -> None:
 
 
 async def test_a_mapper_that_gives_no_name_is_a_mistake() -> None:
-    with pytest.raises(DefinitionError, match="the name mapper gave '' for 'add' of the server 'one'"):
+    with pytest.raises(DefinitionError, match="the name mapper returned '' for 'add' of the server 'one'"):
         async with provided(memory_config("one", add), name_mapper=lambda server, it: ""):
             pytest.fail("it was opened")
 

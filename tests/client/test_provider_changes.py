@@ -187,7 +187,7 @@ async def test_a_required_server_that_cannot_be_added_is_not() -> None:
 
 async def test_a_server_that_is_unknown_cannot_be_removed() -> None:
     async with provided(memory_config("one", add)) as provider:
-        with pytest.raises(DefinitionError, match="there is no server 'two' here: one"):
+        with pytest.raises(DefinitionError, match="there is no server 'two'; servers: one"):
             await provider.remove("one", "two")
         assert names(provider) == ["add"]
 

@@ -114,12 +114,18 @@ async def test_a_tool_that_failed_says_so_whatever_its_schema() -> None:
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ({}, "answered what is no result: a result without content"),
-        ({"content": [{"type": "hologram"}]}, "answered what is no result: content of an unknown type"),
-        ({"content": [{"type": "image", "data": "%", "mimeType": "image/png"}]}, "no result: base64 was expected"),
-        ({"content": []}, "answered without the structured content that it declares"),
-        ({"content": [], "structuredContent": {"n": "x"}}, r"not what it declares: \['n'\]: 'x' is not of type"),
-        ({"content": [], "structuredContent": {}}, "not what it declares: 'n' is a required property"),
+        ({}, "returned a malformed result: a result without content"),
+        ({"content": [{"type": "hologram"}]}, "returned a malformed result: content of an unknown type"),
+        (
+            {"content": [{"type": "image", "data": "%", "mimeType": "image/png"}]},
+            "malformed result: base64 was expected",
+        ),
+        ({"content": []}, "returned no structured content, which its output schema requires"),
+        (
+            {"content": [], "structuredContent": {"n": "x"}},
+            r"does not match its output schema: \['n'\]: 'x' is not of type",
+        ),
+        ({"content": [], "structuredContent": {}}, "does not match its output schema: 'n' is a required property"),
     ],
 )
 async def test_what_is_no_result_is_a_tool_error_that_names_server_and_tool(

@@ -40,9 +40,9 @@ async def test_what_is_supplied_goes_with_a_reading_too() -> None:
 
 async def test_a_program_that_asks_for_what_is_not_there_is_told() -> None:
     async with McpToolProvider(ForeignServer().config()) as provider:
-        with pytest.raises(DefinitionError, match="there is no server 'other' here: foreign"):
+        with pytest.raises(DefinitionError, match="there is no server 'other'; servers: foreign"):
             await provider.resources.list("other")
-        with pytest.raises(ServerRefusedError, match="server 'foreign', asking for resources/read"):
+        with pytest.raises(ServerRefusedError, match="server 'foreign', requesting resources/read"):
             await provider.resources.read("foreign", "file:///nothing")
 
 
@@ -83,7 +83,7 @@ async def test_a_model_is_told_which_servers_could_not_be_asked() -> None:
         listing = json.loads((await provider.call("list_resources")).text)
     assert len(listing["resources"]) == 2
     assert list(listing["unavailable"]) == ["gone"]
-    assert "there is no command" in listing["unavailable"]["gone"]
+    assert "command not found:" in listing["unavailable"]["gone"]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ async def test_a_model_is_told_which_servers_could_not_be_asked() -> None:
     [
         ({}, "server: is required; uri: is required"),
         ({"server": "foreign", "uri": 5}, "uri: text, got 5"),
-        ({"server": "other", "uri": "x"}, "there is no server 'other' here: foreign"),
-        ({"server": "foreign", "uri": "file:///nothing"}, "the server 'foreign', asking for resources/read: "),
+        ({"server": "other", "uri": "x"}, "there is no server 'other'; servers: foreign"),
+        ({"server": "foreign", "uri": "file:///nothing"}, "the server 'foreign', requesting resources/read: "),
     ],
 )
 async def test_a_model_that_asks_wrongly_is_told(arguments: dict[str, object], complaint: str) -> None:

@@ -86,11 +86,11 @@ def test_a_tool_that_was_never_pinned_is_refused_and_one_that_is_gone_is_told(ca
     assert pins.admitted("calc", [SHOUT]) == ([], ("the tool 'shout' is not pinned",))
     assert [str(each) for each in pins.drift([SHOUT])] == [
         "the tool 'shout' is not pinned",
-        "the tool 'add' is pinned, and gone",
+        "the tool 'add' is pinned but no longer listed",
     ]
     assert [record.getMessage() for record in caplog.records] == [
-        "server 'calc', against its pins (it is left out): the tool 'shout' is not pinned",
-        "server 'calc', against its pins (it is only said): the tool 'add' is pinned, and gone",
+        "server 'calc': difference from its pins (left out): the tool 'shout' is not pinned",
+        "server 'calc': difference from its pins (reported only): the tool 'add' is pinned but no longer listed",
     ]
 
 
@@ -105,13 +105,13 @@ def test_a_change_is_shown_line_by_line() -> None:
     (drift,) = pins_of([ADD]).drift([now])
     assert str(drift).splitlines() == [
         "the tool 'add' has changed: description, inputSchema",
-        "  --- description, as it was pinned",
-        "  +++ description, as it is",
+        "  --- description (pinned)",
+        "  +++ description (current)",
         "  @@ -1 +1,2 @@",
         "   Add two numbers.",
         "  +Always.",
-        "  --- inputSchema, as it was pinned",
-        "  +++ inputSchema, as it is",
+        "  --- inputSchema (pinned)",
+        "  +++ inputSchema (current)",
         "  @@ -2,7 +2,3 @@",
         '     "type": "object",',
         '  -  "properties": {',
@@ -128,7 +128,7 @@ def test_a_long_change_is_cut_and_says_so() -> None:
     (drift,) = pins_of([ADD]).drift([ADD | {"description": "\n".join(map(str, range(1000)))}])
     lines = drift.diff.splitlines()
     assert len(lines) == MAX_DIFF_LINES + 1
-    assert lines[-1].endswith(" lines more")
+    assert lines[-1].endswith(" more lines")
 
 
 def test_what_hides_in_a_description_or_steers_a_terminal_is_shown_as_what_it_is() -> None:
@@ -160,10 +160,10 @@ def test_whatever_a_server_lists_can_be_pinned_and_is_then_as_it_was(tools: list
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[]", "the document is no object"),
+        ("[]", "the document is not an object"),
         ("{", "Expecting property name"),
-        ('{"version": 2}', "its version is 2, and 1 is known here"),
-        ('{"version": 1, "servers": {"a": 1}}', "server 'a' is no object"),
+        ('{"version": 2}', "its version is 2, only 1 is supported"),
+        ('{"version": 1, "servers": {"a": 1}}', "server 'a' is not an object"),
         ('{"version": 1, "servers": {"a": {"tools": {"t": {"hashes": {}}}}}}', "the tool 't' lacks a hash"),
     ],
 )  # fmt: skip
@@ -172,7 +172,7 @@ def test_what_is_no_lock_file_is_refused(tmp_path: Path, text: str, reason: str)
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"lock\.json: ") as raised:
         load_pins(path)
-    assert f"is no lock file of `bridge pin`: {reason}" in str(raised.value)
+    assert f"is not a lock file of `bridge pin`: {reason}" in str(raised.value)
 
 
 def test_a_lock_file_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_local_tools_are_there_before_it_is_opened() -> None:
 
 def test_two_servers_with_one_name_are_refused() -> None:
     server = ServerConfig(name="one", transport=HttpTransport("http://127.0.0.1:1/mcp"))
-    with pytest.raises(DefinitionError, match="two servers named 'one'"):
+    with pytest.raises(DefinitionError, match="two servers are named 'one'"):
         Gateway([server, server])
 
 

@@ -1,10 +1,7 @@
-"""JWT bearer grant and token exchange (RFC 7523, 8693).
+"""JWT bearer grant and token exchange (RFC 7523 section 2.1, RFC 8693).
 
-JWT bearer: tokens for an assertion, by a client without a secret (RFC 7523, 2.1; Workload Identity Federation).
-
-The SDK's client for assertions always shows a secret; the rest of what it does is its public functions, used here.
-
-Assertion: what an enterprise's identity provider says of a person, for another authorization server (RFC 8693).
+The SDK's client for assertions requires a client secret; this one supports public clients (Workload Identity
+Federation) and reuses the SDK's public functions.
 """
 
 from __future__ import annotations
@@ -50,19 +47,19 @@ _SECONDS = 10.0
 async def tokens_for_assertion(
     url: str, grant: IdentityAssertion, challenge: Challenge, http: httpx2.AsyncClient, binding: TokenBinding
 ) -> OAuthToken:
-    """The tokens that an authorization server gives for an assertion.
+    """Request tokens for an assertion from an authorization server.
 
     Args:
-        url: The server.
-        grant: Whose assertion, and for which authorization server.
-        challenge: What the server asks for.
-        http: Sends what has to be asked.
-        binding: Whether the tokens are bound to a key.
+        url: The MCP server.
+        grant: The assertion and its authorization server.
+        challenge: The server's challenge.
+        http: HTTP client.
+        binding: Decides if the tokens are bound to a key.
 
     Raises:
-        SignInError: Nobody should go where it would have to be asked.
+        SignInError: The authorization server's address is not allowed.
         OAuthFlowError: There is no such authorization server, or it refuses.
-        HTTPError: It cannot be reached.
+        HTTPError: The authorization server cannot be reached.
     """
     reach = AllowedAddresses(url, grant.issuer)
     metadata = await _metadata_of(grant.issuer, reach, http, binding)
@@ -88,11 +85,11 @@ async def _metadata_of(
     for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
         reach.check(url)
         answer = await binding.send(create_oauth_metadata_request(url), http)
-        goes_on, metadata = await handle_auth_metadata_response(answer)
+        may_continue, metadata = await handle_auth_metadata_response(answer)
         if metadata is not None:
             validate_metadata_issuer(metadata, issuer)
             return metadata
-        if not goes_on:
+        if not may_continue:
             break
     raise OAuthFlowError(f"No authorization server metadata at configured issuer {issuer}")
 
@@ -111,16 +108,17 @@ def exchange_assertion(
     id_token: Callable[[], Awaitable[str]],
     client_secret: str | None = None,
 ) -> AssertionSource:
-    """Assertions that an identity provider gives for the ID token of whoever is logged in there.
+    """Create a source of assertions that an identity provider issues for a user's ID token (RFC 8693).
 
     Args:
-        token_endpoint: The identity provider's.
-        client_id: This program, as the identity provider knows it.
-        id_token: Gives the person's ID token.
-        client_secret: What the identity provider knows this program by; None for nothing.
+        token_endpoint: The identity provider's token endpoint.
+        client_id: The client ID of this program at the identity provider.
+        id_token: Returns the user's ID token.
+        client_secret: The client secret at the identity provider; None for a public client.
 
     Returns:
-        For `bridge.client.auth.grants.IdentityAssertion`. It raises `SignInError` where the identity provider refuses.
+        A source for `bridge.client.auth.grants.IdentityAssertion`. It raises `SignInError` if the identity provider
+        refuses.
     """
 
     async def source(issuer: str, resource: str) -> str:
@@ -138,13 +136,15 @@ def exchange_assertion(
         async with authority_client(_SECONDS) as http:
             answer = await http.post(token_endpoint, data=fields)
         if not answer.is_success:
-            raise SignInError(f"the identity provider gives no assertion (HTTP {answer.status_code})")
+            raise SignInError(f"the identity provider refused to issue an assertion (HTTP {answer.status_code})")
         try:
             found = _Exchanged.model_validate_json(answer.content)
         except ValidationError:
-            raise SignInError("the identity provider's answer is no token (RFC 8693)") from None
+            raise SignInError("the identity provider's response is not a token response (RFC 8693)") from None
         if found.issued_token_type != _ID_JAG:
-            raise SignInError(f"the identity provider gave a {found.issued_token_type!r}, and no identity assertion")
+            raise SignInError(
+                f"the identity provider issued a {found.issued_token_type!r} instead of an identity assertion"
+            )
         return found.access_token
 
     return source

@@ -1,7 +1,6 @@
-"""DPoP: the key that a login's tokens are bound to, and the proofs of having it (RFC 9449; MCP, SEP-1932).
+"""DPoP keys and proofs (RFC 9449; MCP, SEP-1932).
 
-A proof is good for one request, of which it names the method and the URL, and the token. It says nothing of the
-content: MCP takes RFC 9449 as it is.
+A proof is valid for one request and one token; it covers the method and the URL, not the content.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 ALGORITHM: Final = "ES256"
-"""What proofs are signed with, as JSON Web Algorithms call it."""
+"""JSON Web Algorithm of proofs."""
 USE_NONCE: Final = "use_dpop_nonce"
-"""The error of who wants a nonce in the next proof (RFC 9449, 8 and 9)."""
+"""Error code: the next proof needs a nonce (RFC 9449 sections 8 and 9)."""
 BAD_PROOF: Final = "invalid_dpop_proof"
-"""The error of who does not take a proof (RFC 9449, 5 and 7.1)."""
+"""Error code: the proof is refused (RFC 9449 sections 5 and 7.1)."""
 
 _PROOF_HEADER = "DPoP"
 _NONCE_HEADER = "DPoP-Nonce"
 _PUBLIC_PARTS = ("crv", "kty", "x", "y")
-"""In the order of RFC 7638."""
+"""Members of the thumbprint, in the order of RFC 7638."""
 
 
 class ProofKey(BaseModel):
-    """A pair of keys on the curve P-256, as a JSON Web Key (RFC 7518, 6.2). Its repr shows nothing secret."""
+    """P-256 key pair as a JSON Web Key (RFC 7518 section 6.2). Its repr hides the private key."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
@@ -48,9 +47,9 @@ class ProofKey(BaseModel):
 
     @classmethod
     def generated(cls) -> ProofKey:
-        """A new one."""
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - slow to load, and seldom needed
-        from jwt.algorithms import ECAlgorithm  # noqa: PLC0415 - as above
+        """Generate a new key pair."""
+        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - slow to import, rarely needed
+        from jwt.algorithms import ECAlgorithm  # noqa: PLC0415 - slow to import
 
         return cls.model_validate(ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()), as_dict=True))
 
@@ -61,36 +60,36 @@ class ProofKey(BaseModel):
 
     @cached_property
     def _signing_key(self) -> EllipticCurvePrivateKey:
-        from jwt import InvalidKeyError  # noqa: PLC0415 - as above
-        from jwt.algorithms import ECAlgorithm  # noqa: PLC0415 - as above
+        from jwt import InvalidKeyError  # noqa: PLC0415 - slow to import
+        from jwt.algorithms import ECAlgorithm  # noqa: PLC0415 - slow to import
 
         try:
             key: Any = ECAlgorithm.from_jwk(self.model_dump())
         except (InvalidKeyError, ValueError):
-            raise ValueError("no pair of keys on the curve P-256") from None
+            raise ValueError("not a P-256 key pair") from None
         signing_key: EllipticCurvePrivateKey = key
         return signing_key
 
     @cached_property
     def public(self) -> dict[str, str]:
-        """What everybody may know of it, as a JSON Web Key."""
+        """The public key as a JSON Web Key."""
         return self.model_dump(include=set(_PUBLIC_PARTS))
 
     @property
     def thumbprint(self) -> str:
-        """What authorization servers know it by, ``jkt`` (RFC 7638)."""
+        """JWK thumbprint, ``jkt`` (RFC 7638)."""
         return thumbprint(self.public)
 
     def proof(self, method: str, url: httpx2.URL, *, token: str | None = None, nonce: str | None = None) -> str:
-        """A proof for one request (RFC 9449, 4.2).
+        """Create the proof for one request (RFC 9449 section 4.2).
 
         Args:
-            method: The request's.
-            url: Where it goes.
-            token: The access token in it; None for a request for tokens.
-            nonce: What the server wants to find in the proof; None for nothing.
+            method: The request's method.
+            url: The request's URL.
+            token: The access token; None for a token request.
+            nonce: The server's nonce; None for none.
         """
-        import jwt  # noqa: PLC0415 - as above
+        import jwt  # noqa: PLC0415 - slow to import
 
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(),
@@ -106,17 +105,17 @@ class ProofKey(BaseModel):
 
 
 class Nonces:
-    """What servers want to find in the next proof that they get: the last nonce of each origin (RFC 9449, 8.2)."""
+    """Last DPoP nonce of each origin (RFC 9449 section 8.2)."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, bytes], str] = {}
 
     def at(self, url: httpx2.URL) -> str | None:
-        """The nonce for a server; None where it has said none."""
+        """Return the nonce of an origin; None if there is none."""
         return self._last.get((url.scheme, url.netloc))
 
     def learn(self, response: httpx2.Response) -> bool:
-        """Remember what an answer says; returns whether it says anything."""
+        """Store the nonce of a response; returns True if it has one."""
         nonce = response.headers.get(_NONCE_HEADER)
         if nonce:
             url = response.request.url
@@ -125,13 +124,13 @@ class Nonces:
 
 
 def add_proof(request: httpx2.Request, key: ProofKey, nonces: Nonces, token: str | None = None) -> None:
-    """Put a new proof into a request, and the token that it is about.
+    """Add a new proof to a request, and the token that it is for.
 
     Args:
-        request: What is to be sent, now and once.
-        key: The key that the token is bound to, or that tokens are to be bound to.
-        nonces: What servers want to find in it.
-        token: The access token; None for a request for tokens.
+        request: The request; it may be sent once.
+        key: The key that the token is, or will be, bound to.
+        nonces: The servers' nonces.
+        token: The access token; None for a token request.
     """
     if token is not None:
         request.headers["Authorization"] = f"DPoP {token}"
@@ -140,22 +139,22 @@ def add_proof(request: httpx2.Request, key: ProofKey, nonces: Nonces, token: str
 
 
 def refused_proof(who: str, error: str) -> SignInError:
-    """What is told where somebody does not take a proof.
+    """Create the error for a refused proof.
 
     Args:
-        who: The one who does not.
-        error: Its error.
+        who: Subject of the message.
+        error: The error code.
     """
     if error == USE_NONCE:
-        return SignInError(f"{who} wants another nonce in the proof (DPoP) than it gave", is_permanent=False)
-    return SignInError(f"{who} refuses the proof (DPoP) of a request ({error})", hint="look whether the clock is right")
+        return SignInError(f"{who} rejects the nonce in the proof (DPoP) that it issued itself", is_permanent=False)
+    return SignInError(f"{who} refuses the proof (DPoP) of a request ({error})", hint="check this machine's clock")
 
 
 def digest(text: str) -> str:
-    """The SHA-256 of a text, as JSON Web Tokens write it."""
+    """SHA-256 of a text, base64url-encoded without padding."""
     return urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
 def thumbprint(public: dict[str, str]) -> str:
-    """The thumbprint of a public key on a curve (RFC 7638)."""
+    """JWK thumbprint of an elliptic-curve public key (RFC 7638)."""
     return digest(json.dumps({part: public[part] for part in _PUBLIC_PARTS}, separators=(",", ":")))

@@ -1,18 +1,18 @@
-"""Errors of signing in."""
+"""Errors of signing in to a server."""
 
 from __future__ import annotations
 
 BY_A_KEY = "by --header 'Authorization: Bearer ${KEY}', or by 'headers' in its entry of an mcp.json"
-"""How a server is given a key that wants one."""
+"""Ways to configure an API key, for hints."""
 
 
 class SignInError(Exception):
-    """A server's requests cannot be signed; nothing in the message is secret.
+    """A server's requests cannot be signed. The message contains no secret.
 
     Attributes:
-        hint: What to do about it.
-        is_permanent: Trying again will fail again, until somebody does something.
-        is_step_up: There is a token, which only is not good for this one request.
+        hint: Suggested action.
+        is_permanent: True if a retry fails until the user acts.
+        is_step_up: True if the token is valid but lacks a scope for this request.
     """
 
     def __init__(
@@ -25,17 +25,17 @@ class SignInError(Exception):
 
 
 class SpentAssertionError(SignInError):
-    """An assertion, which may be good for one use, went with a proof that lacked a nonce; the nonce is known now."""
+    """The assertion was sent with a proof without a nonce and may be used up; the nonce is now known."""
 
     def __init__(self) -> None:
-        super().__init__("its authorization server wants another nonce in each proof (DPoP)", is_permanent=False)
+        super().__init__("its authorization server asks for a new nonce in each proof (DPoP)", is_permanent=False)
 
 
 class UnboundTokenError(SignInError):
-    """An authorization server gave a token that whoever has it may use, where it has to be bound to a key."""
+    """The authorization server issued a bearer token where a bound token is required."""
 
     def __init__(self) -> None:
         super().__init__(
-            "its authorization server gave a token that is not bound to a key (DPoP), and it has to be: the server asks"
-            " for it, or the login was bound before (bridge logout forgets that)"
+            "its authorization server issued a token that is not bound to a key (DPoP), which is required: the server"
+            " demands it, or the login was bound before (reset with: bridge logout)"
         )

@@ -1,8 +1,8 @@
-"""Flow: one renewal of a login, by one of the SDK's OAuth clients.
+"""One renewal of a login with the SDK's OAuth clients.
 
-The SDK's clients are `httpx2.Auth` objects that sign requests one at a time, and forget much when the process ends.
-Here each lives for one renewal: it is given what is known, its own requests are sent, and it is left when it would
-send the request that it was asked to sign.
+The SDK's clients are `httpx2.Auth` objects that lose most of their state when the process ends. Here each instance
+lives for one renewal: it gets the known state, its own requests are sent, and it is closed when it would send the
+original request.
 """
 
 from __future__ import annotations
@@ -44,47 +44,47 @@ _Provider: TypeAlias = "OAuthClientProvider | IdentityAssertionOAuthProvider"
 _logger = logging.getLogger("bridge.client")
 
 _LONG_AGO = 1.0
-"""A time at which no token is good any more; 0 would mean that nobody knows."""
+"""Expiry time in the past; 0 would mean an unknown expiry."""
 _UNUSED_REDIRECT = "http://127.0.0.1/callback"
 
 
-_is_told: ContextVar[bool] = ContextVar("bridge.client.auth.flow.is_told", default=False)
+_is_driving: ContextVar[bool] = ContextVar("bridge.client.auth.flow.is_driving", default=False)
 
 
-class _Untold(logging.Filter):
-    """Keeps the SDK from logging, with all that an authorization server said, what is raised and told here."""
+class _SdkErrorFilter(logging.Filter):
+    """Suppresses the SDK's log of errors, which contains the response body and is raised here anyway."""
 
-    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - whatever it is
-        return not _is_told.get()
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - required by logging.Filter
+        return not _is_driving.get()
 
 
-logging.getLogger("mcp.client.auth.oauth2").addFilter(_Untold())
+logging.getLogger("mcp.client.auth.oauth2").addFilter(_SdkErrorFilter())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """What a login is renewed for, and what others are asked with."""
+    """Inputs of one renewal."""
 
     url: str
-    """The server."""
+    """The MCP server."""
     request: httpx2.Request
-    """What is to be signed."""
+    """The request to sign."""
     http: httpx2.AsyncClient
-    """Sends what has to be asked."""
+    """HTTP client for the renewal's requests."""
     nonces: Nonces
-    """What authorization servers want to find in proofs (RFC 9449)."""
+    """DPoP nonces of authorization servers."""
 
 
 async def refresh(renewal: Renewal, login: Login, grant: Grant) -> Login:
-    """A login with fresh tokens; without any where the authorization server refuses to renew them.
+    """Refresh a login's tokens; returns it without tokens if the authorization server refuses.
 
     Args:
-        renewal: For what, and how.
-        login: The login, which can be refreshed.
-        grant: How it came to be.
+        renewal: Inputs of the renewal.
+        login: A login with a refresh token.
+        grant: The grant that the login comes from.
 
     Raises:
-        SignInError: The authorization server does not answer, and another time it may; or nobody should go there.
+        SignInError: The authorization server fails temporarily, or its address is not allowed.
     """
     draft = SdkTokenStorage(login.client, login.tokens)
     provider = OAuthClientProvider(renewal.url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
@@ -105,25 +105,25 @@ async def refresh(renewal: Renewal, login: Login, grant: Grant) -> Login:
         return login.renewed(draft.tokens)
     status = answer.status_code if answer is not None else 0
     if status < httpx2.codes.BAD_REQUEST or status == httpx2.codes.TOO_MANY_REQUESTS or status >= 500:  # noqa: PLR2004
-        raise SignInError(f"its authorization server does not renew the login (HTTP {status})", is_permanent=False)
+        raise SignInError(f"its authorization server did not renew the login (HTTP {status})", is_permanent=False)
     return login.renewed(None)
 
 
 async def authorize(
     renewal: Renewal, login: Login, grant: OAuthLogin, challenge: Challenge, loopback: RedirectListener
 ) -> Login:
-    """A login that a person has agreed to.
+    """Log in with a browser.
 
     Args:
-        renewal: For what, and how.
-        login: What is known so far.
-        grant: As whom, and for what, to log in.
-        challenge: What the server asks for.
-        loopback: Where the person is asked, and the answer comes.
+        renewal: Inputs of the renewal.
+        login: Known state of an earlier login.
+        grant: Client and scopes of the login.
+        challenge: The server's challenge.
+        loopback: Shows the login page and receives the redirect.
 
     Raises:
-        SignInError: The authorization server is not one that may be logged in to.
-        OAuthFlowError: It failed.
+        SignInError: The authorization server is not allowed.
+        OAuthFlowError: The login failed.
         HTTPError: A server cannot be reached.
     """
     draft = SdkTokenStorage(_client(login, grant, loopback.redirect_uri), login.tokens)
@@ -133,7 +133,7 @@ async def authorize(
     async def show(page: str) -> None:
         require_usable_server(context, grant, reach)
         reach.check(page)
-        # The endpoint may have a query of its own (RFC 6749, 3.1), behind which the SDK's client begins another.
+        # The endpoint may have a query (RFC 6749 section 3.1); the SDK appends a second "?".
         endpoint, mark, query = page.rpartition("?")
         page = f"{endpoint}{'&' if '?' in endpoint else mark}{query}"
         check_issuer = partial(validate_authorization_response_iss, oauth_metadata=context.oauth_metadata)
@@ -173,7 +173,7 @@ async def authorize(
 async def request_grant(
     renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion, challenge: Challenge
 ) -> Login:
-    """A login that needs no person; see `authorize`."""
+    """Log in without a user; see `authorize`."""
     try:
         return await _granted(renewal, login, grant, challenge)
     except SpentAssertionError:
@@ -198,7 +198,7 @@ def _provider(
 ) -> _Provider:
     if isinstance(grant, IdentityAssertion):
         return _assertion_provider(url, grant, draft, scope)
-    from mcp.client.auth.extensions.client_credentials import (  # noqa: PLC0415 - slow to load: it signs
+    from mcp.client.auth.extensions.client_credentials import (  # noqa: PLC0415 - slow to import
         ClientCredentialsOAuthProvider,
         PrivateKeyJWTOAuthProvider,
         SignedJWTParameters,
@@ -226,24 +226,24 @@ def _provider(
 
 
 def _check_key(pem: str, algorithm: str) -> None:
-    """Check the key that signs a client's assertions.
+    """Check the key that signs the client's assertions.
 
     Raises:
-        SignInError: It cannot be read, is not of the algorithm, or is too short (RFC 7518, 3.3).
+        SignInError: The key cannot be read, does not fit the algorithm, or is too short (RFC 7518 section 3.3).
     """
-    from jwt import PyJWTError, get_algorithm_by_name  # noqa: PLC0415 - as above
+    from jwt import PyJWTError, get_algorithm_by_name  # noqa: PLC0415 - slow to import
 
     try:
         signing = get_algorithm_by_name(algorithm)
         weakness = signing.check_key_length(signing.prepare_key(pem))
     except (NotImplementedError, PyJWTError, ValueError, TypeError, AttributeError):
-        raise SignInError(f"the private key of this client is none for {algorithm!r}, or cannot be read") from None
+        raise SignInError(f"the client's private key cannot be read, or does not fit {algorithm!r}") from None
     if weakness is not None:
-        raise SignInError(f"the private key of this client is too short: {weakness}")
+        raise SignInError(f"the client's private key is too short: {weakness}")
 
 
 def _assertion_provider(url: str, grant: IdentityAssertion, draft: SdkTokenStorage, scope: str | None) -> _Provider:
-    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider  # noqa: PLC0415 - as above
+    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider  # noqa: PLC0415 - slow to import
 
     return IdentityAssertionOAuthProvider(
         url,
@@ -264,15 +264,15 @@ async def _drive(
     challenge: Challenge,
     binding: TokenBinding,
 ) -> None:
-    """Have the SDK's client meet a challenge, until it would send the request again."""
+    """Run the SDK's client on a challenge until it would send the original request."""
     request, reach = renewal.request, AllowedAddresses(renewal.url, grant.issuer)
     async with _flow(provider, request) as flow:
         outgoing = await anext(flow)
         assert outgoing is request, "no token was given that could be refreshed"
         outgoing = await flow.asend(challenge.response(request, grant.scopes))
         while outgoing is not request:
-            is_told = outgoing.method == "POST"  # until then it is only asked what it says of itself
-            if is_told and isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
+            has_secrets = outgoing.method == "POST"  # metadata requests carry none
+            if has_secrets and isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
                 require_usable_server(provider.context, grant, reach)
             answer = await _sent(outgoing, renewal.http, reach, binding)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
@@ -284,13 +284,13 @@ async def _drive(
 async def _flow(
     provider: _Provider, request: httpx2.Request
 ) -> AsyncIterator[AsyncGenerator[httpx2.Request, httpx2.Response]]:
-    """The SDK's client at work, silently: whatever goes wrong is raised."""
-    token = _is_told.set(True)
+    """Run the SDK's auth flow without its logging; errors are raised."""
+    token = _is_driving.set(True)
     try:
         async with aclosing(provider.async_auth_flow(request)) as flow:
             yield flow
     finally:
-        _is_told.reset(token)
+        _is_driving.reset(token)
 
 
 async def _sent(
@@ -301,7 +301,7 @@ async def _sent(
 
 
 def _remember(provider: OAuthClientProvider, login: Login) -> None:
-    """Give the SDK's client what it had found out when the tokens came, which it does not store."""
+    """Restore metadata that the SDK's client discovers but does not store."""
     context = provider.context
     context.oauth_metadata = login.metadata
     context.protected_resource_metadata = login.resource
@@ -318,7 +318,7 @@ def _metadata(grant: OAuthLogin, redirect_uri: str) -> OAuthClientMetadata:
 
 
 def _client(login: Login, grant: OAuthLogin, redirect_uri: str) -> OAuthClientInformationFull | None:
-    """The client to log in as; None to have one registered."""
+    """The client to log in as; None to register one."""
     if grant.client_id is not None:
         authentication = grant.client_authentication or "client_secret_basic"
         return OAuthClientInformationFull(
@@ -330,16 +330,16 @@ def _client(login: Login, grant: OAuthLogin, redirect_uri: str) -> OAuthClientIn
         )
     known = login.client
     if known is None or AnyUrl(redirect_uri) not in (known.redirect_uris or ()):
-        return None  # registered for another way back
+        return None  # registered with another redirect URI
     return known
 
 
 def _fit_authentication(provider: OAuthClientProvider, grant: OAuthLogin, answer: httpx2.Response) -> None:
-    """Have a client that was registered by hand show its secret as its authorization server takes it."""
+    """Choose the authentication method of a pre-registered client from the authorization server's metadata."""
     if grant.client_secret is None or grant.client_authentication is not None or not answer.is_success:
         return
     context = provider.context
-    taken = context.oauth_metadata and context.oauth_metadata.token_endpoint_auth_methods_supported
-    if taken and context.client_info is not None and context.client_info.client_id == grant.client_id:
-        fitting = "client_secret_basic" if "client_secret_basic" in taken else "client_secret_post"
-        context.client_info = context.client_info.model_copy(update={"token_endpoint_auth_method": fitting})
+    supported = context.oauth_metadata and context.oauth_metadata.token_endpoint_auth_methods_supported
+    if supported and context.client_info is not None and context.client_info.client_id == grant.client_id:
+        method = "client_secret_basic" if "client_secret_basic" in supported else "client_secret_post"
+        context.client_info = context.client_info.model_copy(update={"token_endpoint_auth_method": method})

@@ -1,4 +1,4 @@
-"""Grants: how this side may come to a server's tokens (OAuth 2.1's grant types), as values."""
+"""OAuth 2.1 grant types, as values."""
 
 from __future__ import annotations
 
@@ -7,93 +7,92 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 ClientAuthentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
-"""How a client shows its secret to the authorization server: in a header, or in the body."""
+"""How a client sends its secret to the authorization server: in a header, or in the body."""
 
 AssertionSource: TypeAlias = Callable[[str, str], Awaitable[str]]
-"""Gives the identity assertion for an authorization server's issuer and a server's URL."""
+"""Returns the identity assertion for an authorization server's issuer and an MCP server's URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthLogin:
-    """A person logs in once with a browser, by ``bridge login`` (authorization code with PKCE).
+    """A user logs in with a browser, with ``bridge login`` (authorization code with PKCE).
 
-    Where no client is named, one is registered with the authorization server (by its metadata document where it has
-    one, else dynamically), and kept.
+    Without a client ID, a client is registered with the authorization server (by its metadata document if it has one,
+    else dynamically) and stored.
     """
 
     client_id: str | None = None
-    """The client that somebody has registered by hand; None for none."""
+    """ID of a pre-registered client; None for none."""
     client_secret: str | None = field(default=None, repr=False)
-    """Its secret; None for a public client."""
+    """Secret of the client; None for a public client."""
     client_authentication: ClientAuthentication | None = None
-    """How the secret is shown; None for what the authorization server takes."""
+    """How the secret is sent; None to choose from the authorization server's metadata."""
     client_metadata_url: str | None = None
-    """Where the client describes itself (Client ID Metadata Documents); it is named by this where that is understood.
-    """
+    """URL of the Client ID Metadata Document; used as client ID if the authorization server supports it."""
     issuer: str | None = None
-    """The authorization server that knows the client: no other is logged in to, or shown its secret."""
+    """The only authorization server that is used and receives the secret; None for the server's choice."""
     scopes: tuple[str, ...] = ()
-    """What to ask for; empty for what the server asks for."""
+    """Scopes to request; empty for those that the server asks for."""
     redirect_uri: str | None = None
-    """Where the browser goes afterwards: ``http`` on this machine. None for a free port."""
+    """Redirect URI, ``http`` on this machine. None for a free port."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What may not be shown."""
+        """Values that must not be displayed."""
         return (self.client_secret,) if self.client_secret else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
-    """This program has credentials of its own, and nobody logs in (client credentials; RFC 7523 for a key)."""
+    """The program's own credentials, without a user (client credentials; RFC 7523 with a key)."""
 
     client_id: str
-    """The client."""
+    """Client ID."""
     issuer: str
-    """The authorization server that knows the client, and the only one that is shown its credentials."""
+    """The only authorization server that receives the credentials."""
     client_secret: str | None = field(default=None, repr=False)
-    """Its secret; None where it has a key."""
+    """Client secret; None if it has a key."""
     client_authentication: ClientAuthentication = "client_secret_basic"
-    """How the secret is shown."""
+    """How the secret is sent."""
     private_key: str | None = field(default=None, repr=False)
-    """The key that signs its assertions, as PEM; None where it has a secret."""
+    """Private key that signs client assertions, as PEM; None if it has a secret."""
     signing_algorithm: str = "RS256"
-    """What the key signs with, as JSON Web Algorithms call it."""
+    """JSON Web Algorithm of the key."""
     scopes: tuple[str, ...] = ()
-    """What to ask for; empty for what the server asks for."""
+    """Scopes to request; empty for those that the server asks for."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What may not be shown."""
+        """Values that must not be displayed."""
         return tuple(secret for secret in (self.client_secret, self.private_key) if secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityAssertion:
-    """An identity provider vouches for a person or a workload (JWT bearer, RFC 7523, 2.1).
+    """Assertion of an identity provider for a user or a workload (JWT bearer, RFC 7523 section 2.1).
 
-    Such are Enterprise-Managed Authorization, whose assertions `bridge.client.auth.assertions.exchange_assertion` gets,
-    and Workload Identity Federation, whose assertions the platform gives.
+    Used for Enterprise-Managed Authorization, with assertions of `bridge.client.auth.assertions.exchange_assertion`,
+    and for Workload Identity Federation, with the platform's assertions.
     """
 
     client_id: str
-    """The client that the authorization server knows."""
+    """Client ID at the authorization server."""
     issuer: str
     """The authorization server."""
     assertion: AssertionSource = field(repr=False)
-    """Gives what the identity provider says."""
+    """Returns the assertion."""
     client_secret: str | None = field(default=None, repr=False)
-    """The client's secret; None for a public client."""
+    """Client secret; None for a public client."""
     client_authentication: ClientAuthentication = "client_secret_basic"
-    """How the secret is shown."""
+    """How the secret is sent."""
     scopes: tuple[str, ...] = ()
-    """What to ask for; empty for what the server asks for."""
+    """Scopes to request; empty for those that the server asks for."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What may not be shown."""
+        """Values that must not be displayed."""
         return (self.client_secret,) if self.client_secret else ()
 
 
 Grant: TypeAlias = OAuthLogin | ClientCredentials | IdentityAssertion
-"""How this side may come to a server's tokens."""
+"""Any grant type."""

@@ -1,4 +1,4 @@
-"""Loopback: where a person's browser hands over what the person agreed to (RFC 8252, 7.3)."""
+"""Loopback HTTP listener for the redirect after a browser login (RFC 8252 section 7.3)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     _Listener: TypeAlias = Listener[SocketStream]
 
 LOCAL_HOSTS: Final = {"127.0.0.1": ("127.0.0.1",), "::1": ("::1",), "localhost": ("127.0.0.1", "::1")}
-"""The hosts that a redirect may name, each with the addresses that it is listened on."""
+"""Hosts allowed in a redirect URI, with the addresses to listen on."""
 
 _MAX_REQUEST_BYTES = 16 * 1024
 _MAX_ERROR_CHARS = 200
 _READ_SECONDS = 10.0
 _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""A browser may open a connection that it does not use."""
+"""Errors of connections that a browser opens and does not use."""
 _PAGE = """<!doctype html><meta charset="utf-8"><title>bridge</title>
 <body style="font-family: sans-serif; margin: 4em auto; max-width: 30em"><h1>{title}</h1><p>{text}</p>"""
 
 
 class RedirectListener:
-    """One login's way back from the browser.
+    """Receives the redirect of one login.
 
     Args:
-        redirect_uri: Where the browser goes afterwards.
-        listeners: The sockets behind that.
-        show_page: Shows a page to the person.
+        redirect_uri: The redirect URI.
+        listeners: Listening sockets for it.
+        show_page: Shows a page to the user.
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class RedirectListener:
         self._answered = anyio.Event()
 
     async def show(self, url: str, check_issuer: Callable[[str | None], None]) -> None:
-        """The page on which the person agrees is this; it is shown by `answer`.
+        """Set the login page; `answer` shows it.
 
         Args:
             url: The page.
-            check_issuer: Raises `OAuthFlowError` where the issuer that an answer names, or None, is not who was asked.
+            check_issuer: Raises `OAuthFlowError` if the response's issuer (or None) is not the expected one.
         """
         self._page = url
         self._check_issuer = check_issuer
         self._state = _only(parse_qs(urlsplit(url).query), "state")
 
     async def answer(self) -> AuthorizationCodeResult:
-        """Ask the person; returns what they said.
+        """Show the login page and wait for the redirect.
 
         Raises:
-            SignInError: They said no, or cannot be asked.
+            SignInError: The user refused, or the page cannot be shown.
         """
         async with anyio.create_task_group() as tasks:
             for listener in self._listeners:
@@ -79,42 +79,42 @@ class RedirectListener:
             tasks.cancel_scope.cancel()
         if isinstance(self._result, AuthorizationCodeResult):
             return self._result
-        raise self._result or SignInError("nobody could be asked to log in")
+        raise self._result or SignInError("no login page could be shown")
 
     async def _shown(self) -> None:
         try:
             await self._show_page(self._page)
-        except Exception as error:  # noqa: BLE001 - whoever is to show pages may fail in any way
+        except Exception as error:  # noqa: BLE001 - a user-provided function
             self._result = SignInError(f"the login page cannot be shown: {error}")
             self._answered.set()
 
     def hear(self, target: str) -> tuple[int, str, str]:
-        """Take what a browser asks for; returns the status, the title and the text of the page that it is shown."""
+        """Handle a browser's request; returns the status, title and text of the page to respond with."""
         parts = urlsplit(target)
         if parts.path != self._path:
-            return 404, "Not here", "There is nothing at this address."
+            return 404, "Not found", "There is no page at this address."
         fields = parse_qs(parts.query, keep_blank_values=True)
         if self._state is None or _only(fields, "state") != self._state:
-            return 400, "Not expected", "This is not the login that bridge waits for."
+            return 400, "Not expected", "This is not the login that bridge is waiting for."
         try:
             self._check_issuer(_only(fields, "iss"))
         except OAuthFlowError:
-            # Nothing that stands in such an answer is acted on or shown, an error least of all (RFC 9207, 2.4).
-            told = "the login failed: its answer is not from the authorization server that was asked (iss)"
-            self._result = self._result or SignInError(told)
-            return 400, "Not expected", "This answer is not from where you were sent to log in."
+            # Nothing in such a response may be used or displayed, least of all its error (RFC 9207 section 2.4).
+            message = "the login failed: its response is not from the expected authorization server (iss)"
+            self._result = self._result or SignInError(message)
+            return 400, "Not expected", "This response is not from the expected authorization server."
         if (error := _only(fields, "error")) is not None:
-            said = ": ".join(filter(None, (error, _only(fields, "error_description"))))
-            said = "".join(char for char in said if char.isprintable())[:_MAX_ERROR_CHARS]
-            self._result = self._result or SignInError(f"the login was refused ({said})")
-            return 200, "Not logged in", f"The login was refused ({said}). You can close this window."
+            reason = ": ".join(filter(None, (error, _only(fields, "error_description"))))
+            reason = "".join(char for char in reason if char.isprintable())[:_MAX_ERROR_CHARS]
+            self._result = self._result or SignInError(f"the login was refused ({reason})")
+            return 200, "Not logged in", f"The login was refused ({reason}). You can close this window."
         if (code := _only(fields, "code")) is None:
             return 400, "Not expected", "There is no code in this address."
         self._result = self._result or AuthorizationCodeResult(code=code, state=self._state, iss=_only(fields, "iss"))
-        return 200, "Thank you", "bridge goes on. You can close this window."
+        return 200, "Thank you", "bridge continues. You can close this window."
 
     async def _serve(self, stream: SocketStream) -> None:
-        """Answer one request of a browser."""
+        """Serve one request of a browser."""
         async with stream:
             with anyio.move_on_after(_READ_SECONDS), suppress(*_GONE):
                 target = _target(await _head(stream))
@@ -128,14 +128,14 @@ class RedirectListener:
 async def listen_for_redirect(
     redirect_uri: str | None, show_page: Callable[[str], Awaitable[None]]
 ) -> AsyncIterator[RedirectListener]:
-    """Listen for a browser, in this block.
+    """Listen for the browser's redirect during this block.
 
     Args:
-        redirect_uri: Where it is to go: ``http`` on this machine; None for a free port.
-        show_page: Shows a page to the person.
+        redirect_uri: The redirect URI, ``http`` on this machine; None for a free port.
+        show_page: Shows a page to the user.
 
     Raises:
-        SignInError: The port is taken.
+        SignInError: The port is in use.
     """
     parts = urlsplit(redirect_uri or "http://127.0.0.1:0/callback")
     listeners = []
@@ -147,7 +147,7 @@ async def listen_for_redirect(
             if address == "::1" and listeners:
                 continue  # a machine without IPv6
             raise SignInError(
-                f"{address} port {port}, where the browser is to go, cannot be listened on: {error.strerror}"
+                f"cannot listen on {address} port {port} for the browser's redirect: {error.strerror}"
             ) from error
         port = listeners[0].extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
     try:

@@ -1,11 +1,7 @@
-"""Allowed addresses and metadata of authorization servers.
+"""Allowed addresses and metadata checks of authorization servers.
 
-Reach: where a login may take this program, whatever a server and its authorization server say.
-
-Whoever is asked to log in is told by the server where to ask on: URLs of anybody's choice (MCP, Security Best
-Practices, Server-Side Request Forgery). What a name resolves to is not looked at.
-
-Fitness: whether an authorization server may be told anything, and a person be sent there.
+A server chooses the URLs of a login, so they are checked (MCP, Security Best Practices, Server-Side Request Forgery).
+Names are not resolved.
 """
 
 from __future__ import annotations
@@ -33,32 +29,32 @@ _Address: TypeAlias = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class AllowedAddresses:
-    """Where the login to one server may lead."""
+    """Addresses that the login to one server may use."""
 
     server_url: str
-    """The server."""
+    """The MCP server."""
     issuer: str | None = None
-    """The authorization server, where the user has named it; it may be private wherever the server is."""
+    """The configured authorization server; it may have a private address in any case."""
 
     def check(self, url: object) -> None:
-        """Let a URL pass: https, or http to this machine; a private address only if the user has named such a one.
+        """Require https, or http to this machine; private addresses only if the user configured one.
 
         Args:
-            url: Where something is to be sent, or a person is to go: a text, or what has one.
+            url: The URL to request, or to open in a browser.
 
         Raises:
-            SignInError: Nobody should go there.
+            SignInError: The URL is not allowed.
         """
         shown = redact_url(str(url)).shown
         parsed = _parsed(str(url))
         if parsed is None:
-            raise SignInError(f"it leads the login to {shown!r}, which is no address on the web")
+            raise SignInError(f"its login uses {shown!r}, which is not a valid HTTP URL")
         if parsed.scheme == "http" and not _is_this_machine(_host(parsed)):
-            raise SignInError(f"it leads the login to {shown!r}, which is not encrypted: it has to be https")
+            raise SignInError(f"its login uses {shown!r}, which is not encrypted: it must be https")
         if _is_private(_host(parsed)) and not self._may_be_private(parsed):
             raise SignInError(
-                f"it leads the login to {shown!r}, an address of a private network or of this machine, where a server"
-                " from outside has no business: only one that is itself named by such an address may lead there"
+                f"its login uses {shown!r}, an address of a private network or of this machine: only a server that is"
+                " itself configured with such an address may use one"
             )
 
     def _may_be_private(self, url: httpx2.URL) -> bool:
@@ -69,7 +65,7 @@ class AllowedAddresses:
 
 
 def _parsed(url: str) -> httpx2.URL | None:
-    """A URL of the web; None for anything else."""
+    """Parse an HTTP URL; None for anything else."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
@@ -96,7 +92,7 @@ def _is_private(host: str) -> bool:
 
 
 def _address(host: str) -> _Address | None:
-    """The address that a host is; None for a name."""
+    """Parse an IP address; None for a host name."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -106,7 +102,7 @@ def _address(host: str) -> _Address | None:
 
 
 def _short_address(host: str) -> IPv4Address | None:
-    """An address in one of the forms that only the system's resolver takes: 127.1, 2130706433, 0x7f.0.0.1."""
+    """Parse address forms that only the system's resolver accepts: 127.1, 2130706433, 0x7f.0.0.1."""
     try:
         return IPv4Address(socket.inet_aton(host))
     except OSError:
@@ -114,26 +110,26 @@ def _short_address(host: str) -> IPv4Address | None:
 
 
 def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: AllowedAddresses) -> None:
-    """Refuse an authorization server before it is told anything, and before anybody is asked.
+    """Check an authorization server before any secret or user is sent to it.
 
-    Only a server of 2025-03-26 is its own authorization server without saying so. The SDK's client takes a server for
-    one, too, whose authorization server is away, and would show it what only that may see.
+    Only a server of 2025-03-26 may be its own authorization server without metadata. The SDK's client also assumes this
+    when an authorization server is unavailable, and would send the MCP server secrets meant for the authorization
+    server.
 
     Args:
-        context: What is known of both.
-        grant: As whom somebody is to log in.
-        reach: Where the login may lead.
+        context: The SDK's OAuth state.
+        grant: Client and issuer of the login.
+        reach: Allowed addresses.
 
     Raises:
-        SignInError: It is not the one that is meant, says too little of itself, or leads astray.
+        SignInError: It is not the configured issuer, its metadata is insufficient, or an endpoint is not allowed.
     """
     metadata = context.oauth_metadata
     named = str(metadata.issuer) if metadata is not None else context.auth_server_url
-    asked = named or context.get_authorization_base_url(context.server_url)
-    if grant.issuer is not None and not issuers_match(asked, grant.issuer):
+    issuer = named or context.get_authorization_base_url(context.server_url)
+    if grant.issuer is not None and not issuers_match(issuer, grant.issuer):
         raise SignInError(
-            f"it leads the login to {redact_url(asked).shown!r}, and not to the issuer"
-            f" {redact_url(grant.issuer).shown!r} that is named for it"
+            f"its login uses {redact_url(issuer).shown!r}, not the configured issuer {redact_url(grant.issuer).shown!r}"
         )
     if metadata is not None:
         _require_pkce(metadata)
@@ -141,37 +137,39 @@ def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: Allow
             if endpoint is not None:
                 reach.check(endpoint)
     elif named is not None:
-        told = f"its authorization server {redact_url(named).shown!r} does not say how to log in (RFC 8414)"
-        raise SignInError(told, is_permanent=False)
+        message = f"its authorization server {redact_url(named).shown!r} provides no metadata (RFC 8414)"
+        raise SignInError(message, is_permanent=False)
 
 
 def prefer_authorization_server(issuer: str | None, answer: httpx2.Response) -> httpx2.Response:
-    """What a server says of itself, with the named one of its authorization servers first (RFC 9728, 7.6).
+    """Move the configured authorization server to the front of a server's metadata (RFC 9728 section 7.6).
 
-    The SDK's client goes to the first.
+    The SDK's client uses the first one.
 
     Args:
-        issuer: The one that is named; None for none.
-        answer: Whatever was answered.
+        issuer: The configured issuer; None for none.
+        answer: Any HTTP response.
     """
     if issuer is None or not answer.is_success:
         return answer
-    said = object_in(answer)
-    servers = said.get("authorization_servers")
+    metadata = object_in(answer)
+    servers = metadata.get("authorization_servers")
     if not (isinstance(servers, list) and all(isinstance(server, str) for server in servers)):
         return answer
     ordered = sorted(servers, key=lambda server: not issuers_match(server, issuer))
-    return httpx2.Response(answer.status_code, json=said | {"authorization_servers": ordered}, request=answer.request)
+    return httpx2.Response(
+        answer.status_code, json=metadata | {"authorization_servers": ordered}, request=answer.request
+    )
 
 
 def _require_pkce(metadata: OAuthMetadata) -> None:
-    """Refuse who does not say that a stolen code is no good without its verifier (MCP, Authorization Code Protection).
+    """Require PKCE support (MCP, Authorization Code Protection).
 
-    A server of 2025-03-26 without any metadata has no place to say it: it never comes here, and is sent the challenge.
+    A server of 2025-03-26 without metadata cannot declare it and is not checked; it gets the code challenge anyway.
     """
     if "S256" in (metadata.code_challenge_methods_supported or ()):
         return
     raise SignInError(
-        f"its authorization server {redact_url(str(metadata.issuer)).shown!r} does not say that it supports PKCE:"
-        " 'code_challenge_methods_supported' of its metadata has to name 'S256'"
+        f"its authorization server {redact_url(str(metadata.issuer)).shown!r} does not declare support for PKCE:"
+        " 'code_challenge_methods_supported' of its metadata must include 'S256'"
     )

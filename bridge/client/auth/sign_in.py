@@ -1,12 +1,12 @@
-"""Signing in: signs a server's requests, and renews what it signs with, once for all who wait.
+"""Signing of a server's requests, with token renewal shared by all connections.
 
-    sign ──> send ──> fine ────────────────────────────────────────────> answer
-              ╰──> 401 ──> somebody has renewed it ── yes ──> send again
+    sign ──> send ──> success ─────────────────────────────────────────> response
+              ╰──> 401 ──> token already renewed? ── yes ──> send again
               │               ╰── no ──> refresh ──────────╯     ╰──> 401 ──╮
               ├──> 403, insufficient_scope ──> log in for more <────────────╯
               ╰──> 401, use_dpop_nonce ──> send again, with the nonce in the proof
 
-A request that needs nothing waits for nobody. Only a browser that somebody has provided is ever used.
+A request with a valid token never waits. A browser is opened only if a function for that was passed in.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from bridge.client.auth.login import Logins
 
 _MAX_SENDS = 4
-"""As it was, with a token that somebody else has renewed, with a refreshed one, and with one that a login gave."""
+"""Maximum sends of a request: first, with a token renewed elsewhere, with a refreshed one, with that of a login."""
 _TOKEN_SECONDS = 10.0
-"""How long an authorization server may take to answer."""
+"""Seconds that an authorization server may take to respond."""
 _SOON_SECONDS = 1.0
-"""How long a request whose token is still good waits for another one."""
+"""Seconds that a request with a valid but expiring token waits for its renewal."""
 _REST_SECONDS = 5.0
-"""How long a token that is still good is used as it is after renewing it has begun, or failed."""
+"""Seconds before the renewal of a valid token is tried again."""
 _MAX_REASON_CHARS = 300
 _PROTOCOL_HEADER = "mcp-protocol-version"
 _QUESTION_HEADERS = {"accept": "text/event-stream", _PROTOCOL_HEADER: LATEST_HANDSHAKE_VERSION}
@@ -56,17 +56,17 @@ _logger = logging.getLogger("bridge.client")
 
 
 class SignIn(httpx2.Auth):
-    """Signs the requests to one server, for one login.
+    """Auth that signs the requests to one server, for one login.
 
     It may be shared by any number of connections of one event loop.
 
     Args:
         url: The server.
-        grant: How to come to tokens.
-        logins: Where logins are kept; by default a `LoginStore` for what a person logged in to, else memory.
-        show_page: Shows a page to a person who is to log in; None where nobody is to be asked.
-        hint: What a person should do where a login is needed, and nobody may be asked.
-        key_hint: The same where the server does not say who could be asked; None for `hint`.
+        grant: The grant type.
+        logins: Storage of logins; by default a `LoginStore` for browser logins, else memory.
+        show_page: Shows a login page to the user; None if no browser may be opened.
+        hint: Suggested action if a login is needed and `show_page` is None.
+        key_hint: The same if the server names no authorization server; None for `hint`.
     """
 
     requires_response_body = False
@@ -108,10 +108,10 @@ class SignIn(httpx2.Auth):
     # --- for every request -------------------------------------------------------------------------------------------
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Sign a request, and once more where the server asks for another token.
+        """Sign a request, and again if the server asks for another token.
 
         Raises:
-            SignInError: The server asks for what cannot be had.
+            SignInError: No token that the server accepts can be obtained.
         """
         used = await self._usable(request)
         signature, logins_made, refreshes_made = self._signature, self._logins_made, self._refreshes_made
@@ -140,11 +140,11 @@ class SignIn(httpx2.Auth):
             return await self._renewed(login.access_token, None, request, may_refresh=True)
         except SignInError as error:
             if error.is_permanent:
-                return None  # the server says what it asks for
+                return None  # send without a token, so that the server's challenge is known
             raise
 
     async def _renewed_soon(self, login: Login, request: httpx2.Request) -> Login | None:
-        """Another token than one that is still good where it comes soon, else that one; the renewal then goes on."""
+        """Wait briefly for the renewal of a valid token; else return the valid token while the renewal continues."""
         if self._lock.locked():
             return login
         found: Login | None = login
@@ -156,7 +156,7 @@ class SignIn(httpx2.Auth):
             except SignInError as error:
                 found = None if error.is_permanent else login
                 self._rests_until = monotonic() + _REST_SECONDS
-            except Exception as error:  # noqa: BLE001 - whatever keeps logins; the token is still good
+            except Exception as error:  # noqa: BLE001 - any error of the storage; the token is still valid
                 _logger.warning(
                     "the login to %s cannot be renewed: %s", redact_url(self._url).shown, self._scrubbed(error)
                 )
@@ -166,20 +166,20 @@ class SignIn(httpx2.Auth):
         return found
 
     def _is_to_be_refreshed(self, login: Login) -> bool:
-        """Whether a token is renewed before it is used; while it is good, not again right after that."""
+        """True if the token must be renewed before use, unless a renewal was just tried."""
         may_wait = not login.has_ended and monotonic() < self._rests_until
         return login.is_stale and login.can_be_refreshed and not may_wait
 
     # --- renewing ----------------------------------------------------------------------------------------------------
 
     async def log_in(self, headers: Mapping[str, str] | None = None) -> None:
-        """Log in, whatever there is already: as another person, or for more.
+        """Log in even if there is a login, for example as another user or with more scopes.
 
         Args:
-            headers: What goes with every request to the server.
+            headers: Headers of every request to the server.
 
         Raises:
-            SignInError: It failed; what there was, still is.
+            SignInError: The login failed; the previous one is unchanged.
         """
         request = httpx2.Request("GET", self._url, headers={**(headers or {}), **_QUESTION_HEADERS})
         async with self._lock:
@@ -194,24 +194,24 @@ class SignIn(httpx2.Auth):
             self._renewals += 1
 
     async def _asked(self, request: httpx2.Request) -> Challenge:
-        """What the server asks for of whoever comes without a token; nothing in particular where it asks for none."""
+        """Request the challenge for clients without a token; an empty challenge if the server asks for none."""
         try:
             async with (
                 authority_client(_TOKEN_SECONDS) as http,
                 http.stream("GET", request.url, headers=request.headers) as response,
             ):
                 challenge = parse_challenge(response)
-        except httpx2.ReadTimeout:  # a stream that begins with its first event
+        except httpx2.ReadTimeout:  # an event stream sends no headers before its first event
             challenge = None
         except httpx2.HTTPError as error:
-            reason = f"the server does not answer: {self._scrubbed(error) or type(error).__name__}"
+            reason = f"the server does not respond: {self._scrubbed(error) or type(error).__name__}"
             raise SignInError(reason, is_permanent=False) from error
         return challenge or Challenge(is_unasked=True)
 
     async def _renewed(
         self, used: str | None, challenge: Challenge | None, request: httpx2.Request, *, may_refresh: bool
     ) -> Login:
-        """Another token than the one that was used, which all who wait for one share."""
+        """Renew the token that was used, once for all waiting requests."""
         renewals = self._renewals
         async with self._lock:
             if self._renewals == renewals or self._login_is(used):
@@ -229,7 +229,7 @@ class SignIn(httpx2.Auth):
             return self._login
 
     def _login_is(self, used: str | None) -> bool:
-        """Whether what others did meanwhile was no renewal of what was used."""
+        """True if no renewal replaced the used token meanwhile."""
         return self._failure is None and self._login is not None and self._login.access_token == used
 
     async def _renew(
@@ -238,7 +238,7 @@ class SignIn(httpx2.Auth):
         stored = await self._keeping.load()
         if stored is not None:
             async with self._keeping.alone():
-                stored = await self._keeping.load()  # another process may have renewed it meanwhile
+                stored = await self._keeping.load()  # another process may have renewed it
                 if stored is not None and stored.access_token not in (None, used) and not stored.is_stale:
                     return stored
                 if stored is not None and stored.can_be_refreshed and may_refresh:
@@ -259,7 +259,7 @@ class SignIn(httpx2.Auth):
         raise SignInError(credentials_needed(challenge, stored), hint=hint, is_step_up=challenge.is_step_up)
 
     async def _refreshed(self, stored: Login, request: httpx2.Request) -> Login:
-        """Refresh a login, and keep it: a refresh token may be good for one use, so nobody interrupts this."""
+        """Refresh and store a login, shielded from cancellation, since a refresh token may be valid only once."""
         with anyio.CancelScope(shield=True):
             async with self._renewal(request) as renewal:
                 try:
@@ -280,7 +280,7 @@ class SignIn(httpx2.Auth):
         try:
             async with self._renewal(request) as renewal:
                 logged_in = await self._logged_in_by(renewal, login, challenge)
-        except (OAuthFlowError, ValueError, OverflowError) as error:  # a lifetime may be any number
+        except (OAuthFlowError, ValueError, OverflowError) as error:  # expires_in may be any number
             raise SignInError(f"the login failed: {self._scrubbed(error)}") from error
         except httpx2.HTTPError as error:
             reason = f"the login failed: {self._scrubbed(error) or type(error).__name__}"
@@ -299,7 +299,7 @@ class SignIn(httpx2.Auth):
         return login  # noqa: RET504 - a context manager might end the block without a value
 
     async def _redirect_uri(self, login: Login, grant: OAuthLogin) -> str | None:
-        """Where the browser is to go: as the client was registered, where it can still be listened on."""
+        """Redirect URI of the registered client, if its port is still free."""
         if grant.redirect_uri is not None or grant.client_id is not None:
             return grant.redirect_uri
         known = login.client.redirect_uris if login.client is not None else None
@@ -318,7 +318,7 @@ class SignIn(httpx2.Auth):
         return Login(server_url=redact_url(self._url).shown)
 
     async def _keep(self, login: Login) -> None:
-        """Keep a login; where that cannot be done, it is good for as long as this program runs."""
+        """Store a login; if that fails, it is used until the program ends."""
         self._login, self._is_loaded = login, True
         await self._keeping.save(login)
 
@@ -330,10 +330,10 @@ class SignIn(httpx2.Auth):
 
 
 def _same(request: httpx2.Request) -> httpx2.Request:
-    """A request that stands for another while the SDK's client works: no token of ours is in it, and no content."""
+    """Copy a request without tokens and content, for the SDK's client."""
     version = request.headers.get(_PROTOCOL_HEADER)
     return httpx2.Request(request.method, request.url, headers={_PROTOCOL_HEADER: version} if version else {})
 
 
 async def _nobody(url: str) -> None:
-    """Show a page to nobody."""
+    """Show no page."""

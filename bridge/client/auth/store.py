@@ -1,11 +1,7 @@
-"""Logins on disk and in memory; revocation (RFC 7009).
+"""Logins on disk and in memory, and their revocation (RFC 7009).
 
-Store: logins on disk, one file each, which only this user can read.
-
-A file is replaced as a whole, so whoever reads sees one login or the other. Who renews a login holds its lock, which
-other processes respect.
-
-Revocation: the end of a login (RFC 7009).
+Each login is one file that only its user can read. A file is replaced atomically; a renewal holds a lock across
+processes.
 """
 
 from __future__ import annotations
@@ -41,10 +37,10 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import OAuthLogin
 
 STATE_VARIABLE = "BRIDGE_STATE_DIR"
-"""The variable that says where this package keeps what it has to remember."""
+"""Environment variable for the state folder."""
 
 _LOOK_SECONDS = 0.02
-"""How often it is looked whether a lock is free: no operating system tells."""
+"""Seconds between attempts to acquire a lock; the operating system sends no notification."""
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -64,29 +60,29 @@ class LoginStore:
         self.folder = folder if folder is not None else state_folder() / "logins"
 
     def path(self, key: str) -> Path:
-        """The file of a login."""
+        """File of a login."""
         return self.folder / f"{key}.json"
 
     async def load(self, key: str) -> Login | None:
-        """The login under a key; see `Logins`."""
+        """Load the login of a key; see `Logins`."""
         return await anyio.to_thread.run_sync(self._load, key)
 
     async def save(self, key: str, login: Login) -> None:
-        """Keep a login; see `Logins`. A file that holds no login is put aside, under a name that ends in ``.bad``."""
+        """Store a login; see `Logins`. An existing file that is not a login is renamed to ``.bad``."""
         await anyio.to_thread.run_sync(self._save, key, login)
 
     async def delete(self, key: str) -> bool:
-        """Forget a login; returns whether there was one.
+        """Delete a login; returns True if there was one.
 
         Raises:
-            OSError: It cannot be removed.
+            OSError: The file cannot be removed.
         """
         return await anyio.to_thread.run_sync(self._delete, key)
 
     @asynccontextmanager
     async def locked(self, key: str) -> AsyncIterator[None]:
-        """Be the only one on this machine who renews a login, in this block."""
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to load, and seldom needed
+        """Hold the exclusive right to renew a login on this machine during this block."""
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to import, rarely needed
 
         self._make_folder()
         lock = FileLock(self.folder / f"{key}.lock", mode=0o600, thread_local=False)
@@ -97,7 +93,7 @@ class LoginStore:
                 break
             except Timeout:
                 if not waits:
-                    _logger.debug("the login %s is being renewed elsewhere", key)
+                    _logger.debug("the login %s is being renewed by another process", key)
                 waits = True
                 await anyio.sleep(_LOOK_SECONDS)
         try:
@@ -113,13 +109,13 @@ class LoginStore:
         except FileNotFoundError:
             return None
         if sys.platform != "win32" and mode & _OTHERS:
-            _logger.warning("%s was open to other users of this machine; now it is not", path)
+            _logger.warning("%s was readable by other users of this machine; its permissions were restricted", path)
             path.chmod(0o600)
         try:
             return Login.model_validate_json(content)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            raise WireError(f"{str(path)!r} holds no login: {first['msg']}; move it away, or log in again") from None
+            raise WireError(f"{str(path)!r} is not a valid login: {first['msg']}; remove it, or log in again") from None
 
     def _save(self, key: str, login: Login) -> None:
         self._make_folder()
@@ -145,7 +141,7 @@ class LoginStore:
             path = self.path(key)
             aside = path.with_suffix(".bad")
             path.replace(aside)
-            _logger.warning("%s held no login; it is kept as %s", path, aside)
+            _logger.warning("%s was not a valid login; it was renamed to %s", path, aside)
 
     def _delete(self, key: str) -> bool:
         try:
@@ -159,33 +155,33 @@ class LoginStore:
 
 
 class MemoryLogins:
-    """Logins that end with the process: what a program can have again at any time needs no file."""
+    """Logins in memory, for tokens that the program can request again at any time."""
 
     def __init__(self) -> None:
         self._logins: dict[str, Login] = {}
         self._lock = anyio.Lock()
 
     async def load(self, key: str) -> Login | None:
-        """The login under a key."""
+        """Load the login of a key."""
         return self._logins.get(key)
 
     async def save(self, key: str, login: Login) -> None:
-        """Keep a login."""
+        """Store a login."""
         self._logins[key] = login
 
     @asynccontextmanager
-    async def locked(self, key: str) -> AsyncIterator[None]:  # noqa: ARG002 - there is one lock for all
-        """Be the only one who renews a login, in this block."""
+    async def locked(self, key: str) -> AsyncIterator[None]:  # noqa: ARG002 - one lock for all
+        """Hold the exclusive right to renew a login during this block."""
         async with self._lock:
             yield
 
 
 def login_key(server_url: str, client_id: str | None = None) -> str:
-    """The key of a login: the server's host, to be recognised by people, and what tells it from all others.
+    """Key of a login: the server's host for readability, and a hash.
 
     Args:
         server_url: The server.
-        client_id: The client, where one is named: another client's login is another.
+        client_id: The configured client ID; each client has its own login.
     """
     parts = urlsplit(server_url)
     canonical = urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
@@ -195,7 +191,7 @@ def login_key(server_url: str, client_id: str | None = None) -> str:
 
 
 def state_folder() -> Path:
-    """Where this package keeps what it has to remember.
+    """Folder for the state of this package.
 
     ``$BRIDGE_STATE_DIR``, else ``bridge`` in ``$XDG_STATE_HOME`` (XDG Base Directory Specification; Windows:
     ``%LOCALAPPDATA%``), else ``~/.local/state/bridge``.
@@ -207,7 +203,7 @@ def state_folder() -> Path:
 
 
 def _write_folder_through(folder: Path) -> None:
-    """Have the disk know a file's new name too."""
+    """Sync a folder, so that a rename survives a crash."""
     if sys.platform == "win32":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -218,25 +214,25 @@ def _write_folder_through(folder: Path) -> None:
 
 
 async def log_out(url: str, grant: OAuthLogin, store: LoginStore | None = None) -> bool:
-    """Forget a login, and have its tokens revoked where that can be done.
+    """Delete a login, and revoke its tokens if the authorization server supports it.
 
     Args:
         url: The server.
-        grant: As whom somebody logged in.
-        store: Where logins are kept.
+        grant: The grant of the login.
+        store: Storage of logins.
 
     Returns:
-        Whether there was one.
+        True if there was a login.
 
     Raises:
-        OSError: It cannot be removed.
+        OSError: The file cannot be removed.
     """
     store = store or LoginStore()
     key = login_key(url, grant.client_id)
     try:
         login = await store.load(key)
     except WireError as error:
-        _logger.warning("the tokens are not revoked: %s", error)
+        _logger.warning("the tokens were not revoked: %s", error)
         login = None
     if login is not None:
         await _revoked(url, grant, login)
@@ -262,6 +258,6 @@ async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
                 data, headers = context.prepare_token_auth(fields, {})
                 answer = await http.post(str(endpoint), data=data, headers=headers)
                 if not answer.is_success:
-                    _logger.warning("the %s is not revoked: HTTP %s", kind.replace("_", " "), answer.status_code)
+                    _logger.warning("the %s was not revoked: HTTP %s", kind.replace("_", " "), answer.status_code)
     except (httpx2.HTTPError, OAuthFlowError, SignInError) as error:
-        _logger.warning("the tokens are not revoked: %s", str(error) or type(error).__name__)
+        _logger.warning("the tokens were not revoked: %s", str(error) or type(error).__name__)

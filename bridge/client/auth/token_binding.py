@@ -1,10 +1,10 @@
-"""Binding: how one renewal has its tokens bound to a key (RFC 9449, 5).
+"""Decides if the tokens of a renewal are bound to a key (RFC 9449 section 5), and adds the proofs.
 
-The SDK's clients know nothing of proofs. What they send is proved on its way here, what servers say of proofs is heard
-as it passes, and an answer with a bound token is brought to the form that they take.
+The SDK's clients do not support DPoP. Their requests get proofs here, metadata is read as it passes, and responses with
+bound tokens are converted to the form that the clients accept.
 
-Tokens are bound where the authorization server offers it and the server takes such tokens, where the server takes no
-others, and where a login was bound before: it is never renewed to tokens that whoever has them may use.
+Tokens are bound if both servers support it, if the MCP server requires it, or if the login was bound before: a bound
+login is never renewed to bearer tokens.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from bridge.client.auth.login import Login
 
 _FORM = "application/x-www-form-urlencoded"
-"""The content of requests for tokens, and of no others."""
+"""Content type of token requests only."""
 _ASSERTION = b"assertion="
-"""In the content of a request with an assertion, of the client (RFC 7523, 2.2) or of somebody (2.1)."""
+"""Part of the content of requests with an assertion (RFC 7523 sections 2.1 and 2.2)."""
 
 
 class _Metadata(BaseModel):
-    """What a server (RFC 9728) or an authorization server (RFC 8414) says of itself, as far as it is about proofs."""
+    """DPoP fields of a server's (RFC 9728) or authorization server's (RFC 8414) metadata."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
@@ -40,12 +40,12 @@ class _Metadata(BaseModel):
 
 
 class TokenBinding:
-    """Whether, and to which key, the tokens of one renewal are bound.
+    """Token binding of one renewal.
 
     Args:
-        login: What is known so far. Its key stays its key; else one is made when it is needed.
-        nonces: What authorization servers want to find in proofs.
-        challenge: What the server asks for; None where it was not asked.
+        login: Known state; its key is kept, else one is generated when needed.
+        nonces: DPoP nonces of authorization servers.
+        challenge: The server's challenge; None for a refresh.
     """
 
     def __init__(self, login: Login, nonces: Nonces, challenge: Challenge | None = None) -> None:
@@ -59,17 +59,16 @@ class TokenBinding:
 
     @property
     def key(self) -> ProofKey | None:
-        """The key to have tokens bound to, as far as servers have said; None for none.
+        """The key to bind tokens to, according to the metadata so far; None for bearer tokens.
 
         Raises:
-            SignInError: They have to be bound, and to no such key.
+            SignInError: Binding is required with an algorithm that is not supported.
         """
         is_understood = all(ALGORITHM in algorithms for algorithms in self._listed)
         if self._is_required and not is_understood:
             named = ", ".join(sorted({repr(name) for algorithms in self._listed for name in algorithms})) or "nothing"
             raise SignInError(
-                f"its tokens have to be bound to a key (DPoP), which is to sign with {named}; here it signs with"
-                f" {ALGORITHM!r} alone"
+                f"its tokens must be bound to a key (DPoP) with the algorithms {named}; only {ALGORITHM!r} is supported"
             )
         if not self._is_required and not (self._is_offered and self._is_taken and is_understood):
             return None
@@ -78,33 +77,33 @@ class TokenBinding:
         return self._key
 
     def page(self, url: str) -> str:
-        """The page at which a person is to agree, with the key that the answer is for (RFC 9449, 10)."""
+        """Add the key's thumbprint to the login page's URL (RFC 9449 section 10)."""
         key = self.key
         return url if key is None else f"{url}&dpop_jkt={key.thumbprint}"
 
     def kept(self, login: Login) -> Login:
-        """A login with the key that its new tokens are bound to."""
+        """Copy a login with the key that its new tokens are bound to."""
         return login.model_copy(update={"proof_key": self._key if self._has_bound else None})
 
     async def send(self, request: httpx2.Request, http: httpx2.AsyncClient) -> httpx2.Response:
         """Send one request of the renewal.
 
         Args:
-            request: What is to be sent; not signed, where it is a request for tokens.
-            http: Sends it.
+            request: The request; a token request is not signed yet.
+            http: HTTP client.
 
         Returns:
-            The answer, as the SDK's clients take it.
+            The response in the form that the SDK's clients accept.
 
         Raises:
-            SpentAssertionError: The same has to be asked with a new assertion.
-            UnboundTokenError: A token that comes is not bound, and has to be.
-            SignInError: The authorization server does not take the proof, or takes none.
-            HTTPError: It cannot be reached.
+            SpentAssertionError: The request must be repeated with a new assertion.
+            UnboundTokenError: The issued token is not bound but must be.
+            SignInError: The authorization server refuses the proof, or supports none.
+            HTTPError: The authorization server cannot be reached.
         """
         if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _FORM:
             response = await http.send(request, auth=None, follow_redirects=False)
-            self._hear(response)
+            self._read_metadata(response)
             return response
         key = self.key
         if key is None:
@@ -118,27 +117,27 @@ class TokenBinding:
             raise refused_proof("its authorization server", error)
         return self._read(response)
 
-    def _hear(self, response: httpx2.Response) -> None:
-        """Learn from metadata that passes."""
+    def _read_metadata(self, response: httpx2.Response) -> None:
+        """Update the state from metadata."""
         if not response.is_success:
             return
         try:
-            said = _Metadata.model_validate_json(response.content)
+            metadata = _Metadata.model_validate_json(response.content)
         except ValidationError:
             return
-        algorithms = said.dpop_signing_alg_values_supported
+        algorithms = metadata.dpop_signing_alg_values_supported
         if algorithms is not None:
             self._listed.append(algorithms)
-        if said.token_endpoint is not None:
+        if metadata.token_endpoint is not None:
             self._is_offered = algorithms is not None
         else:
             self._is_taken |= algorithms is not None
-            self._is_required |= bool(said.dpop_bound_access_tokens_required)
+            self._is_required |= bool(metadata.dpop_bound_access_tokens_required)
 
     async def _proved(
         self, request: httpx2.Request, key: ProofKey, http: httpx2.AsyncClient
     ) -> tuple[httpx2.Response, str | None]:
-        """Send a request for tokens with a new proof; gives the answer, and its error where it is one."""
+        """Send a token request with a new proof; returns the response and its error code, if any."""
         add_proof(request, key, self._nonces)
         response = await http.send(request, auth=None, follow_redirects=False)
         self._nonces.learn(response)
@@ -148,19 +147,19 @@ class TokenBinding:
     def _read(self, response: httpx2.Response) -> httpx2.Response:
         if not response.is_success:
             return response
-        said = object_in(response)
-        if str(said.get("token_type")).lower() == "dpop":
+        body = object_in(response)
+        if str(body.get("token_type")).lower() == "dpop":
             self._has_bound = True
-            return httpx2.Response(response.status_code, json=said | {"token_type": "Bearer"}, request=response.request)
+            return httpx2.Response(response.status_code, json=body | {"token_type": "Bearer"}, request=response.request)
         if self._is_required:
             raise UnboundTokenError
         return response
 
 
 def object_in(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON object of an answer; an empty one where it is none."""
+    """Parse the JSON object of a response; empty if it is not an object."""
     try:
-        said = from_json(response.content)
+        body = from_json(response.content)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return body if isinstance(body, dict) else {}

@@ -1,1 +1,1 @@
-"""mcp.json in every known format, read into values."""
+"""Client configuration: mcp.json in every supported format, parsed into values."""

@@ -1,4 +1,4 @@
-"""Reading: from what a configuration says under ``auth`` to a grant or a token."""
+"""Convert the ``auth`` entry of a configuration to a grant or a token."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ class CredentialReader(Protocol):
     """Reads the texts of one server's entry."""
 
     def text(self, text: str, key: str, place: str = "") -> str | None:
-        """A text with its references replaced; None where that cannot be done, which has been told."""
+        """Expand a text's references; None after a problem was reported."""
 
     def file(self, text: str, key: str, place: str = "") -> str | None:
-        """What is in a file; None as for `text`."""
+        """Read a file; None after a problem was reported."""
 
     def problem(self, message: str, key: str, place: str = "") -> None:
-        """Say what is wrong."""
+        """Report a problem."""
 
 
 def read_auth(said: AuthEntry | str, reader: CredentialReader) -> Grant | str | None:
-    """A grant, or a token; None where there is a problem, which has been told.
+    """Convert an ``auth`` entry to a grant or a token; None after a problem was reported.
 
     Args:
-        said: What stands under ``auth``.
-        reader: Reads the texts in it.
+        said: The value of ``auth``.
+        reader: Reads its texts.
     """
     if isinstance(said, str):
         return OAuthLogin() if said == "oauth" else _token(reader.text(said, "auth"), reader)
     kind = said.type or ("bearer" if said.token is not None else "oauth")
-    useless = sorted(said.model_fields_set - _ONLY_FOR[kind] - {"type", "scopes"})
-    for name in useless:
-        reader.problem(f"has no use for {kind!r}", "auth", f".{_written(name)}")
+    unused = sorted(said.model_fields_set - _ONLY_FOR[kind] - {"type", "scopes"})
+    for name in unused:
+        reader.problem(f"is not used for {kind!r}: remove it", "auth", f".{_written(name)}")
     texts = _texts(said, reader)
-    if useless or texts is None:
+    if unused or texts is None:
         return None
     match kind:
         case "bearer":
@@ -61,7 +61,7 @@ def read_auth(said: AuthEntry | str, reader: CredentialReader) -> Grant | str | 
 
 
 def _texts(said: AuthEntry, reader: CredentialReader) -> dict[str, str] | None:
-    """The texts in it by name; None where one cannot be had."""
+    """Expand the texts by name; None if one fails."""
     found = {
         name: reader.text(text, "auth", f".{_written(name)}")
         for name in _TEXTS
@@ -84,23 +84,23 @@ def _credentials(said: AuthEntry, texts: dict[str, str], reader: CredentialReade
     if not (texts.get("client_secret") or texts.get("private_key")):
         missing.append("clientSecret")
     if missing:
-        reader.problem(f"client_credentials need {', '.join(map(repr, missing))}", "auth")
+        reader.problem(f"client_credentials needs {', '.join(map(repr, missing))}", "auth")
         return None
     if not _is_web(texts["issuer"]):
-        reader.problem("should be the URL of the authorization server", "auth", ".issuer")
+        reader.problem("must be the URL of the authorization server", "auth", ".issuer")
         return None
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if said.client_authentication is not None:
-        given["client_authentication"] = said.client_authentication
+        options["client_authentication"] = said.client_authentication
     if said.signing_algorithm is not None:
-        given["signing_algorithm"] = said.signing_algorithm
+        options["signing_algorithm"] = said.signing_algorithm
     return ClientCredentials(
         client_id=texts["client_id"],
         client_secret=texts.get("client_secret"),
         private_key=texts.get("private_key"),
         issuer=texts["issuer"],
         scopes=tuple(said.scopes or ()),
-        **given,
+        **options,
     )
 
 
@@ -109,14 +109,14 @@ def _login(said: AuthEntry, texts: dict[str, str], reader: CredentialReader) -> 
     if said.callback_port is not None and redirect_uri is None:
         redirect_uri = f"http://localhost:{said.callback_port}/callback"
     if redirect_uri is not None and not _is_here(redirect_uri):
-        reader.problem("should be http on this machine, such as http://localhost:8765/callback", "auth", ".redirectUri")
+        reader.problem("must be http on this machine, such as http://localhost:8765/callback", "auth", ".redirectUri")
         return None
     metadata_url = texts.get("client_metadata_url")
     if metadata_url is not None and not _is_document(metadata_url):
-        reader.problem("should be the https URL of a document", "auth", ".clientMetadataUrl")
+        reader.problem("must be the https URL of a document", "auth", ".clientMetadataUrl")
         return None
     if texts.get("client_secret") and not texts.get("client_id"):
-        reader.problem("needs a 'clientId' beside the secret", "auth")
+        reader.problem("needs a 'clientId' with the secret", "auth")
         return None
     return OAuthLogin(
         client_id=texts.get("client_id"),

@@ -1,11 +1,7 @@
-"""JSON with comments; diagnostics.
+"""JSON with comments, and diagnostics of a configuration.
 
-Findings: what is wrong, and what is doubtful, in a configuration while it is read.
-
-JSON as editors write it: comments and trailing commas are allowed, and a key that stands twice is remembered.
-
-What JSON does not know is blanked out character by character, so that every position in an error is the file's own;
-the rest is the standard library's.
+Comments and trailing commas are replaced by blanks, so positions in errors are those of the file; the standard library
+parses the rest. Repeated keys are recorded.
 """
 
 from __future__ import annotations
@@ -23,8 +19,8 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _IN_WORDS = {
-    "inheritEnv": "should be 'minimal', 'all' or a list of names of variables",
-    "prefix": "should be made of letters, digits, '_', '-' and '.'",
+    "inheritEnv": "must be 'minimal', 'all' or a list of variable names",
+    "prefix": "may contain only letters, digits, '_', '-' and '.'",
 }
 
 _STRING = r'"(?:\\.|[^"\\])*+"?'
@@ -38,32 +34,32 @@ _VISIBLE = re.compile(r"[^\r\n]")
 
 @dataclass(slots=True)
 class Diagnostics:
-    """Collects every problem and warning, so that all are told at once."""
+    """Collects all problems and warnings, to report them together."""
 
     problems: list[ConfigProblem] = field(default_factory=list)
-    """What makes the configuration unusable."""
+    """Problems that make the configuration unusable."""
     warnings: list[str] = field(default_factory=list)
-    """What the configuration can be used in spite of, each a sentence."""
+    """Warnings, each a sentence."""
 
     def problem(self, message: str, *, server: str | None = None, key: str | None = None) -> None:
-        """Note what is wrong, once."""
+        """Add a problem, once."""
         if (problem := ConfigProblem(message, server, key)) not in self.problems:
             self.problems.append(problem)
 
     def warning(self, message: str, *, server: str | None = None, key: str | None = None) -> None:
-        """Note what is doubtful, placed in the words of a problem."""
+        """Add a warning, formatted like a problem."""
         self.warnings.append(str(ConfigProblem(message, server, key)))
 
     def invalid(
         self, error: ValidationError, *, server: str | None = None, within: str = "", written: Mapping[str, str]
     ) -> None:
-        """Note what pydantic found, without the values that it found it in.
+        """Add pydantic's validation errors, without the invalid values.
 
         Args:
-            error: What it found.
-            server: The server that was judged.
-            within: Where in the configuration the judged value stands.
-            written: How each key was written, where that differs from our own spelling.
+            error: The validation error.
+            server: Name of the validated server.
+            within: Path of the validated value in the configuration.
+            written: Original spelling of each key, if different from the canonical one.
         """
         found: dict[str, str] = {}
         for detail in error.errors(include_url=False, include_input=False, include_context=False):
@@ -77,7 +73,7 @@ class Diagnostics:
 
 
 def json_type_name(value: Any) -> str:
-    """What kind of JSON value it is, in words."""
+    """Name of the JSON type of a value."""
     match value:
         case None:
             return "null"
@@ -101,30 +97,30 @@ def _path(*parts: str | int) -> str:
 def _plain(message: str) -> str:
     return (
         message.removeprefix("Value error, ")
-        .replace("Input should be", "should be")
+        .replace("Input should be", "must be")
         .replace("Field required", "is missing")
     )
 
 
 class JsonObject(dict[str, Any]):
-    """An object that knows which of its keys stood in the text more than once; the last value is kept."""
+    """Object that records keys that were repeated in the text; the last value is kept."""
 
     repeated: tuple[str, ...] = ()
-    """The keys that stood more than once, each named once."""
+    """The repeated keys, each once."""
 
 
 def parse_jsonc(text: str, source: str) -> Any:
-    """Read JSON with comments and trailing commas.
+    """Parse JSON with comments and trailing commas.
 
     Args:
         text: The text.
-        source: What to call it in an error.
+        source: Name of the source, for errors.
 
     Returns:
         The value; objects are `JsonObject`.
 
     Raises:
-        ConfigError: It is not JSON; the problem has line and column.
+        ConfigError: The text is not JSON; the problem has line and column.
     """
     try:
         return json.loads(blank_comments(text), object_pairs_hook=_object, parse_constant=_refuse_constant)
@@ -138,12 +134,12 @@ def parse_jsonc(text: str, source: str) -> Any:
 
 
 def blank_comments(text: str) -> str:
-    """The text with blanks for every comment and trailing comma, so that each position is that of the text."""
+    """Replace every comment and trailing comma by blanks; positions are unchanged."""
     return _TRAILING_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
 
 
 def repeated_keys(value: Any) -> tuple[str, ...]:
-    """The keys that stood more than once in the text of an object; none where that is not known."""
+    """Keys that were repeated in the text of an object; empty if unknown."""
     return value.repeated if isinstance(value, JsonObject) else ()
 
 

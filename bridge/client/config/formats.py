@@ -1,13 +1,8 @@
-"""Configuration formats and key aliases of hosts.
+"""Configuration formats and key aliases of MCP hosts.
 
-Dialects: the shapes in which hosts write down their servers, brought to one.
-
-Read are Claude Desktop's and Cursor's ``mcpServers``, VS Code's ``servers`` with ``inputs``, and a bare map of servers.
-
-Spelling: the keys and the transports of one server as hosts write them, brought to this package's own.
-
-Known are the spellings of Claude, Cursor, VS Code, FastMCP, Windsurf, Cline, Copilot and Gemini. Our own keys are
-written in camelCase, and ``snake_case`` says the same.
+Supported formats are ``mcpServers`` of Claude Desktop and Cursor, VS Code's ``servers`` with ``inputs``, and a plain
+map of servers. Key aliases of Claude, Cursor, VS Code, FastMCP, Windsurf, Cline, Copilot and Gemini are accepted.
+Canonical keys are camelCase; ``snake_case`` is equivalent.
 """
 
 from __future__ import annotations
@@ -66,59 +61,59 @@ _TRANSPORT_SPELLINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A configuration whose servers are found but not yet read."""
+    """A configuration with unparsed server entries."""
 
     servers: Mapping[str, Any]
-    """Each server's entry as written, by name; an object, if it is right."""
+    """Each server's entry by name, as written; not validated."""
     inputs: tuple[InputDefinition, ...]
-    """The values to ask for."""
+    """Definitions of inputs."""
     pinning: Mapping[str, Any] = field(default_factory=dict)
-    """What it says of lock files, for all servers; see `bridge.client.config.loading`."""
+    """Pin settings for all servers; see `bridge.client.config.loading`."""
     prefixing: Prefixing | None = None
-    """When a server's name stands before the names of its tools; None where it does not say."""
+    """When the server's name is prepended to its tool names; None if not set."""
 
 
 def read_root(document: Any, findings: Diagnostics) -> Root:
-    """Find the servers and the inputs of a configuration, whichever dialect it is in."""
+    """Find the servers and inputs of a configuration in any supported format."""
     if not isinstance(document, Mapping):
-        findings.problem(f"a configuration is an object with 'mcpServers', not {json_type_name(document)}")
+        findings.problem(f"a configuration must be an object with 'mcpServers', not {json_type_name(document)}")
         return Root({}, ())
     maps = [key for key in _MAPS if key in document and not _is_server(document[key])]
     servers = _named_servers(document, maps, findings) if maps else _bare_servers(document, findings)
     inputs = document.get("inputs")
-    asked = () if not maps and isinstance(inputs, Mapping) else read_inputs(inputs, findings)
+    definitions = () if not maps and isinstance(inputs, Mapping) else read_inputs(inputs, findings)
     if not maps:
-        return Root(servers, asked)
+        return Root(servers, definitions)
     pinning = {key: document[key] for key in _PINNING if key in document}
-    return Root(servers, asked, pinning, _prefixing(document.get(_PREFIX), findings))
+    return Root(servers, definitions, pinning, _prefixing(document.get(_PREFIX), findings))
 
 
-def _prefixing(said: Any, findings: Diagnostics) -> Prefixing | None:
+def _prefixing(value: Any, findings: Diagnostics) -> Prefixing | None:
     modes: tuple[Prefixing, ...] = get_args(Prefixing)
     for mode in modes:
-        if said == mode:
+        if value == mode:
             return mode
-    if said is not None:
-        findings.problem("should be 'always', 'on_collision' or 'never'", key=_PREFIX)
+    if value is not None:
+        findings.problem("must be 'always', 'on_collision' or 'never'", key=_PREFIX)
     return None
 
 
 def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Diagnostics) -> dict[str, Any]:
     for key in repeated_keys(document):
         if key in _ROOT_KEYS:
-            findings.problem("stands twice: put the two together", key=key)
+            findings.problem("is given twice: merge the two", key=key)
     unknown = [str(key) for key in document if key not in _ROOT_KEYS]
     if unknown:
         named = ", ".join(map(repr, unknown[:_MAX_NAMES]))
         more = f" and {len(unknown) - _MAX_NAMES} more" if len(unknown) > _MAX_NAMES else ""
-        findings.warning(f"{named}{more}: not about servers, and ignored")
+        findings.warning(f"{named}{more}: not a server setting, ignored")
     servers: dict[str, Any] = {}
     for key in maps:
         found = document[key]
         if isinstance(found, Mapping):
             servers |= _checked(found, {*repeated_keys(found), *(found.keys() & servers.keys())}, findings)
         else:
-            findings.problem(f"should be an object of servers by name, not {json_type_name(found)}", key=key)
+            findings.problem(f"must be an object of servers by name, not {json_type_name(found)}", key=key)
     return servers
 
 
@@ -132,12 +127,12 @@ def _bare_servers(document: Mapping[str, Any], findings: Diagnostics) -> dict[st
         slip = next((str(key) for key in found if closest_key(str(key), _MAPS) is not None), None)
         hint = f"; did you mean {closest_key(slip, _MAPS)!r} by {slip!r}?" if slip is not None else ""
         findings.problem(
-            "there are no servers here: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
-            f"or nothing but servers by name, each with a 'command' or a 'url'{hint}"
+            "no servers found: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
+            f"or only servers by name, each with a 'command' or a 'url'{hint}"
         )
         return {}
     for name, entry in found.items():
-        if not isinstance(entry, Mapping):  # what stands among the servers may be none at all
+        if not isinstance(entry, Mapping):  # other keys may stand between the servers
             findings.problem(not_an_entry(entry), server=str(name))
     return _checked(found, repeated_keys(document), findings)
 
@@ -145,8 +140,8 @@ def _bare_servers(document: Mapping[str, Any], findings: Diagnostics) -> dict[st
 def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Diagnostics) -> dict[str, Any]:
     servers = {}
     for name, entry in found.items():
-        if complaint := _name_complaint(name):
-            findings.problem(complaint, server=str(name))
+        if problem := _name_complaint(name):
+            findings.problem(problem, server=str(name))
         if name in repeated:
             findings.problem("two servers have this name: rename one", server=name)
         servers[name] = entry
@@ -155,51 +150,51 @@ def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Diag
 
 def _name_complaint(name: Any) -> str | None:
     if not isinstance(name, str) or not name or name != name.strip():
-        return "a server's name is text without blanks around it: rename it"
+        return "a server's name must be text without leading or trailing blanks: rename it"
     if not name.isprintable():
-        return "a server's name holds no control characters: rename it"
+        return "a server's name must not contain control characters: rename it"
     return None
 
 
 def not_an_entry(value: Any) -> str:
-    """What is wrong with a server that is no object."""
-    return f"should be an object with a 'command' or a 'url', not {json_type_name(value)}"
+    """Problem message for a server entry that is not an object."""
+    return f"must be an object with a 'command' or a 'url', not {json_type_name(value)}"
 
 
 def _is_server(value: Any) -> bool:
     return isinstance(value, Mapping) and any(
-        isinstance(said, str) and canonical_key(str(key)) in {"command", "url"} for key, said in value.items()
+        isinstance(text, str) and canonical_key(str(key)) in {"command", "url"} for key, text in value.items()
     )
 
 
 @dataclass(frozen=True, slots=True)
 class NormalizedEntry:
-    """A server's entry in our own spelling."""
+    """A server's entry with canonical keys."""
 
     values: Mapping[str, Any]
-    """What is said, by key; a key that holds null is left out."""
+    """Values by canonical key, without null values."""
     written: Mapping[str, str]
-    """How each key was written."""
+    """Original spelling of each key."""
     meant: Mapping[str, str]
-    """What each key that is not known may be meant to be."""
+    """Closest known key for each unknown key."""
 
 
 def canonical_key(key: str) -> str | None:
-    """Our own spelling of a key of a server; None for one that is not known."""
+    """Canonical form of a server's key; None if it is unknown."""
     camel = to_camel(key) if "_" in key else key
     camel = _KEY_SPELLINGS.get(camel, camel)
     return camel if camel in KEYS else None
 
 
 def is_disabled(raw: Mapping[str, Any]) -> bool:
-    """Whether a server is switched off, and so not to be read."""
+    """True if the server is disabled and must not be read."""
     return raw.get("disabled") is True or raw.get("enabled") is False
 
 
 def normalize_entry(name: str, raw: Mapping[str, Any], findings: Diagnostics) -> NormalizedEntry:
-    """Bring the keys and the transport of one server to our own spelling."""
+    """Convert the keys and the transport name of one server to their canonical form."""
     for path in (*repeated_keys(raw), *(f"{key}.{inner}" for key in raw for inner in repeated_keys(raw[key]))):
-        findings.problem("stands twice: remove one", server=name, key=path)
+        findings.problem("is given twice: remove one", server=name, key=path)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     meant: dict[str, str] = {}
@@ -209,14 +204,14 @@ def normalize_entry(name: str, raw: Mapping[str, Any], findings: Diagnostics) ->
             if (near := closest_key(str(key), (*KEYS, *_KEY_SPELLINGS))) is not None:
                 meant[str(key)] = near
             suggestion = f"; did you mean {near!r}?" if near is not None else ""
-            findings.warning(f"not known, and ignored{suggestion}", server=name, key=str(key))
+            findings.warning(f"unknown, ignored{suggestion}", server=name, key=str(key))
         elif value is not None:
-            said = _canonical_value(canonical, str(key), value)
+            normalized = _canonical_value(canonical, str(key), value)
             if canonical == "auth":
-                said = normalize_auth(name, str(key), said, findings)
-            if canonical in values and values[canonical] != said:
+                normalized = normalize_auth(name, str(key), normalized, findings)
+            if canonical in values and values[canonical] != normalized:
                 findings.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
-            values[canonical] = said
+            values[canonical] = normalized
             written.setdefault(canonical, str(key))
     if written.get("url") == "httpUrl" and "type" not in values:
         values["type"], written["type"] = "http", "httpUrl"
@@ -233,7 +228,7 @@ def _canonical_value(canonical: str, key: str, value: Any) -> Any:
 
 
 def closest_key(key: str, known: Iterable[str]) -> str | None:
-    """Which of the known keys one that is not may be meant to be; None for none."""
+    """Find the known key that is most similar to an unknown one; None for none."""
     spellings = {spelling.lower(): spelling for spelling in known}
     near = get_close_matches(key.lower().replace("_", ""), spellings, n=1, cutoff=0.75)
     return spellings[near[0]] if near else None

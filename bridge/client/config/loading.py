@@ -1,13 +1,8 @@
-"""load_config, parse_config; lock files named there.
+"""load_config and parse_config, with the lock files that a configuration names.
 
-Configuration: the ``mcp.json`` that people already have, read into values.
-
-Every dialect of `bridge.client.config.formats`, every spelling of `bridge.client.config.formats`, with the references
-of `bridge.client.config.variables`. What is wrong with one server costs that server alone (`UnusableTransport`). What
-is wrong with the whole file, or with all servers, is reported all at once, in a `ConfigError`; what is doubtful is a
-warning.
-
-Locks: the lock files that a configuration names, and what its servers are held to by them.
+The formats are those of `bridge.client.config.formats`, with references of `bridge.client.config.variables`. A problem
+of one server makes only that server unusable (`UnusableTransport`). Problems of the whole file, or of all servers, are
+raised together as one `ConfigError`; other findings are warnings.
 """
 
 from __future__ import annotations
@@ -76,21 +71,21 @@ def load_config(
     workspace_folder: str | os.PathLike[str] | None = None,
     reads_pins: bool = True,
 ) -> ServersConfig:
-    """Read a configuration of servers from a file: JSON, with comments and trailing commas where an editor left them.
+    """Read a server configuration from a JSON file; comments and trailing commas are allowed.
 
     Args:
         path: The file.
-        environ: The variables that references name; by default this process's.
-        inputs: What ``${input:id}`` stands for: a mapping by id, or a function that asks a person.
-        workspace_folder: What ``${workspaceFolder}`` stands for and relative ``cwd`` and ``envFile`` start from; by
-            default the file's folder, or the one that holds it where the file is in ``.vscode`` or ``.cursor``.
-        reads_pins: Hold servers to the lock files that are named; otherwise only say which they are.
+        environ: Variables for references; the process environment by default.
+        inputs: Values for ``${input:id}``: a mapping by id, or a function that asks the user.
+        workspace_folder: Value of ``${workspaceFolder}`` and base of relative ``cwd`` and ``envFile``; by default the
+            file's folder, or its parent if the file is in ``.vscode`` or ``.cursor``.
+        reads_pins: Load the lock files that are named; otherwise only their paths are returned.
 
     Returns:
-        The servers. Each warning has also been logged.
+        The servers. Warnings are also logged.
 
     Raises:
-        ConfigError: The file cannot be read, or neither it nor any of its servers can be used; it has all the problems.
+        ConfigError: The file cannot be read, or no server in it is usable. It contains all problems.
     """
     source = os.fspath(path)
     document = parse_jsonc(_read_text(source), source)
@@ -111,22 +106,22 @@ def parse_config(
     source: str = "configuration",
     reads_pins: bool = True,
 ) -> ServersConfig:
-    """Read a configuration of servers from JSON data.
+    """Parse a server configuration from JSON data.
 
     Args:
-        document: The data: an object in any of the dialects.
-        environ: The variables that references name; by default this process's.
-        inputs: What ``${input:id}`` stands for: a mapping by id, or a function that asks a person.
-        workspace_folder: What ``${workspaceFolder}`` stands for and relative ``cwd`` and ``envFile`` start from; by
-            default the current folder.
-        source: What to call the data in errors and warnings.
+        document: An object in any supported format.
+        environ: Variables for references; the process environment by default.
+        inputs: Values for ``${input:id}``: a mapping by id, or a function that asks the user.
+        workspace_folder: Value of ``${workspaceFolder}`` and base of relative ``cwd`` and ``envFile``; by default the
+            current folder.
+        source: Name of the data in errors and warnings.
         reads_pins: As for `load_config`.
 
     Returns:
-        The servers. Each warning has also been logged.
+        The servers. Warnings are also logged.
 
     Raises:
-        ConfigError: Neither it nor any of its servers can be used; it has all the problems.
+        ConfigError: No server is usable, or the data is invalid. It contains all problems.
     """
     findings = Diagnostics()
     root = read_root(document, findings)
@@ -144,7 +139,7 @@ def parse_config(
     if findings.problems and not is_usable:
         raise ConfigError(source, findings.problems)
     if not root.servers:
-        findings.warning("there are no servers in it")
+        findings.warning("it contains no servers")
     for warning in findings.warnings:
         _logger.warning("%s: %s", source, warning)
     servers = {server.name: replace(server, prefixing=root.prefixing) for server in read}
@@ -161,7 +156,7 @@ def _read_text(source: str) -> str:
     except OSError as error:
         problem = ConfigProblem(f"cannot be read: {error.strerror or type(error).__name__}")
     except ValueError:
-        problem = ConfigProblem("is no path")
+        problem = ConfigProblem("is not a valid path")
     raise ConfigError(source, [problem])
 
 
@@ -171,7 +166,7 @@ def _folder_of(path: Path) -> Path:
 
 
 def _read_server(name: str, raw: Any, variables: Variables, locks: LockFiles, findings: Diagnostics) -> ServerConfig:
-    """One server; where its entry cannot be used, one that is never there and says why."""
+    """Read one server; an unusable entry becomes a server with an `UnusableTransport`."""
     before = len(findings.problems)
     config = _usable_server(name, raw, variables, locks, findings)
     problems = tuple(findings.problems[before:])
@@ -190,23 +185,24 @@ def _usable_server(
     if not isinstance(raw, Mapping):
         findings.problem(not_an_entry(raw), server=name)
         return None
-    said = normalize_entry(name, raw, findings)
+    normalized = normalize_entry(name, raw, findings)
     try:
-        entry = ServerEntry.model_validate(dict(said.values))
+        entry = ServerEntry.model_validate(dict(normalized.values))
     except ValidationError as error:
-        findings.invalid(error, server=name, written=said.written)
+        findings.invalid(error, server=name, written=normalized.written)
         return None
-    if (kind := _transport_kind(name, entry, said, findings)) is None:
+    if (kind := _transport_kind(name, entry, normalized, findings)) is None:
         return None
-    _check_seconds(name, entry, said, findings)
+    _check_seconds(name, entry, normalized, findings)
     if entry.prefix in get_args(Prefixing):
         message = (
-            f"puts the text {entry.prefix!r} before the names of its tools; to say when, write 'prefix' at the top"
+            f"prepends the text {entry.prefix!r} to the names of its tools; to choose when the server's name is "
+            "prepended, write 'prefix' at the top level"
         )
-        findings.warning(message, server=name, key=said.written["prefix"])
-    _warn_of_useless(name, kind, said, findings)
-    held = locks.held(name, entry, said.written)
-    reader = TransportReader(name, variables, said.written, findings)
+        findings.warning(message, server=name, key=normalized.written["prefix"])
+    _warn_of_unused(name, kind, normalized, findings)
+    held = locks.held(name, entry, normalized.written)
+    reader = TransportReader(name, variables, normalized.written, findings)
     return ServerConfig(
         name=name,
         transport=reader.stdio(entry) if kind == "stdio" else reader.http(entry),
@@ -220,7 +216,7 @@ def _usable_server(
         include=None if entry.include is None else tuple(entry.include),
         exclude=tuple(entry.exclude or ()),
         unjudged_results=entry.unjudged_results or "pass",
-        protocol=_protocol(name, entry, said, findings),
+        protocol=_protocol(name, entry, normalized, findings),
         pins=held.pins,
         lock=held.lock,
     )
@@ -236,11 +232,9 @@ def _transport_kind(name: str, entry: ServerEntry, said: NormalizedEntry, findin
         message = f"has neither 'command' (a program to start) nor 'url' (a server to connect to){hint}"
         findings.problem(message, server=name)
     elif entry.command is not None and entry.type in {"http", "sse"}:
-        findings.problem(
-            f"is {entry.type!r}, which goes with a 'url', not a 'command'", server=name, key=written["type"]
-        )
+        findings.problem(f"is {entry.type!r}, which needs a 'url', not a 'command'", server=name, key=written["type"])
     elif entry.url is not None and entry.type == "stdio":
-        message = f"is 'stdio', which goes with a 'command', not a {written['url']!r}"
+        message = f"is 'stdio', which needs a 'command', not a {written['url']!r}"
         findings.problem(message, server=name, key=written["type"])
     else:
         return "stdio" if entry.command is not None else "http"
@@ -257,43 +251,43 @@ def _check_seconds(name: str, entry: ServerEntry, said: NormalizedEntry, finding
                 key=said.written[key],
             )
     if entry.timeout is not None and entry.max_call_seconds is not None and entry.max_call_seconds < entry.timeout:
-        findings.problem("is shorter than 'timeout': a call could never use it", server=name, key="maxCallSeconds")
+        findings.problem("is shorter than 'timeout', which would have no effect", server=name, key="maxCallSeconds")
 
 
-def _warn_of_useless(name: str, kind: str, said: NormalizedEntry, findings: Diagnostics) -> None:
-    useless = HTTP_KEYS if kind == "stdio" else STDIO_KEYS
-    beside = "command" if kind == "stdio" else "url"
+def _warn_of_unused(name: str, kind: str, said: NormalizedEntry, findings: Diagnostics) -> None:
+    unused = HTTP_KEYS if kind == "stdio" else STDIO_KEYS
+    transport = "command" if kind == "stdio" else "url"
     for key in said.values:
-        if key in useless:
-            findings.warning(f"has no use beside {beside!r}, and is ignored", server=name, key=said.written[key])
+        if key in unused:
+            findings.warning(f"has no effect with {transport!r}, ignored", server=name, key=said.written[key])
 
 
 def _protocol(name: str, entry: ServerEntry, said: NormalizedEntry, findings: Diagnostics) -> ProtocolPin:
     if entry.type != "sse":
         return entry.protocol or "auto"
     if entry.protocol not in {None, "auto", "legacy"}:
-        message = f"is {entry.protocol!r}, which does not exist over SSE: leave it out"
+        message = f"is {entry.protocol!r}, which is not available over SSE: remove it"
         findings.problem(message, server=name, key=said.written["protocol"])
     return "legacy"
 
 
 class PinSettings(NamedTuple):
-    """What one server is held to."""
+    """Pin settings of one server."""
 
     lock: str | None = None
     """The lock file; None for none."""
     pins: ServerPins | None = None
-    """What is in it of the server; of a server that is not in it, nothing was looked at."""
+    """Pins of the server; empty if it is not in the lock file."""
 
 
 class LockFiles:
     """The lock files of one configuration, each read once.
 
     Args:
-        said: What the root of the configuration says, for servers that say nothing themselves.
-        variables: What references can be replaced by.
-        findings: Where problems go.
-        are_read: Whether the files are there already; whoever writes them only wants to know which.
+        said: Top-level settings, for servers without their own.
+        variables: Values of references.
+        findings: Collects problems.
+        are_read: Read the files; False for `bridge pin`, which writes them.
     """
 
     def __init__(self, said: Mapping[str, Any], variables: Variables, findings: Diagnostics, *, are_read: bool) -> None:
@@ -306,25 +300,25 @@ class LockFiles:
         if (lock := said.get("pins")) is not None:
             self._lock = lock if isinstance(lock, str) else None
             if self._lock is None:
-                findings.problem(f"should be the path of a lock file, not {json_type_name(lock)}", key="pins")
+                findings.problem(f"must be the path of a lock file, not {json_type_name(lock)}", key="pins")
         if (mode := said.get("pinMode")) is not None:
             if mode in _MODES:
                 self._mode = mode
             else:
-                findings.problem("should be 'refuse' or 'flag'", key="pinMode")
+                findings.problem("must be 'refuse' or 'flag'", key="pinMode")
 
     def held(self, server: str, entry: ServerEntry, written: Mapping[str, str]) -> PinSettings:
-        """What a server is held to.
+        """Resolve the pin settings of a server.
 
         Args:
             server: Its name.
-            entry: What it says itself.
-            written: How each key was written.
+            entry: Its entry.
+            written: Original spelling of each key.
         """
         text = self._lock if entry.pins is None else entry.pins
         if text is None:
             if entry.pin_mode is not None:
-                self._findings.warning("has no use without 'pins'", server=server, key=written["pinMode"])
+                self._findings.warning("has no effect without 'pins'", server=server, key=written["pinMode"])
             return PinSettings()
         key = "pins" if entry.pins is None else written["pins"]
         place = {"key": key} if entry.pins is None else {"key": key, "server": server}
@@ -342,7 +336,7 @@ class LockFiles:
             if (path, mode) not in self._read:
                 self._read[path, mode] = load_pins(path, mode=mode)
         except ConfigError as error:
-            told = "; ".join(problem.message for problem in error.problems)
-            self._findings.problem(f"{expanded.shown!r} {told} (write it with `bridge pin`)", **place)
+            reason = "; ".join(problem.message for problem in error.problems)
+            self._findings.problem(f"{expanded.shown!r} {reason} (write it with `bridge pin`)", **place)
             return PinSettings(path)
         return PinSettings(path, self._read[path, mode].get(server, ServerPins(tools={}, mode=mode)))

@@ -1,17 +1,13 @@
-"""Pydantic models of the configuration; its JSON Schema.
+"""Pydantic models of the configuration, and its JSON Schema.
 
-An entry: one server of a configuration as it is written, in this package's own spelling.
+`ServerEntry` validates an entry after its keys were converted to the canonical form; the JSON Schema is generated from
+it. A null value means an absent key. The ``auth`` key has these forms:
 
-`ServerEntry` says which keys there are and what they may hold; the JSON Schema is made from it, and other dialects'
-spellings are translated into it before it judges. Null says nothing, as if the key were not there.
-
-Entry: what a configuration says under ``auth``, in this package's own spelling, and other hosts' brought to it.
-
-"auth": "oauth"                            a person logs in: bridge login
-"auth": {"clientId": …, "scopes": […]}     the same, as a client that was registered by hand
-"auth": {"type": "client_credentials", …}  this program has credentials of its own
-"auth": "${TOKEN}"                         a token that goes with every request
-"oauth": {…}                               Claude Code's word; Cursor writes "CLIENT_ID" and so on
+    "auth": "oauth"                            login in a browser with bridge login
+    "auth": {"clientId": …, "scopes": […]}     the same, with a pre-registered client
+    "auth": {"type": "client_credentials", …}  the program's own credentials
+    "auth": "${TOKEN}"                         a bearer token
+    "oauth": {…}                               alias of Claude Code; Cursor writes "CLIENT_ID" and so on
 """
 
 from __future__ import annotations
@@ -48,10 +44,10 @@ _Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=s
 _Variable = Annotated[str | None, BeforeValidator(_scalar_as_text, json_schema_input_type=str | float | bool | None)]
 
 
-_PINS = "A lock file of bridge pin: tools that are not as it has them are refused."
+_PINS = "A lock file of bridge pin: tools that differ from it are refused."
 
 
-_PIN_MODE = "Whether those are refused, as by default, or taken with a warning (flag)."
+_PIN_MODE = "Refuse tools that differ from the lock file (refuse, the default), or use them with a warning (flag)."
 
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -70,47 +66,51 @@ class ServerEntry(BaseModel):
     )
 
     type: Literal["stdio", "http", "sse"] | None = Field(
-        default=None, description="The transport; by default stdio for a command, and for a URL whatever answers."
+        default=None, description="The transport; by default stdio for a command, and detected for a URL."
     )
     command: str | None = Field(default=None, description="The program to start.")
     args: list[_Text] | None = Field(default=None, description="The program's arguments.")
-    env: dict[str, _Variable] | None = Field(default=None, description="Variables for the program.")
-    env_file: str | None = Field(default=None, description="A .env file with variables; those of env come before it.")
+    env: dict[str, _Variable] | None = Field(default=None, description="Environment variables of the program.")
+    env_file: str | None = Field(default=None, description="A .env file with variables; env overrides it.")
     cwd: str | None = Field(default=None, description="The folder to start the program in.")
     inherit_env: Literal["minimal", "all"] | list[str] | None = Field(
-        default=None, description="What the program inherits of the environment: minimal (the default), all, or names."
+        default=None,
+        description="Environment variables that the program inherits: minimal (the default), all, or names.",
     )
-    url: str | None = Field(default=None, description="Where the server is: http or https.")
-    headers: dict[str, _Text] | None = Field(default=None, description="Headers that go with every request.")
+    url: str | None = Field(default=None, description="The server's URL, http or https.")
+    headers: dict[str, _Text] | None = Field(default=None, description="Headers of every request.")
     auth: str | AuthEntry | None = Field(
-        default=None, description="How to sign in: oauth for a login by bridge login, a token, or more in an object."
+        default=None, description="Authentication: oauth for a login with bridge login, a token, or an object."
     )
-    disabled: bool | None = Field(default=None, description="Leave this server out.")
-    timeout: _Seconds | None = Field(default=None, description="Seconds a call may go without progress; 60 if unsaid.")
-    max_call_seconds: _Seconds | None = Field(default=None, description="Seconds a call may take; 600 if unsaid.")
+    disabled: bool | None = Field(default=None, description="Do not use this server.")
+    timeout: _Seconds | None = Field(
+        default=None, description="Maximum seconds of a call without progress; 60 by default."
+    )
+    max_call_seconds: _Seconds | None = Field(default=None, description="Maximum seconds of a call; 600 by default.")
     connect_timeout_seconds: _Seconds | None = Field(
-        default=None, description="Seconds the server may take to start and to greet; 30 if unsaid."
+        default=None, description="Maximum seconds of start and handshake; 30 by default."
     )
     connect_wait_seconds: _Seconds | None = Field(
-        default=None, description="Seconds a call waits for the server while it is down; 5 if unsaid."
+        default=None, description="Maximum seconds that a call waits for an unavailable server; 5 by default."
     )
-    required: bool | None = Field(default=None, description="Fail at the start without this server.")
+    required: bool | None = Field(default=None, description="Fail at startup if this server is unavailable.")
     trusted: bool | None = Field(
         default=None,
-        description="Rely on its annotations: repeat calls that it says are idempotent or read-only, and run those "
-        "that it says are read-only without approval.",
+        description="Rely on the server's annotations: repeat calls of tools annotated as idempotent or read-only, and "
+        "run read-only tools without approval.",
     )
     prefix: str | None = Field(
-        default=None, pattern=r"^[A-Za-z0-9_.-]*$", description="Stands before the names of the server's tools."
+        default=None, pattern=r"^[A-Za-z0-9_.-]*$", description="Text that is prepended to the server's tool names."
     )
-    include: list[str] | None = Field(default=None, description="The only tools to take; * and ? match.")
-    exclude: list[str] | None = Field(default=None, description="Tools to leave out; * and ? match.")
+    include: list[str] | None = Field(default=None, description="The only tools to use; * and ? are wildcards.")
+    exclude: list[str] | None = Field(default=None, description="Tools to leave out; * and ? are wildcards.")
     unjudged_results: Literal["pass", "refuse"] | None = Field(
         default=None,
-        description="Refuse results that are too much work to check against their schema, or pass them, as by default.",
+        description="Refuse results that take too long to validate against their schema, or pass them (the default).",
     )
     protocol: ProtocolPin | None = Field(
-        default=None, description="Speak the handshake era (legacy) or this version; negotiated if unsaid (auto)."
+        default=None,
+        description="The protocol: the handshake era (legacy), or this version; negotiated by default (auto).",
     )
     pins: str | None = Field(default=None, description=_PINS)
     pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
@@ -124,39 +124,39 @@ class Document(BaseModel):
     )
 
     mcp_servers: dict[str, ServerEntry] = Field(description="The servers by name.")
-    inputs: list[InputDefinition] | None = Field(default=None, description="Values to ask a person for.")
-    pins: str | None = Field(default=None, description=f"{_PINS} For servers that name none.")
+    inputs: list[InputDefinition] | None = Field(default=None, description="Values to ask the user for.")
+    pins: str | None = Field(default=None, description=f"{_PINS} For servers that name no lock file.")
     pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
     prefix: Prefixing | None = Field(
         default=None,
-        description="When a server's name stands before the names of its tools; if unsaid, with several servers.",
+        description="When the server's name is prepended to its tool names; by default with several servers.",
     )
 
 
 STDIO_KEYS = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
-"""Keys that mean something only beside a command."""
+"""Keys that are valid only with a command."""
 
 
 HTTP_KEYS = frozenset({"auth", "headers"})
-"""Keys that mean something only beside a URL."""
+"""Keys that are valid only with a URL."""
 
 
 KEYS: tuple[str, ...] = tuple(field.alias or name for name, field in ServerEntry.model_fields.items())
-"""Every key of an entry, as it is written."""
+"""Every key of an entry, in canonical form."""
 
 
 def config_json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a configuration in this package's own form.
+    """Generate the JSON Schema (2020-12) of a configuration in canonical form.
 
-    It is narrower than what is read: other dialects' spellings are left out, and an unknown key of a server is refused
-    where reading only warns, so that an editor underlines it.
+    It is stricter than the parser: it omits key aliases and rejects unknown keys of a server, so that editors mark
+    them.
     """
     schema = Document.model_json_schema(by_alias=True, schema_generator=_PlainSchema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 class _PlainSchema(GenerateJsonSchema):
-    """Leaves out what a person who writes a configuration has no use for: null for "unsaid", and titles."""
+    """Omits null and titles, which are of no use to authors of a configuration."""
 
     def nullable_schema(self, schema: NullableSchema) -> dict[str, Any]:
         return self.generate_inner(schema["schema"])
@@ -178,7 +178,7 @@ _Scopes = Annotated[list[str], BeforeValidator(_words, json_schema_input_type=st
 
 
 class AuthEntry(BaseModel):
-    """How this side signs in to one server."""
+    """Authentication to one server."""
 
     model_config = ConfigDict(
         strict=True, frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True
@@ -186,22 +186,24 @@ class AuthEntry(BaseModel):
 
     type: Literal["oauth", "client_credentials", "bearer"] | None = Field(
         default=None,
-        description="A person logs in (oauth, the default), the program has credentials of its own, or a token.",
+        description="A login in a browser (oauth, the default), the program's own credentials, or a token.",
     )
-    token: str | None = Field(default=None, description="The token of bearer.")
-    client_id: str | None = Field(default=None, description="The client, where it was registered by hand.")
+    token: str | None = Field(default=None, description="The bearer token.")
+    client_id: str | None = Field(default=None, description="ID of a pre-registered client.")
     client_secret: str | None = Field(default=None, description="The client's secret.")
     client_authentication: ClientAuthentication | None = Field(
-        default=None, description="How the secret is shown; as the authorization server takes it, if unsaid."
+        default=None, description="How the secret is sent; by default as the authorization server supports it."
     )
-    client_metadata_url: str | None = Field(default=None, description="Where the client describes itself: https.")
-    private_key: str | None = Field(default=None, description="The client's key, as PEM, instead of a secret.")
+    client_metadata_url: str | None = Field(default=None, description="URL of the Client ID Metadata Document, https.")
+    private_key: str | None = Field(default=None, description="The client's private key as PEM, instead of a secret.")
     private_key_file: str | None = Field(default=None, description="A file with that key.")
-    signing_algorithm: str | None = Field(default=None, description="What the key signs with; RS256 if unsaid.")
-    issuer: str | None = Field(default=None, description="The authorization server that knows the client.")
-    scopes: _Scopes | None = Field(default=None, description="What to ask for; what the server asks for, if unsaid.")
+    signing_algorithm: str | None = Field(default=None, description="Algorithm of the key; RS256 by default.")
+    issuer: str | None = Field(default=None, description="The authorization server at which the client is registered.")
+    scopes: _Scopes | None = Field(
+        default=None, description="Scopes to request; by default those that the server asks for."
+    )
     redirect_uri: str | None = Field(
-        default=None, description="Where the browser goes after a login: http on this machine; a free port if unsaid."
+        default=None, description="Redirect URI of a login, http on this machine; a free port by default."
     )
     callback_port: int | None = Field(
         default=None, gt=0, lt=65536, description="The port of http://localhost:PORT/callback, as the redirectUri."
@@ -215,22 +217,22 @@ _SPELLINGS = {"scope": "scopes", "tokenEndpointAuthMethod": "clientAuthenticatio
 
 
 def normalize_auth(server: str, key: str, value: Any, findings: Diagnostics) -> Any:
-    """Bring what is said under ``auth`` to our own spelling.
+    """Convert the keys of an ``auth`` entry to their canonical form.
 
     Args:
         server: The server's name.
-        key: How ``auth`` was written.
-        value: What is said.
-        findings: Where what is not known is told.
+        key: Original spelling of ``auth``.
+        value: The value of ``auth``.
+        findings: Collects warnings.
     """
     if not isinstance(value, dict):
         return value
-    said: dict[str, Any] = {}
+    normalized: dict[str, Any] = {}
     for name, inner in value.items():
         camel = to_camel(str(name).lower()) if "_" in str(name) else str(name)
         canonical = _SPELLINGS.get(camel, camel)
         if canonical not in _KEYS:
-            findings.warning("not known, and ignored", server=server, key=f"{key}.{name}")
+            findings.warning("unknown, ignored", server=server, key=f"{key}.{name}")
         elif inner is not None:
-            said[canonical] = inner
-    return said
+            normalized[canonical] = inner
+    return normalized

@@ -1,7 +1,7 @@
-"""What a configuration says, as values: servers and the transports that reach them.
+"""Configuration values: servers and their transports.
 
-Values compare by what they say, so that a configuration read again shows which servers changed. What may be secret
-(variables, headers, credentials, expanded references) is never in a repr; `redacted` is what an error may show.
+Values compare by content, so that reading a configuration again shows which servers changed. Possible secrets
+(variables, headers, credentials, expanded references) are never in a repr; errors use `redacted`.
 """
 
 from __future__ import annotations
@@ -21,53 +21,54 @@ if TYPE_CHECKING:
     from bridge.errors import ConfigProblem
 
 InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
-"""What a child inherits: what any program needs (``PATH``, ``HOME``, …), everything, or these variables beside that."""
+"""Environment variables that a child process inherits: the essential ones (``PATH``, ``HOME``, …), all, or the
+essential ones and these."""
 
 ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
-"""The protocol to speak: negotiated, the handshake era, or that version."""
+"""The protocol: negotiated, the handshake era, or that version."""
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
-"""How long a call may go without progress."""
+"""Maximum seconds of a call without progress."""
 
 DEFAULT_MAX_CALL_SECONDS = 600.0
-"""How long a call may take with progress."""
+"""Maximum seconds of a call with progress."""
 
 DEFAULT_CONNECT_TIMEOUT_SECONDS = 30.0
-"""How long a server may take to start and to greet."""
+"""Maximum seconds of a server's start and handshake."""
 
 DEFAULT_CONNECT_WAIT_SECONDS = 5.0
-"""How long a call waits for a server that is down."""
+"""Maximum seconds that a call waits for an unavailable server."""
 
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
-"""When a server's name stands before the names of its tools."""
+"""When the server's name is prepended to its tool names."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StdioTransport:
-    """A server that is a child process and speaks over its standard input and output."""
+    """A server that runs as a child process and communicates over standard input and output."""
 
     command: str
     """The program."""
     _: KW_ONLY
     args: tuple[str, ...] = ()
-    """Its arguments."""
+    """The program's arguments."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that the child gets beside what it inherits."""
+    """Environment variables in addition to the inherited ones."""
     cwd: str | None = None
-    """The folder that the child starts in; None for this process's."""
+    """The child's working directory; None for this process's."""
     inherit_env: InheritEnvironment = "minimal"
-    """What the child inherits of this process's environment."""
+    """Environment variables that the child inherits."""
     shown: str | None = field(default=None, compare=False)
-    """The command line as it may be shown, where more is known than can be guessed; see `redacted`."""
+    """The redacted command line, if it is known better than by heuristics; see `redacted`."""
     expanded: tuple[str, ...] = field(default=(), compare=False)
-    """Texts that came from variables or a person, and so may be secret; see `scrub`."""
+    """Texts from variables or the user, which may be secret; see `scrub`."""
 
     def redacted(self) -> str:
-        """The command line as it may be shown."""
+        """The command line without secrets."""
         return self.shown if self.shown is not None else redact_command((self.command, *self.args)).shown
 
     def scrub(self, text: str) -> str:
-        """A foreign text, such as the child's last words, without what is secret here."""
+        """Remove this transport's secrets from a text, such as the child's standard error."""
         guessed = redact_command((self.command, *self.args)).secrets
         return scrub(text, (*self.env.values(), *self.expanded, *guessed))
 
@@ -83,27 +84,28 @@ class HttpTransport:
     """A server behind a URL."""
 
     url: str
-    """Where the server is: ``http`` or ``https``."""
+    """The server's URL, ``http`` or ``https``."""
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers that go with every request."""
+    """Headers of every request."""
     auth: Grant | None = None
-    """How to come to tokens; None for what `headers` say, and otherwise for what a person has logged in to."""
+    """Grant type; None to use `headers`, or else a stored login."""
     kind: Literal["http", "sse"] | None = None
-    """Streamable HTTP, or HTTP with SSE; None to find out (POST, then GET; MCP transports, backwards compatibility)."""
+    """Streamable HTTP, or HTTP with SSE; None to detect it (POST, then GET; MCP, Transports, "Backwards
+    Compatibility")."""
     shown: str | None = field(default=None, compare=False)
-    """The URL as it may be shown, where more is known than can be guessed; see `redacted`."""
+    """The redacted URL, if it is known better than by heuristics; see `redacted`."""
     expanded: tuple[str, ...] = field(default=(), compare=False)
-    """Texts that came from variables or a person, and so may be secret; see `scrub`."""
+    """Texts from variables or the user, which may be secret; see `scrub`."""
     login_target: str | None = field(default=None, compare=False)
-    """What ``bridge login`` is to be given, where that is not the URL."""
+    """Argument for ``bridge login``, if it is not the URL."""
 
     def redacted(self) -> str:
-        """The URL as it may be shown."""
+        """The URL without secrets."""
         return self.shown if self.shown is not None else redact_url(self.url).shown
 
     def scrub(self, text: str) -> str:
-        """A foreign text, such as another library's error, without what is secret here."""
+        """Remove this transport's secrets from a text, such as another library's error."""
         values = self.headers.values()
         credentials = (value.partition(" ")[2] for value in values)
         of_auth = self.auth.secrets if self.auth is not None else ()
@@ -120,15 +122,15 @@ class MemoryTransport:
     """A server in this process."""
 
     server: Any
-    """The SDK's low-level ``Server``, such as a `bridge.server.publisher.Publisher`'s ``server``, or its ``MCPServer``.
-    """
+    """The SDK's low-level ``Server`` (for example the ``server`` of a `bridge.server.publisher.Publisher`) or
+    ``MCPServer``."""
 
     def redacted(self) -> str:
-        """Where it is, as it may be shown."""
+        """A description of the address."""
         return "this process"
 
     def scrub(self, text: str) -> str:
-        """The text: nothing is secret here."""
+        """Return the text unchanged: there are no secrets."""
         return text
 
     def __repr__(self) -> str:
@@ -137,75 +139,75 @@ class MemoryTransport:
 
 @dataclass(frozen=True, slots=True)
 class UnusableTransport:
-    """A server that its configuration does not say how to reach: every connection fails with the reason."""
+    """Transport of a server whose configuration is invalid: every connection fails with the reason."""
 
     problems: tuple[ConfigProblem, ...]
-    """What is wrong with the configuration of this server."""
+    """Problems of this server's configuration."""
 
     @property
     def reason(self) -> str:
-        """What is wrong, in words, without the server's name."""
-        told = "; ".join(str(replace(problem, server=None)) for problem in self.problems)
-        return f"its configuration cannot be used: {told}"
+        """The problems as a sentence, without the server's name."""
+        problems = "; ".join(str(replace(problem, server=None)) for problem in self.problems)
+        return f"its configuration cannot be used: {problems}"
 
     def redacted(self) -> str:
-        """Where it is, as it may be shown."""
+        """A description of the address."""
         return "nowhere"
 
     def scrub(self, text: str) -> str:
-        """The text: problems quote no value that may be secret."""
+        """Return the text unchanged: problems contain no secrets."""
         return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """One server: how to reach it and how to treat it."""
+    """One server: its transport and settings."""
 
     name: str
-    """What the configuration calls it."""
+    """Name in the configuration."""
     transport: StdioTransport | HttpTransport | MemoryTransport | UnusableTransport
-    """How to reach it."""
+    """Transport of the server."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    """How long a call may go without progress; each sign of progress begins it anew."""
+    """Maximum seconds of a call without progress; each progress notification restarts them."""
     max_call_seconds: float = DEFAULT_MAX_CALL_SECONDS
-    """How long a call may take whatever its progress."""
+    """Maximum seconds of a call in total."""
     connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS
-    """How long the server may take to start and to greet."""
+    """Maximum seconds of start and handshake."""
     connect_wait_seconds: float = DEFAULT_CONNECT_WAIT_SECONDS
-    """How long a call waits for the server while it is down."""
+    """Maximum seconds that a call waits for an unavailable server."""
     required: bool = False
-    """Without this server there is nothing to offer; others are only missed."""
+    """True if startup fails without this server."""
     trusted: bool = False
     """Rely on the server's annotations.
 
-    A call of a tool that says it is idempotent or read-only may be repeated; a read-only one runs without approval.
+    Calls of tools annotated as idempotent or read-only may be repeated; read-only tools run without approval.
     """
     prefix: str | None = None
-    """Stands before the names of the server's tools; None leaves it to `prefixing`."""
+    """Text that is prepended to the server's tool names; None to use `prefixing`."""
     prefixing: Prefixing | None = None
-    """When the server's name stands before the names of its tools. None: always where there are several servers, and
-    only before a name that is taken where there is one."""
+    """When the server's name is prepended to its tool names. None: always with several servers, only on a collision
+    with one."""
     include: tuple[str, ...] | None = None
-    """The only tools to take, by remote name; ``*`` and ``?`` match as in file names. None for all."""
+    """The only tools to use, by remote name; ``*`` and ``?`` match as in file names. None for all."""
     exclude: tuple[str, ...] = ()
-    """Tools to leave out, in the same way; stronger than `include`."""
+    """Tools to leave out, with the same wildcards; takes precedence over `include`."""
     unjudged_results: Literal["pass", "refuse"] = "pass"
-    """What becomes of structured content that cannot be checked against its schema within the bounds."""
+    """Handling of structured content that cannot be validated within the limits."""
     protocol: ProtocolPin = "auto"
-    """The protocol to speak."""
+    """The protocol version to use."""
     pins: ServerPins | None = None
-    """What its tools were when somebody looked at them; others are refused or flagged. None for whatever it offers."""
+    """Pins of the reviewed tools; tools that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)
-    """The lock file that its configuration names; None where it names none."""
+    """The lock file in the configuration; None for none."""
 
     def with_login_target(self, target: str) -> ServerConfig:
-        """The server, knowing what ``bridge login`` is to be given for it."""
+        """Copy the server with an argument for ``bridge login``."""
         if not isinstance(self.transport, HttpTransport):
             return self
         return replace(self, transport=replace(self.transport, login_target=target))
 
     def admits(self, tool_name: str) -> bool:
-        """Whether a tool of the server, by its remote name, is to be taken."""
+        """True if a tool, given by remote name, is included."""
         included = self.include is None or any(fnmatchcase(tool_name, pattern) for pattern in self.include)
         return included and not any(fnmatchcase(tool_name, pattern) for pattern in self.exclude)
 
@@ -215,20 +217,19 @@ class ServersConfig:
     """The servers of one configuration."""
 
     servers: Mapping[str, ServerConfig] = field(default_factory=dict)
-    """The enabled servers by name, in the order of the file. One whose entry cannot be used has an
-    `UnusableTransport`."""
+    """The enabled servers by name, in the order of the file. An unusable entry has an `UnusableTransport`."""
     disabled: tuple[str, ...] = ()
-    """The names of the servers that are switched off; nothing else of them was read."""
+    """Names of the disabled servers; their entries are not read."""
     warnings: tuple[str, ...] = ()
-    """What is doubtful, each a sentence that names the server and the key."""
+    """Warnings, each a sentence that names the server and the key."""
     source: str = "configuration"
-    """The file, or what else the configuration was read from."""
+    """The file, or another name of the source."""
 
     def usable(self, name: str) -> ServerConfig | None:
-        """The server of a name; None where there is none.
+        """Return the server of a name; None if there is none.
 
         Raises:
-            ConfigError: Its entry cannot be used.
+            ConfigError: The server's entry is unusable.
         """
         server = self.servers.get(name)
         if server is not None and isinstance(server.transport, UnusableTransport):
@@ -236,7 +237,7 @@ class ServersConfig:
         return server
 
     def why_missing(self, name: str) -> str:
-        """Why there is no server of a name, in words."""
+        """Explain why there is no server of a name."""
         if name in self.disabled:
             return f"{name!r} is disabled"
         return f"{name!r} is not one of its servers ({', '.join(map(repr, self.servers)) or 'none'})"

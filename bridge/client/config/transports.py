@@ -1,10 +1,6 @@
-"""Transport entries: expansion, files, validation.
+"""Conversion of a server's entry to its transport: references are expanded, files read, values checked.
 
-From an entry to its transport: references expanded, files read, and what cannot work refused.
-
-Environment files: variables for a child, one to a line, as python-dotenv reads them.
-
-What a value says is taken as it stands: ``${VAR}`` in the file is plain text.
+Values in environment files are literal: ``${VAR}`` is not expanded there.
 """
 
 from __future__ import annotations
@@ -40,25 +36,25 @@ _NOTHING = Expanded("", "")
 
 @dataclass(frozen=True, slots=True)
 class TransportReader:
-    """Makes the transport of one server; what is wrong goes to the findings."""
+    """Creates the transport of one server; problems go to the diagnostics."""
 
     server: str
     """The server's name."""
     variables: Variables
-    """What references can be replaced by."""
+    """Values of references."""
     written: Mapping[str, str]
-    """How each key was written."""
+    """Original spelling of each key."""
     findings: Diagnostics
-    """Where problems go."""
+    """Collects problems."""
 
     def stdio(self, entry: ServerEntry) -> StdioTransport:
-        """The transport of a server that is a child process."""
+        """Create the transport of a child process."""
         command = self.expand(entry.command or "", "command")
         if not command.value.strip() and command is not _NOTHING:
             self.problem("is empty: give the program to start, or a 'url'", "command")
         args = [self.expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
         cwd = None if entry.cwd is None else self.path(entry.cwd, "cwd").value
-        self._look_beside(command.value, cwd)
+        self._check_location(command.value, cwd)
         inherited = entry.inherit_env or "minimal"
         return StdioTransport(
             command.value,
@@ -70,26 +66,26 @@ class TransportReader:
             expanded=_secrets((command, *args)),
         )
 
-    def _look_beside(self, command: str, cwd: str | None) -> None:
-        """Warn of a program that is not where it is looked for, but beside the configuration."""
+    def _check_location(self, command: str, cwd: str | None) -> None:
+        """Warn if the program is not found, but is in the configuration's folder."""
         path, folder = Path(command), self.variables.workspace_folder
         is_of_path = path.name == command or path.is_absolute()
         if is_of_path or (Path.cwd() / (cwd or "") / path).exists():
             return
         if (folder / path).is_file():
-            message = "is beside the configuration, and looked for in the working directory: write ${workspaceFolder}/…"
+            message = "is in the configuration's folder, not in the working directory: write ${workspaceFolder}/…"
             self.findings.warning(message, server=self.server, key=self._written("command"))
 
     def http(self, entry: ServerEntry) -> HttpTransport:
-        """The transport of a server behind a URL."""
+        """Create the transport of a URL."""
         url = self.expand(entry.url or "", "url")
         if url is not _NOTHING and (complaint := _url_complaint(url.value)):
             self.problem(complaint, "url")
         headers = {name: self._header(name, value) for name, value in (entry.headers or {}).items()}
         if len({name.lower() for name in headers}) < len(headers):
-            self.problem("one header stands twice in different case: remove one", "headers")
+            self.problem("a header is given twice in different case: remove one", "headers")
         if entry.auth is not None and any(name.lower() == "authorization" for name in headers):
-            self.problem("stands beside an 'Authorization' header: keep one of them", "auth")
+            self.problem("is given together with an 'Authorization' header: keep one of them", "auth")
         texts = _Texts(self)
         auth = read_auth(entry.auth, texts) if entry.auth is not None else None
         if isinstance(auth, str):
@@ -107,11 +103,11 @@ class TransportReader:
         environment = self._environment_file(entry.env_file) if entry.env_file is not None else {}
         for name, text in (entry.env or {}).items():
             if not name or "=" in name or "\0" in name:
-                self.problem("is no name for a variable", "env", f".{name}")
+                self.problem("is not a valid variable name", "env", f".{name}")
             elif text is None:
                 environment.pop(name, None)
                 place = f"{self._written('env')}.{name}"
-                self.findings.warning("null leaves the variable unsaid", server=self.server, key=place)
+                self.findings.warning("null removes the variable", server=self.server, key=place)
             else:
                 environment[name] = self.expand(text, "env", f".{name}").value
         return environment
@@ -127,7 +123,7 @@ class TransportReader:
         return {}
 
     def path(self, text: str, key: str, place: str = "") -> Expanded:
-        """A path with its references replaced, from the workspace's folder on."""
+        """Expand a path, relative to the workspace folder."""
         path = self.expand(text, key, place)
         if path is _NOTHING:
             return path
@@ -135,17 +131,17 @@ class TransportReader:
 
     def _header(self, name: str, text: str) -> Expanded:
         if not _HEADER_NAME.fullmatch(name):
-            self.problem("is no name for a header", "headers", f".{name}")
+            self.problem("is not a valid header name", "headers", f".{name}")
         return self._header_value(self.expand(text, "headers", f".{name}"), "headers", f".{name}")
 
     def _header_value(self, value: Expanded, key: str, place: str = "") -> Expanded:
         if not _HEADER_VALUE.fullmatch(value.value):
-            message = "holds what a header cannot: a line break, a blank at an end, or a character that is not ASCII"
+            message = "is not a valid header value: it has a line break, a blank at an end, or a non-ASCII character"
             self.problem(message, key, place)
         return value
 
     def expand(self, text: str, key: str, place: str = "") -> Expanded:
-        """A text with its references replaced; nothing where that cannot be done."""
+        """Expand a text's references; empty after a problem was reported."""
         try:
             expanded = self.variables.expand(text)
         except ExpansionError as error:
@@ -153,7 +149,7 @@ class TransportReader:
                 self.problem(message, key, place)
             return _NOTHING
         if "\0" in expanded.value or not _is_encodable(expanded.value):
-            self.problem("holds a character that no program can be given", key, place)
+            self.problem("contains a character that cannot be passed to a program", key, place)
             return _NOTHING
         return expanded
 
@@ -161,24 +157,24 @@ class TransportReader:
         return self.written.get(key, key)
 
     def problem(self, message: str, key: str, place: str = "") -> None:
-        """Say what is wrong."""
+        """Report a problem."""
         self.findings.problem(message, server=self.server, key=self._written(key) + place)
 
 
 class _Texts:
-    """Reads the texts under ``auth``, and keeps what it has read (`CredentialReader`)."""
+    """Reads the texts under ``auth`` and records them (`CredentialReader`)."""
 
     def __init__(self, reader: TransportReader) -> None:
         self._reader = reader
         self.read: list[Expanded] = []
 
     def text(self, text: str, key: str, place: str = "") -> str | None:
-        """A text with its references replaced; None where that cannot be done, which has been told."""
+        """Expand a text's references; None after a problem was reported."""
         self.read.append(self._reader.expand(text, key, place))
         return self.read[-1].value if self.read[-1] is not _NOTHING else None
 
     def file(self, text: str, key: str, place: str = "") -> str | None:
-        """What is in a file; None as for `text`."""
+        """Read a file; None after a problem was reported."""
         path = self._reader.path(text, key, place)
         try:
             return Path(path.value).read_text(encoding="ascii") if path is not _NOTHING else None
@@ -186,11 +182,11 @@ class _Texts:
             reason = error.strerror or type(error).__name__
             self.problem(f"cannot read {path.shown!r}: {reason}", key, place)
         except ValueError:
-            self.problem(f"{path.shown!r} is no PEM file", key, place)
+            self.problem(f"{path.shown!r} is not a PEM file", key, place)
         return None
 
     def problem(self, message: str, key: str, place: str = "") -> None:
-        """Say what is wrong."""
+        """Report a problem."""
         self._reader.problem(message, key, place)
 
 
@@ -198,15 +194,17 @@ def _url_complaint(url: str) -> str | None:
     if not url:
         return "is empty: give the URL of the server, or a 'command'"
     if not url.lower().startswith(("http://", "https://")):
-        return "should start with http:// or https://"
+        return "must start with http:// or https://"
     if _BLANK_OR_CONTROL.search(url):
-        return "holds a blank or a control character: remove it, or write it as %20"
+        return "contains a blank or a control character: remove it, or write it as %20"
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        return "is not a URL: look at the host and the port, and write '/', '?', '#' and '@' of a password as %2F, …"
-    return None if parts.hostname else "names no host"
+        return (
+            "is not a valid URL: check the host and the port, and write '/', '?', '#' and '@' of a password as %2F, …"
+        )
+    return None if parts.hostname else "has no host"
 
 
 def _is_encodable(text: str) -> bool:
@@ -222,16 +220,16 @@ def _secrets(texts: Iterable[Expanded]) -> tuple[str, ...]:
 
 
 def read_environment_file(path: str) -> dict[str, str]:
-    """The variables of a file; a name without ``=`` is left out.
+    """Read the variables of an environment file (python-dotenv syntax); names without ``=`` are ignored.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not UTF-8 text, or its path is none.
+        ValueError: It is not UTF-8 text, or the path is invalid.
     """
-    from dotenv import dotenv_values  # noqa: PLC0415 - only for those who have such a file
+    from dotenv import dotenv_values  # noqa: PLC0415 - only for configurations with such a file
 
     text = Path(path).read_text(encoding="utf-8-sig")
     if "\0" in text:
-        raise ValueError("a variable cannot hold a NUL character")
+        raise ValueError("a variable cannot contain a NUL character")
     values = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}

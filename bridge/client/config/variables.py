@@ -1,17 +1,12 @@
-"""Variable references and inputs.
+"""Variable references and inputs in the texts of a configuration.
 
-Expansion: ``${VAR}`` and its relatives in the texts of a configuration.
-
-    ${VAR}  ${env:VAR}                         a variable of the environment; it must be set
-    ${VAR:-default}  ${env:VAR:-default}       the default where the variable is not set, or empty
-    ${input:id}                                a value that a person gives
+    ${VAR}  ${env:VAR}                         an environment variable; it must be set
+    ${VAR:-default}  ${env:VAR:-default}       the default if the variable is unset or empty
+    ${input:id}                                a value from the user (VS Code's ``inputs``)
     ${workspaceFolder}  ${workspaceFolderBasename}  ${userHome}  ${pathSeparator}  ${/}
     $${                                        a literal ${
 
-An expanded value is never expanded again, so what a variable holds cannot reach for another. ``$VAR`` without braces is
-plain text.
-
-Inputs: the values that a configuration asks a person for (VS Code's ``inputs`` and ``${input:id}``).
+Expanded values are not expanded again, so a variable cannot refer to another one. ``$VAR`` without braces is literal.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ _FORMS = "${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, ${workspaceFolder} a
 
 
 class ExpansionError(ValueError):
-    """A text that cannot be expanded; the messages quote names, never values."""
+    """A text cannot be expanded; the messages contain names, never values."""
 
     def __init__(self, messages: list[str]) -> None:
         super().__init__("; ".join(messages))
@@ -52,32 +47,32 @@ class ExpansionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A text with its references replaced."""
+    """A text with expanded references."""
 
     value: str
-    """The text to use."""
+    """The expanded text."""
     shown: str
-    """The text to show: what came from a variable or a person is still a reference."""
+    """The text to display, with references to variables and inputs unexpanded."""
     secrets: tuple[str, ...] = ()
-    """What came from a variable or a person."""
+    """Values of variables and inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What references can be replaced by."""
+    """Values of references."""
 
     environ: Mapping[str, str]
-    """The variables."""
+    """Environment variables."""
     workspace_folder: Path
-    """The folder that the configuration is about."""
+    """The configuration's folder."""
     inputs: Inputs
-    """What a person gives."""
+    """Values from the user."""
 
     def expand(self, text: str) -> Expanded:
-        """Replace the references of a text.
+        """Expand the references of a text.
 
         Raises:
-            ExpansionError: One or more have no value, or are malformed.
+            ExpansionError: A reference has no value or is malformed.
         """
         values: list[str] = []
         shown: list[str] = []
@@ -99,7 +94,7 @@ class Variables:
         if match["reference"] is None:
             return Expanded("${", "${")
         if match["closed"] is None:
-            messages.append("a '${' has no '}' of its own: write $${ for a literal ${")
+            messages.append("a '${' has no matching '}': write $${ for a literal ${")
             return Expanded("", "")
         reference = match["reference"]
         if (known := self._known(reference)) is not None:
@@ -110,7 +105,7 @@ class Variables:
             return self._variable(variable, messages)
         foreign = _FOREIGN.match(reference)
         named = f"'${{{foreign['kind']}:…}}'" if foreign else "a '${…}'"
-        messages.append(f"{named} cannot be expanded; there are {_FORMS}, and $${{ for a literal ${{")
+        messages.append(f"{named} cannot be expanded; supported are {_FORMS}, and $${{ for a literal ${{")
         return Expanded("", "")
 
     def _known(self, reference: str) -> str | None:
@@ -130,7 +125,7 @@ class Variables:
         input_id = reference.removeprefix("input:")
         value = self.inputs.value(input_id) if input_id else None
         if value is None:
-            messages.append(self.inputs.missing(input_id) if input_id else "'${input:}' names no input")
+            messages.append(self.inputs.missing(input_id) if input_id else "'${input:}' has no input id")
             return Expanded("", "")
         return Expanded(value, f"${{{reference}}}", (value,))
 
@@ -148,23 +143,23 @@ class Variables:
 
 
 class InputDefinition(BaseModel):
-    """One value to ask for."""
+    """One value to ask the user for."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", hide_input_in_errors=True)
 
     id: str = Field(min_length=1, description="The name that ${input:…} uses.")
-    description: str | None = Field(default=None, description="What a person is asked for.")
-    default: str | None = Field(default=None, description="What is used where nobody says otherwise.")
-    password: bool = Field(default=False, description="Hide what is typed.")
-    options: list[Any] | None = Field(default=None, description="What a person chooses from.")
+    description: str | None = Field(default=None, description="Prompt for the user.")
+    default: str | None = Field(default=None, description="Default value.")
+    password: bool = Field(default=False, description="Hide the typed text.")
+    options: list[Any] | None = Field(default=None, description="Choices.")
 
 
 InputSource: TypeAlias = "Mapping[str, str] | Callable[[InputDefinition], str | None]"
-"""Where the values come from: a mapping by id, or a function that asks and returns None where it has no answer."""
+"""Source of values: a mapping by id, or a function that asks the user and returns None without an answer."""
 
 
 class Inputs:
-    """The values of the inputs, each asked for once and only when something needs it.
+    """Values of the inputs, each requested once and only if needed.
 
     A value comes from the source, else from the environment (``api-key`` from ``BRIDGE_INPUT_API_KEY``), else from the
     definition's default.
@@ -179,16 +174,16 @@ class Inputs:
         self._values: dict[str, str | None] = {}
 
     def value(self, input_id: str) -> str | None:
-        """The value of an input; None where there is none."""
+        """Return the value of an input; None if it has none."""
         if input_id not in self._values:
             self._values[input_id] = self._find(self._definition(input_id))
         return self._values[input_id]
 
     def missing(self, input_id: str) -> str:
-        """What to say where there is no value."""
+        """Problem message for an input without a value."""
         described = self._definition(input_id).description
         return (
-            f"the input {input_id!r}{f' ({described!r})' if described else ''} has no value: give it in inputs=, "
+            f"the input {input_id!r}{f' ({described!r})' if described else ''} has no value: pass it in inputs=, "
             f"or set {_variable(input_id)}"
         )
 
@@ -211,7 +206,7 @@ def read_inputs(raw: Any, findings: Diagnostics) -> tuple[InputDefinition, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list):
-        findings.problem(f"should be a list, not {json_type_name(raw)}", key="inputs")
+        findings.problem(f"must be a list, not {json_type_name(raw)}", key="inputs")
         return ()
     definitions: dict[str, InputDefinition] = {}
     for index, item in enumerate(raw):

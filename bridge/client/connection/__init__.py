@@ -1,1 +1,1 @@
-"""One supervised connection: session, calls, recovery."""
+"""One supervised connection to a server: sessions, calls, reconnection."""

@@ -1,8 +1,6 @@
-"""A call in progress, and its deadlines.
+"""One call in progress, and the deadlines of a connection's calls.
 
-Call: one call under way, its deadlines, and what is heard of it before its answer.
-
-Deadlines: what ends calls whose time is over. One timer for all of a connection, and none for each call.
+Deadlines share one timer for the whole connection instead of one for each call.
 """
 
 from __future__ import annotations
@@ -27,15 +25,15 @@ class Call:
     """One call of a server.
 
     Args:
-        deadlines: Ends it when its time is over.
-        context: What surrounds the call.
-        idle_seconds: How long it may go without a sign of progress.
-        max_seconds: How long it may take whatever its progress.
+        deadlines: Cancels the call at its deadline.
+        context: Invocation context.
+        idle_seconds: Maximum seconds without progress.
+        max_seconds: Maximum seconds in total.
 
     Attributes:
-        max_seconds: How long it may take, the deadline of its context counted.
-        deadline: When its time is over, as things are; see `bridge.client.connection.call`.
-        scope: What ends it then.
+        max_seconds: Maximum seconds in total, limited by the context's deadline.
+        deadline: Current deadline, in the event loop's time.
+        scope: Cancel scope of the call.
     """
 
     __slots__ = (
@@ -73,7 +71,7 @@ class Call:
         self._waiting = 0
 
     def __enter__(self) -> None:
-        """Begin: from here on it ends when its time is over, by an end of this block."""
+        """Start the call; at its deadline, this block is cancelled."""
         self.scope.__enter__()
         self._deadlines.add(self)
 
@@ -88,18 +86,18 @@ class Call:
 
     @property
     def is_idle_too_long(self) -> bool:
-        """Whether its time, when it was over, was that without progress, and not the whole."""
+        """True if the call reached its limit without progress, not its total limit."""
         return self.deadline < self._last
 
     def touch(self) -> None:
-        """It is alive: the time without progress begins anew."""
+        """Restart the limit without progress."""
         if not self._asking:
             self.deadline = min(anyio.current_time() + self.idle_seconds, self._last)
             self._deadlines.changed(self)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """While somebody here thinks about an answer, the server cannot make progress."""
+        """Suspend the limit without progress while a handler answers the server."""
         self._asking += 1
         self.deadline = self._last
         self._deadlines.changed(self)
@@ -110,29 +108,29 @@ class Call:
             self.touch()
 
     async def over(self) -> None:
-        """Wait until it has ended, however it does."""
+        """Wait until the call has ended."""
         if not self._is_over:
             self._over = self._over or anyio.Event()
             await self._over.wait()
 
     async def heard_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """The server says how far it is."""
+        """Handle a progress notification."""
         self.touch()
         await self._deliver(self.context.progress, progress, total, message)
 
     async def heard_log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        """The server logs something on behalf of the call."""
+        """Handle a log message for this call."""
         await self._deliver(self.context.log, level, data, logger)
 
     async def finish(self) -> None:
-        """Let what was heard before the answer reach the caller; what comes later is dropped."""
+        """Deliver pending notifications to the caller; later ones are dropped."""
         if self._delivery is not None and self._waiting:
             async with self._delivery:
                 pass
         self._is_done = True
 
-    async def _deliver(self, tell: Any, *what: Any) -> None:
-        """Tell the caller, one thing after the other; what goes wrong there is no matter of the server's."""
+    async def _deliver(self, deliver: Any, *arguments: Any) -> None:
+        """Deliver one notification at a time to the caller; its exceptions are logged."""
         if self._is_done:
             return
         self._delivery = self._delivery or anyio.Lock()
@@ -140,54 +138,54 @@ class Call:
         try:
             async with self._delivery:
                 if not self._is_done:
-                    await tell(*what)
+                    await deliver(*arguments)
         except Exception:
-            _logger.exception("a caller could not be told of progress or a log message")
+            _logger.exception("a progress or log callback failed")
         finally:
             self._waiting -= 1
 
 
 class Deadlines:
-    """The calls of one connection that are under way, and when the time of each is over.
+    """Deadlines of the running calls of one connection.
 
-    A call whose time is put off costs nothing: the timer finds that out when it rings. Only one that is due before the
-    timer rings has it set anew.
+    Postponing a deadline costs nothing: the timer checks for it when it fires. The timer is reset only for a deadline
+    before its current time.
     """
 
     def __init__(self) -> None:
         self._calls: set[Call] = set()
         self._is_watched = False
-        self._rings_at = math.inf
+        self._fires_at = math.inf
         self._is_sooner = anyio.Event()
 
     def add(self, call: Call) -> None:
-        """Watch a call, until it is discarded."""
+        """Watch a call until it is discarded."""
         self._calls.add(call)
         self.changed(call)
 
     def discard(self, call: Call) -> None:
-        """Watch a call no more."""
+        """Stop watching a call."""
         self._calls.discard(call)
 
     def changed(self, call: Call) -> None:
-        """A call that is watched is due at another time than before."""
+        """Update a watched call's deadline."""
         if not self._is_watched:
             call.scope.deadline = call.deadline
-        elif call.deadline < self._rings_at:
-            self._rings_at = call.deadline
+        elif call.deadline < self._fires_at:
+            self._fires_at = call.deadline
             self._is_sooner.set()
 
     async def watch(self) -> None:
-        """End calls when they are due, until cancelled; from then on each has a timer of its own."""
+        """Cancel calls at their deadlines, until cancelled; afterwards each call uses its own timer."""
         self._is_watched = True
         for call in self._calls:
             call.scope.deadline = math.inf
         try:
             while True:
                 self._end_due()
-                self._rings_at = min((call.deadline for call in self._calls), default=math.inf)
+                self._fires_at = min((call.deadline for call in self._calls), default=math.inf)
                 self._is_sooner = anyio.Event()
-                with anyio.CancelScope(deadline=self._rings_at):
+                with anyio.CancelScope(deadline=self._fires_at):
                     await self._is_sooner.wait()
         finally:
             self._is_watched = False

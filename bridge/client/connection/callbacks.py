@@ -1,4 +1,4 @@
-"""Callbacks: what a server says or asks of its own accord, brought from the SDK's client to the call it is about."""
+"""Callbacks of the SDK's client: notifications and requests from the server."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _Answer = TypeVar("_Answer", bound="BaseModel")
 
 
 class Callbacks:
-    """What the SDK's client calls, for one link.
+    """Callbacks for one session.
 
     Args:
         name: The server's name.
-        link: The link.
-        handlers: Who answers questions.
+        link: The session.
+        handlers: Handlers of server requests.
     """
 
     def __init__(self, name: str, link: Session, handlers: ClientHandlers) -> None:
@@ -53,7 +53,7 @@ class Callbacks:
         self._handlers = handlers
 
     def options(self) -> Mapping[str, Any]:
-        """The arguments for the SDK's ``Client``: a callback, and so a capability, only where there is a handler."""
+        """Arguments for the SDK's ``Client``; a capability is declared only if there is a handler."""
         return {
             "message_handler": self._on_message,
             "logging_callback": self._on_log,
@@ -90,7 +90,7 @@ class Callbacks:
         return await self._answered("sampling/createMessage", params, CreateMessageResultWithTools)
 
     async def _on_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
-        meta = dict(context.meta or {})  # the SDK shows no more of the request
+        meta = dict(context.meta or {})  # the SDK exposes no more of the request
         params = RequestParams.model_validate({"_meta": meta}) if meta else None
         return await self._answered("roots/list", params, ListRootsResult)
 
@@ -100,7 +100,7 @@ class Callbacks:
             wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
         calls = self._link.current_calls()
         answer: Json | ErrorData = ErrorData(
-            code=INVALID_PARAMS, message="the call within which this was asked has ended"
+            code=INVALID_PARAMS, message="the call that this request belongs to has ended"
         )
         async with anyio.create_task_group() as tasks:
             if calls:
@@ -122,7 +122,7 @@ class Callbacks:
 
 
 async def _when_over(calls: Sequence[Call], then: Callable[[], None]) -> None:
-    """Do something once all these calls have ended: what was asked in them is asked no more."""
+    """Call a function after all these calls have ended: their server requests are cancelled."""
     for call in calls:
         await call.over()
     then()

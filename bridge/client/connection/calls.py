@@ -1,9 +1,9 @@
-"""Calling: a question to a server that may go away meanwhile.
+"""Requests to a server, with retries over several sessions.
 
-ready? ──> ask ──> answered ──────────────────────────────> result, or the server's own error
-  │          ╰──> cut off ──> never ran, or repeatable ──> look at the server ──> ask again
-  │                    ╰────> may have run ─────────────> the outcome is unknown
-  ╰──> wait for it ──> not in time ─────────────────────> unavailable
+ready? ──> send ──> response ─────────────────────────────> result, or the server's error
+  │          ╰──> connection lost ──> never ran, or repeatable ──> check the server ──> send again
+  │                    ╰────────────> may have run ──────────────> outcome unknown
+  ╰──> wait for reconnection ──> timeout ──────────────────> unavailable
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 MAX_ROUNDS = 10
-"""How often a server may ask within one call, as in the SDKs."""
+"""Maximum input rounds of one call, as in the SDKs."""
 
 MAX_SENDS = 3
-"""How often a call that may be repeated is sent."""
+"""Maximum sends of a repeatable call."""
 
 _MAX_SESSIONS = 2
-"""How often any other is, where its server says that it does not know the session, and so has not run it."""
+"""Maximum sends of other calls, if the server rejects the session and so did not run them."""
 
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -58,25 +58,25 @@ _EXIT_CODE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CallRound:
-    """What is sent for one round of a call."""
+    """Parameters of one round of a call."""
 
     name: str
     """The tool's name."""
     arguments: Mapping[str, Any]
-    """Its arguments."""
+    """The arguments."""
     meta: Mapping[str, Any] | None = None
-    """What goes with it in ``_meta``."""
+    """Value of ``_meta``."""
     input_responses: Mapping[str, Any] | None = None
-    """Answers to the questions of the round before."""
+    """Answers to the input requests of the previous round."""
     request_state: str | None = None
-    """The state that the round before ended with."""
+    """State of the previous round."""
 
     def params(self, link: Session, context: InvocationContext) -> Json:
-        """The parameters of ``tools/call``, as the era of the link has them."""
+        """Build the parameters of ``tools/call`` for the session's era."""
         params: Json = {"name": self.name, "arguments": dict(self.arguments)}
         meta = dict(self.meta or {})
         if link.era == "modern" and context.has_listener:
-            meta.setdefault(LOG_LEVEL_META_KEY, "debug")  # without it a modern server says nothing
+            meta.setdefault(LOG_LEVEL_META_KEY, "debug")  # required for log messages in the modern era
         if meta:
             params["_meta"] = meta
         if self.input_responses is not None:
@@ -97,7 +97,7 @@ async def call_tool(
     timeout_seconds: float | None,
     hands_on_questions: bool,
 ) -> Json:
-    """Call a tool, through all its rounds; see `bridge.client.connection.connection.Connection.call_tool`."""
+    """Call a tool, with all its rounds; see `bridge.client.connection.connection.Connection.call_tool`."""
     _check_sendable(first)
     context = context or InvocationContext()
     phase = f"calling {first.name!r}"
@@ -109,30 +109,30 @@ async def call_tool(
         config.max_call_seconds,
     )
     with call:
-        this = first
+        round_ = first
         for _ in range(MAX_ROUNDS + 1):
-            result = await send.through(call, _calling(this, call))
+            result = await send.through(call, _calling(round_, call))
             if hands_on_questions or result.get("resultType") != "input_required":
                 await call.finish()
                 return result
-            this = replace(
-                this,
+            round_ = replace(
+                round_,
                 input_responses=await _answers(owner, result, handlers, call),
                 request_state=result.get("requestState"),
             )
-        raise owner.failures.unreadable(phase, WireError(f"it asks more than {MAX_ROUNDS} times"))
+        raise owner.failures.unreadable(phase, WireError(f"it requests input more than {MAX_ROUNDS} times"))
     raise send.unanswered(call)
 
 
 async def request(
     owner: Supervisor, config: ServerConfig, method: str, params: Mapping[str, Any], context: InvocationContext | None
 ) -> Json:
-    """Ask for something that can be asked twice; see `bridge.client.connection.connection.Connection.request`."""
+    """Send a repeatable request; see `bridge.client.connection.connection.Connection.request`."""
 
-    async def ask(link: Session, attempt: OutgoingRequest) -> Json:
+    async def send(link: Session, attempt: OutgoingRequest) -> Json:
         return await link.request(method, params, attempt, attempt.call.heard_progress if attempt.call else None)
 
-    return await request_with_retry(owner, config, f"asking for {method}", ask, is_repeatable=True, context=context)
+    return await request_with_retry(owner, config, f"requesting {method}", send, is_repeatable=True, context=context)
 
 
 async def request_with_retry(
@@ -144,18 +144,18 @@ async def request_with_retry(
     is_repeatable: bool,
     context: InvocationContext | None = None,
 ) -> _T:
-    """Ask a server something, over as many links as it takes.
+    """Send a request to a server, over as many sessions as needed.
 
     Args:
-        owner: Who has the links.
+        owner: The connection's supervisor.
         config: The server.
-        phase: What is being done, for errors.
-        ask: Asks over one link.
-        is_repeatable: Whether asking twice does no harm.
-        context: What surrounds it.
+        phase: Current action, for errors.
+        ask: Sends the request over one session.
+        is_repeatable: True if repeating is harmless.
+        context: Invocation context.
 
     Raises:
-        ServerError: It was not answered.
+        ServerError: There was no response.
     """
     call = Call(owner.deadlines, context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
     send = _Sending(owner, config, phase, is_repeatable=is_repeatable, is_for_somebody=context is not None)
@@ -174,7 +174,7 @@ def _calling(this: CallRound, call: Call) -> Callable[[Session, OutgoingRequest]
 
 
 class _Sending:
-    """The sending of one question, again where that is right."""
+    """Sends one request, with retries."""
 
     __slots__ = (
         "_attempt",
@@ -202,7 +202,7 @@ class _Sending:
         self._has_relisted = False
 
     async def through(self, call: Call, ask: Callable[[Session, OutgoingRequest], Awaitable[_T]]) -> _T:
-        """Ask until there is an answer, or a reason not to ask again."""
+        """Send until there is a response or a reason not to retry."""
         wait_seconds = self._config.connect_wait_seconds
         waited_until: float | None = None
         while True:
@@ -212,7 +212,7 @@ class _Sending:
             try:
                 return await ask(link, attempt)
             except MCPError as error:
-                looks = await self._decide(link, attempt, error)
+                must_check = await self._decide(link, attempt, error)
             except (ValidationError, WireError) as error:
                 raise self._owner.failures.unreadable(self._phase, error) from error
             except BaseException:
@@ -224,14 +224,14 @@ class _Sending:
             now = anyio.current_time()
             waited_until = waited_until or now + wait_seconds
             wait_seconds = max(0.0, waited_until - now)
-            if looks:
+            if must_check:
                 await _examined(link)
 
     def unanswered(self, call: Call) -> Exception:
-        """The error for a call that was given up, or whose time is over."""
+        """Create the error for a cancelled call or a timeout."""
         is_idle = call.is_idle_too_long
         if is_idle and self._link is not None:
-            self._link.suspect()  # while calls are under way, nothing else has a silent server looked at
+            self._link.suspect()  # running calls suppress the regular health check
         return self._owner.failures.timed_out(
             self._phase,
             call.idle_seconds if is_idle else call.max_seconds,
@@ -241,10 +241,10 @@ class _Sending:
         )
 
     async def _decide(self, link: Session, attempt: OutgoingRequest, error: MCPError) -> bool:
-        """Return where the question is to be asked again: whether to have the server looked at first.
+        """Return if the request must be sent again; True means that the server must be checked first.
 
         Raises:
-            ServerError: It is not.
+            ServerError: The request must not be sent again.
         """
         failures = self._owner.failures
         if attempt.expired:
@@ -272,8 +272,8 @@ class _Sending:
         return True
 
     async def _relist(self, link: Session) -> None:
-        """The server wants headers that a tool's schema asks for, and that are known once it has been listed."""
-        from bridge.client.connection.tool_listing import list_all_pages  # noqa: PLC0415 - it stands on this module
+        """List the tools again, since the server requires headers declared in their schemas."""
+        from bridge.client.connection.tool_listing import list_all_pages  # noqa: PLC0415 - circular import
 
         self._has_relisted = True
         try:
@@ -283,14 +283,14 @@ class _Sending:
 
 
 async def _examined(link: Session) -> None:
-    """Have it found out whether a link can still be used."""
+    """Wait for a health check of a session."""
     if not link.ended.is_set():
         link.suspect()
         await link.checked.wait()
 
 
 async def _answers(owner: Supervisor, result: Json, handlers: ClientHandlers, call: Call) -> Json | None:
-    """Answer what a modern server asks before it goes on; None where it only wants to be called again."""
+    """Answer a modern server's input requests; None if it only asks to be called again."""
     questions = result.get("inputRequests")
     if not questions:
         await anyio.sleep(_STATE_ONLY_SECONDS)
@@ -299,12 +299,12 @@ async def _answers(owner: Supervisor, result: Json, handlers: ClientHandlers, ca
         with call.asking():
             return {key: await answer_question(handlers, question, call.context) for key, question in questions.items()}
     except QuestionRefusedError as error:
-        problem = WireError(f"it asks what is not answered here: {error}")
+        problem = WireError(f"it requests input that cannot be provided: {error}")
         raise owner.failures.unreadable(f"calling, {', '.join(questions)}", problem) from error
 
 
 def _check_sendable(this: CallRound) -> None:
-    """What is no JSON would be found out by the SDK's transports, which would end the whole connection for it."""
+    """Check that the arguments are JSON; the SDK's transports would close the connection on an encoding error."""
     try:
         _as_json((dict(this.arguments), this.meta and dict(this.meta))).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -313,7 +313,7 @@ def _check_sendable(this: CallRound) -> None:
 
 
 async def list_tools(owner: Supervisor, config: ServerConfig) -> ToolListing:
-    """The tools of a server, over whatever link there is.
+    """List a server's tools over any session.
 
     Raises:
         ServerError: They cannot be listed.

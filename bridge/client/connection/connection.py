@@ -1,11 +1,11 @@
-"""Connection: one remote server, reached and kept, for a program that calls its tools for weeks.
+"""Connection to one remote server, with automatic reconnection.
 
-    Connection ── what a program uses, from any task
-        ╰── Owner ── the one task that opens, closes and heals (`bridge.client.connection.supervisor`)
-              ╰── Link ── one client of the SDK, from greeting to break (`bridge.client.connection.session`)
+    Connection ── used by programs, from any task
+        ╰── Supervisor ── task that opens, closes and reconnects (`bridge.client.connection.supervisor`)
+              ╰── Session ── one client of the SDK, from handshake to loss (`bridge.client.connection.session`)
 
-A call that finds the server down has an attempt made at once and waits a little. A call whose connection breaks is
-made again only where it provably never ran, or where it may be repeated; otherwise it ends at once.
+A call to an unavailable server triggers a connection attempt and waits briefly. If the connection is lost during a
+call, the call is repeated only if it provably never ran or may be repeated; otherwise it fails immediately.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _logger = logging.getLogger("bridge.client")
 
 
 class Connection:
-    """A connection to one server. It belongs to the event loop in which it is opened.
+    """Connection to one server. It belongs to the event loop that opens it.
 
     Args:
-        config: The server: how to reach it, and how to treat it.
-        handlers: Who answers what the server asks; None for nobody.
-        healing: How soon a lost server is tried again, and how an idle one is watched.
-        auth: Signs HTTP requests, and renews what it signs with; None for what the configuration says.
+        config: The server: its transport and settings.
+        handlers: Handlers of server requests; None for none.
+        healing: Reconnection delays and health checks.
+        auth: Authentication of HTTP requests; None to use the configuration.
     """
 
     def __init__(
@@ -67,20 +67,20 @@ class Connection:
     # --- opening and closing -----------------------------------------------------------------------------------------
 
     async def open(self, *, wait: bool = True) -> None:
-        """Start the connection; nothing happens where it is open already.
+        """Start the connection; does nothing if it is open.
 
         Args:
-            wait: Return when the server is ready, and close again where the first attempt fails. Otherwise return at
-                once and keep trying; see `settled`.
+            wait: Return when the server is ready; close again if the first attempt fails. Otherwise return immediately
+                and keep trying; see `settled`.
 
         Raises:
-            ServerUnavailableError: The server cannot be started, reached or greeted in time.
+            ServerUnavailableError: The server cannot be started or reached, or the handshake fails or times out.
         """
         owner = self._owner
         if owner is None or owner.is_stopping:
             if owner is not None:
                 await owner.done.wait()
-            if self._owner is owner:  # nobody else was quicker
+            if self._owner is owner:  # no other task has started it meanwhile
                 self._start()
         owner = self._owner
         assert owner is not None
@@ -93,12 +93,12 @@ class Connection:
             raise error
 
     async def aclose(self) -> None:
-        """End the connection, and the child with all that it started. From any task, any number of times."""
+        """Close the connection, and its child process with all descendants. Idempotent; may be called from any task."""
         if self._owner is not None:
             await self._close(self._owner)
 
     async def settled(self) -> ConnectionState:
-        """Wait until the first attempt since `open` has ended, well or not; returns the state."""
+        """Wait until the first attempt since `open` has succeeded or failed; returns the state."""
         if self._owner is not None:
             await self._owner.settled()
         return self.state
@@ -112,33 +112,33 @@ class Connection:
     ) -> None:
         await self.aclose()
 
-    # --- how it is ---------------------------------------------------------------------------------------------------
+    # --- status ------------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """What the configuration calls the server."""
+        """The server's name in the configuration."""
         return self.config.name
 
     @property
     def era(self) -> Era | None:
-        """Which era the server speaks, as it was last greeted; None before that."""
+        """Era of the last handshake; None before the first."""
         link = self._last_link
         return link.era if link else None
 
     @property
     def protocol_version(self) -> str | None:
-        """MCP's version that is spoken, as the server was last greeted; None before that."""
+        """MCP version of the last handshake; None before the first."""
         link = self._last_link
         return link.protocol_version if link else None
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """What the server said of itself when it was last greeted; None before that."""
+        """The server's description of itself in the last handshake; None before the first."""
         link = self._last_link
         return link.info if link else None
 
     def status(self) -> ConnectionStatus:
-        """How the connection is now."""
+        """Current status of the connection."""
         return ConnectionStatus(
             name=self.name,
             state=self.state,
@@ -152,43 +152,43 @@ class Connection:
         )
 
     def on_state(self, listener: Callable[[ConnectionState], None]) -> Callable[[], None]:
-        """Have each new state told.
+        """Register a listener for state changes.
 
         Args:
-            listener: Called in the event loop; what it raises is logged.
+            listener: Called in the event loop; its exceptions are logged.
 
         Returns:
-            A function that ends it.
+            A function that removes the listener.
         """
         return self._state_listeners.add(listener)
 
     def on_tools_changed(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have it told when the server's tools have, or may have, changed: list them again.
+        """Register a listener that is called when the server's tools have, or may have, changed.
 
-        That is when the server says so, in either era, and when the list is another after a reconnection.
+        The server may announce it, in either era, or the list may differ after a reconnection.
 
         Args:
-            listener: Called in the event loop; what it raises is logged.
+            listener: Called in the event loop; its exceptions are logged.
 
         Returns:
-            A function that ends it.
+            A function that removes the listener.
         """
         if self._owner is not None:
             self._owner.want_changes()
         return self._tools_listeners.add(listener)
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     async def list_tools(self) -> ToolListing:
-        """The server's tools, all pages, asked of the server each time; without those that its pins refuse.
+        """List the server's tools, all pages, without caching; tools refused by pins are left out.
 
         Returns:
-            The tools as MCP's ``Tool``, and how long they stay as they are.
+            The tools as MCP's ``Tool``, and their TTL.
 
         Raises:
-            ServerError: They cannot be listed; it says why.
+            ServerError: They cannot be listed.
         """
-        from bridge.client.connection.calls import list_tools  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.calls import list_tools  # noqa: PLC0415 - imports the SDK
 
         owner = self._opened("listing tools")
         await owner.usable("listing tools", self.config.connect_wait_seconds)
@@ -217,30 +217,30 @@ class Connection:
 
         Args:
             name: The tool's name on the server.
-            arguments: Its arguments, sent as given.
-            context: What surrounds the call: it hears progress and log messages, its deadline counts, and handlers of
-                questions get it.
-            meta: What goes with the call in ``_meta``.
-            repeatable: The tool says that it is idempotent, or only reads. Where the server is trusted, the call is
-                made again if the connection breaks.
-            timeout_seconds: How long the call may go without progress; by default what the configuration says.
-            input_responses: Answers to the questions of an earlier round, by key (modern era).
-            request_state: The state of that round, as it came (modern era).
-            hands_on_questions: Return a result with ``resultType: "input_required"`` as it came, instead of having
-                handlers answer it and going on. Without effect in the handshake era, whose questions come while the
-                call runs.
+            arguments: The arguments, sent unchanged.
+            context: Invocation context: receives progress and log messages, limits the time by its deadline, and is
+                passed to handlers.
+            meta: Value of ``_meta``.
+            repeatable: True if the tool is annotated as idempotent or read-only. If the server is trusted, the call is
+                repeated after a lost connection.
+            timeout_seconds: Maximum seconds without progress; by default those of the configuration.
+            input_responses: Answers to the input requests of an earlier round, by key (modern era).
+            request_state: The state of that round, unchanged (modern era).
+            hands_on_questions: Return a result with ``resultType: "input_required"`` instead of answering it with
+                handlers. Has no effect in the handshake era, in which servers send requests during the call.
 
         Returns:
-            MCP's ``CallToolResult`` as it came; a tool that failed says so in ``isError``.
+            MCP's ``CallToolResult``, unparsed; a failed tool sets ``isError``.
 
         Raises:
-            ServerUnavailableError: The server is not there, or was lost before the call could run: it never ran.
-            OutcomeUnknownError: The connection broke, or time ran out, while the call may have been running.
-            ServerRefusedError: The server answered with an error: the tool is unknown, say.
-            ServerAnswerError: Its answer is not what the protocol says.
-            ArgumentsError: The arguments are no JSON data.
+            ServerUnavailableError: The server is unavailable, or was lost before the call could run: it never ran.
+            OutcomeUnknownError: The connection was lost, or the time limit reached, while the call may have been
+                running.
+            ServerRefusedError: The server responded with an error, for example for an unknown tool.
+            ServerAnswerError: The response violates the protocol.
+            ArgumentsError: The arguments are not JSON data.
         """
-        from bridge.client.connection.calls import CallRound, call_tool  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.calls import CallRound, call_tool  # noqa: PLC0415 - imports the SDK
 
         return await call_tool(
             self._opened(f"calling {name!r}"),
@@ -256,24 +256,24 @@ class Connection:
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, context: InvocationContext | None = None
     ) -> Json:
-        """Ask the server what can be asked twice without harm: a list, a resource.
+        """Send a request that may be repeated, such as a list or a resource.
 
         Args:
-            method: MCP's method, such as ``resources/read``.
-            params: Its parameters.
-            context: What surrounds the request; see `call_tool`.
+            method: MCP method, such as ``resources/read``.
+            params: Parameters.
+            context: Invocation context; see `call_tool`.
 
         Returns:
-            The result as it came.
+            The result, unparsed.
 
         Raises:
             ServerError: As for `call_tool`.
         """
-        from bridge.client.connection.calls import request  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.calls import request  # noqa: PLC0415 - imports the SDK
 
-        return await request(self._opened(f"asking for {method}"), self.config, method, params or {}, context)
+        return await request(self._opened(f"requesting {method}"), self.config, method, params or {}, context)
 
-    # --- underneath --------------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------------------
 
     @property
     def _last_link(self) -> Session | None:
@@ -287,7 +287,7 @@ class Connection:
         return self._owner
 
     def _start(self) -> None:
-        from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - loads the SDK
+        from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - imports the SDK
 
         self._owner = Supervisor(
             self.config,
@@ -307,14 +307,14 @@ class Connection:
         await owner.done.wait()
 
     async def _relist(self, link: Session) -> None:
-        """After a reconnection: the tools may be others than before."""
+        """List the tools after a reconnection, and notify listeners if they differ."""
         if self._listing is None:
             return
-        from bridge.client.connection.tool_listing import list_all_pages  # noqa: PLC0415 - loaded already
+        from bridge.client.connection.tool_listing import list_all_pages  # noqa: PLC0415 - already imported
 
         try:
             listing = (await list_all_pages(link)).tools
-        except Exception as error:  # noqa: BLE001 - whoever lists the tools will be told
+        except Exception as error:  # noqa: BLE001 - listeners will list the tools and get the error
             _logger.debug("server %r: the tools cannot be listed again: %r", self.name, error)
             self._tools_listeners.tell()
             return

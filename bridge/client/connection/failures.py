@@ -1,6 +1,6 @@
-"""Failures: whatever can go wrong under a connection, as one of our errors with its reason and a hint.
+"""Translation of foreign errors to `ServerError` with a reason and a hint.
 
-Foreign errors are translated here and nowhere else; an ExceptionGroup is replaced by the one error that matters.
+All translation is done in this module. An ExceptionGroup is reduced to its first leaf.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MAX_REASON_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """Why something failed."""
+    """Reason of a failure."""
 
     reason: str
     hint: str | None = None
@@ -57,7 +57,7 @@ class _Cause:
 
 
 class ErrorTranslator:
-    """Makes the errors of one server.
+    """Creates the errors of one server.
 
     Args:
         config: The server.
@@ -67,33 +67,33 @@ class ErrorTranslator:
         self._config = config
 
     def unavailable(self, error: BaseException, link: Session) -> ServerUnavailableError:
-        """The error for a server that could not be started, reached or greeted."""
+        """Error for a server that could not be started or reached, or whose handshake failed."""
         if isinstance(transport := self._config.transport, UnusableTransport):
-            cause = _Cause(transport.reason, "correct its entry; the other servers are not affected", is_permanent=True)
+            cause = _Cause(transport.reason, "fix its entry; other servers are not affected", is_permanent=True)
         else:
             cause = self._cause_of_start(_leaf(error), link)
         return self._unavailable(self._first_phase, cause, link)
 
     def too_slow(self, link: Session) -> ServerUnavailableError:
-        """The error for a server that did not start and greet in time."""
+        """Error for a server that did not complete the handshake in time."""
         cause = _Cause(
-            f"did not start and greet within {with_count(self._config.connect_timeout_seconds, 'second')}",
-            "look at what it waits for, or raise 'connectTimeoutSeconds'",
+            f"no handshake within {with_count(self._config.connect_timeout_seconds, 'second')}",
+            "check what it is waiting for, or raise 'connectTimeoutSeconds'",
         )
         return self._unavailable(self._first_phase, cause, link)
 
     def lost(
         self, link: Session, error: BaseException | None = None, *, phase: str = "connected"
     ) -> ServerUnavailableError:
-        """The error for a server that was ready, and is no more."""
+        """Error for a server that was ready and was lost."""
         return self._unavailable(phase, self._cause_of_loss(link, error), link)
 
     def closed(self, phase: str) -> ServerUnavailableError:
-        """The error for a connection that this side has closed, or not opened."""
+        """Error for a connection that is closed or was not opened."""
         return self._unavailable(phase, _Cause("the connection is not open", "open it first"))
 
     def not_in_time(self, phase: str, last: ServerError | None) -> ServerUnavailableError:
-        """The error for a call that found no ready server, and waited as long as it may."""
+        """Error for a call that waited for a ready server until its time limit."""
         if last is None:
             wait = f"did not become ready within {with_count(self._config.connect_wait_seconds, 'second')}"
             return self._unavailable(phase, _Cause(wait, "it is still being started"))
@@ -101,32 +101,32 @@ class ErrorTranslator:
         return ServerAuthError(again) if isinstance(last, ServerAuthError) else ServerUnavailableError(again)
 
     def outcome_unknown(self, phase: str, link: Session, error: BaseException) -> OutcomeUnknownError:
-        """The error for a call whose answer cannot come any more."""
+        """Error for a call that may have run but whose response is lost."""
         cause = self._cause_of_loss(link, error)
         reason = f"{cause.reason}; it may have run: the outcome is unknown"
         return OutcomeUnknownError(self._failure(phase, _Cause(reason, cause.hint), link))
 
     def timed_out(self, phase: str, seconds: float, *, is_idle: bool, sent: bool, link: Session | None) -> ServerError:
-        """The error for a call that took too long."""
-        without = " without a sign of progress" if is_idle else ""
+        """Error for a call that took too long."""
+        without = " without progress" if is_idle else ""
         reason = f"no answer within {with_count(seconds, 'second')}{without}"
         key = "timeout" if is_idle else "maxCallSeconds"
         is_ours = is_idle or seconds >= self._config.max_call_seconds
-        hint = f"raise {key!r} if it is a slow tool" if is_ours else "its caller waits no longer"
+        hint = f"raise {key!r} if the tool is slow" if is_ours else "the caller's deadline has passed"
         if not sent:
             return self._unavailable(phase, _Cause(reason), link)
-        reason += "; it was told to stop: the outcome is unknown"
+        reason += "; it was cancelled: the outcome is unknown"
         return ServerTimeoutError(self._failure(phase, _Cause(reason, hint), link))
 
     def not_allowed(self, phase: str, error: SignInError | UnauthorizedError) -> ServerAuthError:
-        """The error for a call that the server wants credentials for, or another login."""
+        """Error for a call that needs credentials or another login."""
         cause = _auth(error) if isinstance(error, UnauthorizedError) else _of_sign_in(error)
         return ServerAuthError(self._failure(phase, cause))
 
     def refused(
         self, phase: str, error: MCPError, status: int | None, seen: Exception | None = None
     ) -> ServerRefusedError:
-        """The error for a call that the server answered with an error; the transport may have seen more of it."""
+        """Error for a call that the server answered with an error; `seen` is the transport's error, if any."""
         if isinstance(seen, httpx2.HTTPStatusError) and (scope := _missing_scope(seen.response)) is not None:
             cause = self._cause_of_scope(scope)
             return ServerRefusedError(self._failure(phase, cause), error.code, error.message, error.data)
@@ -136,14 +136,14 @@ class ErrorTranslator:
         return ServerRefusedError(self._failure(phase, _Cause(words)), error.code, error.message, error.data)
 
     def unreadable(self, phase: str, error: Exception) -> ServerAnswerError:
-        """The error for an answer that the protocol does not know."""
-        where = ""
+        """Error for a response that violates the protocol."""
+        detail = ""
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            where = f": {'.'.join(map(str, first['loc']))}: {first['msg']}"
+            detail = f": {'.'.join(map(str, first['loc']))}: {first['msg']}"
         elif isinstance(error, WireError | ResponseTooLongError):
-            where = f": {error}"
-        return ServerAnswerError(self._failure(phase, _Cause(f"its answer is not what MCP says{where}")))
+            detail = f": {error}"
+        return ServerAnswerError(self._failure(phase, _Cause(f"its response is not valid MCP{detail}")))
 
     # --- causes ------------------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class ErrorTranslator:
         if isinstance(transport, HttpTransport) and link.status is not None and link.status >= httpx2.codes.BAD_REQUEST:
             return _cause_of_status(link.status, error)
         if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and link.child is not None:
-            return _Cause("it ended before it had greeted", "run the command by hand to see what it says")
+            return _Cause("it ended before the handshake", "run the command by hand to see its output")
         return _cause_of_greeting(error)
 
     def _cause_of_scope(self, scope: str) -> _Cause:
@@ -190,7 +190,7 @@ class ErrorTranslator:
         assert isinstance(transport, HttpTransport)
         target = shlex.quote(transport.login_target or transport.redacted())
         asked = " ".join(f"--scope {shlex.quote(each)}" for each in scope.split())
-        hint = f"have the key or token granted it; or leave its header out, and run: bridge login {target} {asked}"
+        hint = f"grant it to the key or token; or remove its header, and run: bridge login {target} {asked}"
         return _Cause(f"the scope {scope!r} is missing (HTTP 403)", hint)
 
     def _cause_of_loss(self, link: Session, error: BaseException | None) -> _Cause:
@@ -202,12 +202,12 @@ class ErrorTranslator:
                 return _Cause("the server's process has ended")
             return _Cause("the server's process has closed its output")
         if reason is None or _is_closed(reason):
-            return _Cause("the connection broke")
+            return _Cause("the connection was lost")
         return _cause_of_transport(reason)
 
 
 def is_connection_loss(error: MCPError, link: Session, attempt: OutgoingRequest) -> bool:
-    """Whether an error was made on this side because the answer cannot come any more; servers give that code too."""
+    """True if the error was created locally for a lost connection; servers may use the same error code."""
     if error.code != CONNECTION_CLOSED:
         return False
     if not link.sees_attempts:
@@ -216,13 +216,13 @@ def is_connection_loss(error: MCPError, link: Session, attempt: OutgoingRequest)
 
 
 def is_bare_http_error(error: MCPError, status: int | None) -> bool:
-    """Whether a server, or what stands before it, failed with an HTTP status and no error of the protocol."""
+    """True if a server or proxy failed with an HTTP status and no protocol error."""
     return status is not None and status >= _SERVER_ERROR and error.message == NO_WORDS
 
 
 def _missing_scope(response: httpx2.Response) -> str | None:
-    """The scope that a server wants its caller to be granted; None where it names none."""
-    from bridge.client.auth.challenge import parse_challenge  # noqa: PLC0415 - only for servers that refuse
+    """Scope required by a response; None if it names none."""
+    from bridge.client.auth.challenge import parse_challenge  # noqa: PLC0415 - only for refused requests
 
     challenge = parse_challenge(response)
     return challenge.scope if challenge is not None and challenge.is_step_up else None
@@ -235,7 +235,7 @@ def _is_closed(error: BaseException) -> bool:
 def _auth(reason: UnauthorizedError) -> _Cause:
     if (why := reason.why) is not None:
         return _of_sign_in(why)
-    hint = "give it an 'Authorization' header in 'headers', or a new one where that has expired"
+    hint = "set an 'Authorization' header in 'headers', or renew it if it has expired"
     return _Cause(f"it asks for credentials (HTTP {reason.status})", hint, is_permanent=True, is_auth=True)
 
 
@@ -245,32 +245,32 @@ def _of_sign_in(error: SignInError) -> _Cause:
 
 def _cause_of_spawn(error: OSError, transport: StdioTransport) -> _Cause:
     if transport.cwd is not None and error.filename == transport.cwd:
-        return _Cause(f"its folder {transport.cwd!r} cannot be entered: {error.strerror}", is_permanent=True)
+        return _Cause(f"cannot change to its folder {transport.cwd!r}: {error.strerror}", is_permanent=True)
     if isinstance(error, FileNotFoundError):
-        hint = "install it, or give its whole path: it is looked for in the PATH that the server gets"
+        hint = "install it, or give its full path: it is searched for in the PATH of the server's environment"
         program, *words = transport.command.split() or [""]
         if words and shutil.which(program) is not None:
-            hint = "split it: 'command' is the program alone, and 'args' is a list of the words after it"
-        return _Cause(f"there is no command {transport.command!r}", hint, is_permanent=True)
+            hint = "split it: 'command' is only the program, 'args' is the list of its arguments"
+        return _Cause(f"command not found: {transport.command!r}", hint, is_permanent=True)
     if isinstance(error, PermissionError):
-        return _Cause(f"{transport.command!r} may not be run", "make it executable", is_permanent=True)
+        return _Cause(f"{transport.command!r} is not executable", "make it executable", is_permanent=True)
     return _Cause(error.strerror or type(error).__name__)
 
 
 def _cause_of_status(status: int, error: BaseException) -> _Cause:
-    said = f": {error.message}" if isinstance(error, MCPError) and error.message else ""
+    detail = f": {error.message}" if isinstance(error, MCPError) and error.message else ""
     if status == _FORBIDDEN:
-        return _Cause(f"it refuses this client (HTTP 403){said}", "look at its allowed hosts, origins and keys")
+        return _Cause(f"it refuses this client (HTTP 403){detail}", "check its allowed hosts, origins and keys")
     if status in {httpx2.codes.NOT_FOUND, httpx2.codes.METHOD_NOT_ALLOWED}:
-        return _Cause(f"there is no MCP at this URL (HTTP {status})", "look at the path: it is often /mcp or /sse")
-    return _Cause(f"HTTP {status}{said}")
+        return _Cause(f"no MCP server at this URL (HTTP {status})", "check the path: it is often /mcp or /sse")
+    return _Cause(f"HTTP {status}{detail}")
 
 
 def _cause_of_greeting(error: BaseException) -> _Cause:
     if isinstance(error, MCPError):
         return _Cause(f"{error.message} ({error.code})", is_permanent=error.code == UNSUPPORTED_PROTOCOL_VERSION)
     if isinstance(error, ValidationError):
-        return _Cause("it greeted with what MCP does not know", "is it an MCP server?")
+        return _Cause("its handshake is not valid MCP", "is it an MCP server?")
     return _cause_of_transport(error)
 
 
@@ -278,20 +278,20 @@ def _cause_of_transport(error: BaseException) -> _Cause:
     if isinstance(error, SessionExpiredError):
         return _Cause(str(error))
     if isinstance(error, NoProtocolError):
-        hint = "look at the command: what it writes for people belongs on its standard error"
+        hint = "check the command: log output must go to standard error"
         return _Cause(str(error), hint, is_permanent=True)
     if isinstance(error, LineTooLongError):
-        return _Cause(str(error), "have it answer in parts: each message is one line")
+        return _Cause(str(error), "split its results: each message is one line")
     if isinstance(error, httpx2.HTTPStatusError):
         return _cause_of_status(error.response.status_code, error)
     if isinstance(error, TimeoutError):
-        return _Cause("it does not answer when it is asked whether it is there")
+        return _Cause("it does not respond to health checks")
     return _cause_of_network(error, _root(error))
 
 
 def _cause_of_network(error: BaseException, root: BaseException) -> _Cause:
     if isinstance(root, ssl.SSLError):
-        return _Cause(f"TLS: {root.reason or root}", "look at the certificate, or at http:// against https://")
+        return _Cause(f"TLS: {root.reason or root}", "check the certificate, or use http:// instead of https://")
     if isinstance(root, ConnectionRefusedError):
         return _Cause("connection refused", "is the server running, and on that port?")
     if isinstance(root, OSError) and root.strerror:
@@ -300,7 +300,7 @@ def _cause_of_network(error: BaseException, root: BaseException) -> _Cause:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What was at the bottom of an error of the network."""
+    """Find the root cause of a network error."""
     seen = {id(error)}
     while (below := _leaf(error).__cause__ or error.__context__) is not None and id(below) not in seen:
         seen.add(id(below))
@@ -311,7 +311,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """The one error that matters of a group: the first."""
+    """First leaf of an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

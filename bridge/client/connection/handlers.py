@@ -1,7 +1,7 @@
-"""Handlers: who answers what a server asks, in both eras.
+"""Handlers of server requests, in both eras.
 
-A handler gets the question and the context of the call from within which it is asked, and returns the answer. The
-capability is declared to servers only where there is a handler (MCP, Client Features).
+A handler gets the request and the context of the call that it belongs to, and returns the answer. A capability is
+declared to servers only if it has a handler (MCP, Client Features).
 """
 
 from __future__ import annotations
@@ -31,58 +31,58 @@ _logger = logging.getLogger("bridge.client")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientHandlers:
-    """What this side can be asked. What has no handler is not offered to servers.
+    """Handlers of server requests; capabilities without a handler are not declared.
 
-    The context is that of the call that asks, where it can be told: always in the modern era and over streamable HTTP;
-    elsewhere only while a single call is under way, or where all calls under way are of the same remote client, and
-    only where no call of anybody else was given up with which the server may go on. Otherwise it is an empty one.
+    The context is that of the call that the request belongs to, if it is known. In the modern era and over streamable
+    HTTP it always is; elsewhere only while all running and recently cancelled calls are of the same remote client.
+    Otherwise the context is empty.
     """
 
     elicitation: ElicitationHandler | None = None
-    """Asks the person: a form to fill in, or a page to visit."""
+    """Asks the user: a form to fill in, or a page to visit."""
     sampling: SamplingHandler | None = None
-    """Asks the model."""
+    """Requests a completion from the model."""
     sampling_features: Collection[Literal["tools", "context"]] = ()
-    """What that does beside: let the model use the question's tools, add the context of servers. Declared likewise."""
+    """Supported features of sampling: tools in the request, context of servers. They are declared as well."""
     roots: RootsHandler | None = None
-    """Says which folders are in play."""
+    """Returns the root folders."""
 
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
-        """Answer one question.
+        """Answer one server request.
 
         Raises:
-            ToolError: Nobody here answers that; or what a handler raises to say no.
+            ToolError: There is no handler for it, or the handler refuses.
         """
         match question:
             case Elicitation() | UrlElicitation() if self.elicitation is not None:
                 return await self.elicitation(question, context)
             case Sampling() if self.sampling is not None:
                 if (question.tools or question.tool_choice) and "tools" not in self.sampling_features:
-                    raise ToolError("the model that is asked here cannot use tools")
+                    raise ToolError("the model of this client does not support tools")
                 return await self.sampling(question, context)
             case Roots() if self.roots is not None:
                 return tuple(await self.roots(context))
             case _:
-                raise ToolError(f"nobody here answers a question of the kind {type(question).__name__}")
+                raise ToolError(f"this client does not support requests of the kind {type(question).__name__}")
 
 
 class QuestionRefusedError(Exception):
-    """A server's question has no answer; its text is fit for the server."""
+    """A server request cannot be answered; the message may be sent to the server."""
 
 
 async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], context: InvocationContext) -> Json:
-    """Answer a question as MCP writes it.
+    """Answer a server request in MCP's form.
 
     Args:
-        handlers: Who answers.
+        handlers: The handlers.
         wire: The request, ``{"method": …, "params": …}``.
-        context: The context of the call that asks.
+        context: Context of the call that it belongs to.
 
     Returns:
         The result of the request.
 
     Raises:
-        QuestionRefusedError: It is malformed, nobody answers it, or the handler failed, which has been logged.
+        QuestionRefusedError: The request is malformed or unsupported, or the handler failed, which is logged.
     """
     try:
         return answer_to_wire(await handlers.answer(question_from_wire(wire), context))
@@ -90,4 +90,4 @@ async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], con
         raise QuestionRefusedError(str(error)) from error
     except Exception as error:
         _logger.exception("the handler of %r failed", wire.get("method"))
-        raise QuestionRefusedError("the handler of the question failed") from error
+        raise QuestionRefusedError("the handler of the request failed") from error

@@ -1,4 +1,4 @@
-"""Watch: what is done beside the calls over a link, to see whether its server is there and what of it changes."""
+"""Health checks and change notifications of a session."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from bridge.client.connection.state import Healing
 
 LASTING_SECONDS = 30.0
-"""A subscription that lasted so long was a good one: the next is tried soon, however many were lost before it."""
+"""Seconds after which a lost subscription resets the retry delay."""
 
 _logger = logging.getLogger("bridge.client")
 
 
 class HealthMonitor:
-    """Watches one link, until it ends.
+    """Monitors one session until it ends.
 
     Args:
-        link: The link.
-        name: What the server is called.
-        healing: How often the server is asked whether it is there.
-        changes_wanted: Set when somebody wants to hear of changes.
+        link: The session.
+        name: The server's name.
+        healing: Intervals of health checks and retries.
+        changes_wanted: Set when there is a listener for tool changes.
 
     Attributes:
-        hears_changes: Set when changes are told from here on, or it is known that they cannot be.
+        hears_changes: Set when changes are received, or cannot be.
     """
 
     def __init__(self, link: Session, name: str, healing: Healing, changes_wanted: anyio.Event) -> None:
         self.hears_changes = anyio.Event()
-        if link.era != "modern" or not link.info.announces_tools:  # in the handshake era they come by themselves
+        if link.era != "modern" or not link.info.announces_tools:  # the handshake era needs no subscription
             self.hears_changes.set()
         self._link = link
         self._name = name
@@ -46,7 +46,7 @@ class HealthMonitor:
         self._changes_wanted = changes_wanted
 
     async def keep_alive(self) -> None:
-        """Ask an idle or suspected server whether it is there, and end the link if it is not."""
+        """Check an idle or suspected server regularly, and end the session if it does not respond."""
         link, healing = self._link, self._healing
         while not link.ended.is_set():
             answers = link.answers
@@ -62,15 +62,15 @@ class HealthMonitor:
             with anyio.fail_after(self._healing.health_timeout_seconds):
                 await link.ping(attempt)
         except MCPError as error:
-            if is_connection_loss(error, link, attempt):  # any other answer is a sign of life
+            if is_connection_loss(error, link, attempt):  # any other error shows that the server responds
                 link.fail(error)
-        except Exception as error:  # noqa: BLE001 - whatever came, it was no sign of life
+        except Exception as error:  # noqa: BLE001 - any other exception means no response
             link.fail(error)
         finally:
             checked.set()
 
     async def hear_changes(self) -> None:
-        """Hear of changes to the tools, where somebody wants to, for as long as the link lasts."""
+        """Subscribe to tool changes, if there is a listener, while the session lasts."""
         link = self._link
         await self._changes_wanted.wait()
         losses = 0
@@ -82,7 +82,7 @@ class HealthMonitor:
                 return
             except MCPError as error:
                 if not is_connection_loss(error, link, attempt):
-                    _logger.debug("server %r tells of no changes: %s", self._name, error)
+                    _logger.debug("server %r does not announce changes: %s", self._name, error)
                     return
             except SubscriptionLost:
                 pass
@@ -93,13 +93,13 @@ class HealthMonitor:
             await self._healing.wait(link.ended, self._healing.delay_seconds(losses))
 
     async def _subscribe(self, attempt: OutgoingRequest) -> None:
-        """Hear of changes for as long as one subscription lasts."""
+        """Receive changes until the subscription ends."""
         async with AsyncExitStack() as stack:
             with as_current_request(attempt):
                 listening = self._link.client.listen(tools_list_changed=True)
                 subscription = await stack.enter_async_context(listening)
             if self.hears_changes.is_set():
-                self._link.tools_changed()  # they may have changed while nobody listened
+                self._link.tools_changed()  # they may have changed without a subscription
             self.hears_changes.set()
             async for _ in subscription:
                 self._link.tools_changed()

@@ -1,22 +1,10 @@
-"""Outgoing requests as transports and telemetry see them.
+"""State of outgoing requests, for transports and telemetry.
 
-Greeting: the requests by which a server is greeted, as an observer hears of them.
-
-The SDK sends them from within what opens its client, so they are timed where messages go by: from when one is handed
-to the transport until its answer comes out of it. They have no spans: what is begun while one was open would be of it.
-
-Abandoned: calls that nobody waits for any more, and with which their server may go on all the same.
-
-Where a transport does not name the call on whose behalf a server speaks, it may speak for one of these: what it says or
-asks is then brought to nobody but the client whose calls they were. A server that heeds a cancellation does not answer
-the call (MCP, cancellation), and so never tells that it is over: such a call counts for `GIVEN_UP_SECONDS`.
-
-Attempt: one request on its way, and what its transport saw of it.
-
-Transports work in the context of whoever sends (the SDK's HTTP transports, and ours for children), so what they see
-can be told to the request's own attempt: whether the server may have begun to run it is then a fact, and no guess.
-
-Peers: a server as telemetry tells of it.
+- Handshake requests are sent by the SDK itself, so they are timed in the message streams, without spans.
+- Cancelled calls are remembered: a server may go on with them, and an unattributed notification or request may belong
+  to one of them. A server that stops on cancellation does not respond (MCP, Cancellation), so each counts for
+  `GIVEN_UP_SECONDS`.
+- Transports run in the sender's context, so each can record on the `OutgoingRequest` if the server may have run it.
 """
 
 from __future__ import annotations
@@ -42,22 +30,22 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
 
 GIVEN_UP_SECONDS = 10.0
-"""How long after its cancellation went out a call counts that is not answered."""
+"""Seconds after its cancellation for which an unanswered call counts."""
 
 MAX_REMEMBERED = 1000
-"""Beyond so many calls that were given up within that time, nobody can be told from anybody else."""
+"""Maximum cancelled calls that are remembered; beyond it, no message is attributed."""
 
 _PORTS = {"http": 80, "https": 443}
 
 NOBODY = Peer("memory", "")
-"""The peer of a link that has not been greeted."""
+"""Peer of a session before its handshake."""
 
 
 class HandshakeTelemetry:
-    """What a server is asked until it is greeted, one request after the other.
+    """Reports handshake requests to an observer, one after the other.
 
     Args:
-        observer: Who is told of each.
+        observer: Receives each request.
         peer: The server.
     """
 
@@ -67,23 +55,23 @@ class HandshakeTelemetry:
         self._asked: tuple[object, str, float] | None = None
 
     def sent(self, message: object) -> None:
-        """A message goes to the server; where it is a request, nobody waits for the one before it any more."""
+        """Handle a sent message; a new request ends the previous one."""
         if isinstance(message, JSONRPCRequest):
             self.ended(REQUEST_TIMEOUT)
             self._asked = message.id, message.method, perf_counter()
 
     def received(self, message: object) -> None:
-        """A message came from the server."""
+        """Handle a received message."""
         if self._asked is None or not isinstance(message, JSONRPCResponse | JSONRPCError):
             return
         if message.id == self._asked[0]:
             self.ended(message.error.code if isinstance(message, JSONRPCError) else None)
 
     def ended(self, error: BaseException | int | None) -> None:
-        """What was asked last, if anything, was answered, or will not be.
+        """Report the pending request, if any.
 
         Args:
-            error: What was raised instead of an answer, or the code of an error of the protocol; None for a result.
+            error: The exception or error code; None for a result.
         """
         if self._asked is not None:
             _, method, start = self._asked
@@ -93,49 +81,49 @@ class HandshakeTelemetry:
 
 class _GivenUp(NamedTuple):
     peer: object | None
-    words: tuple[object, ...] | None
+    identity: tuple[object, ...] | None
     at: float
 
 
 class CancelledCalls:
-    """The calls over one link that were given up after they were sent, until they are answered or time has passed."""
+    """Cancelled calls of one session, until their response or expiry."""
 
     def __init__(self) -> None:
-        self._calls: dict[OutgoingRequest, _GivenUp] = {}  # the oldest first
+        self._calls: dict[OutgoingRequest, _GivenUp] = {}  # oldest first
         self._full_at: float | None = None
 
     def add(self, attempt: OutgoingRequest) -> None:
-        """Remember one whose cancellation has gone out."""
+        """Add a call whose cancellation was sent."""
         if attempt.call is None or not attempt.sent:
             return
         now = self._forget_old()
         if len(self._calls) < MAX_REMEMBERED:
             context = attempt.call.context
-            self._calls[attempt] = _GivenUp(context.peer, _words(context), now)
+            self._calls[attempt] = _GivenUp(context.peer, _local_identity(context), now)
         else:
             self._full_at = now
 
     def answered(self, request_id: object) -> None:
-        """Forget the one that has been answered: nothing more is said for it."""
+        """Remove the call of a response."""
         self._forget_old()
         for attempt in tuple(self._calls):
             if attempt.request_id is not None and str(attempt.request_id) == str(request_id):
                 del self._calls[attempt]
 
     def are_all_of(self, context: InvocationContext) -> bool:
-        """Whether there are none but those of this client, or of this program where it says the same of itself."""
+        """True if all are of the context's remote client, or of equal local contexts."""
         self._forget_old()
         if self._full_at is not None:
             return False
         if not self._calls:
             return True
-        peer, words = context.peer, _words(context)
+        peer, identity = context.peer, _local_identity(context)
         if peer is None:
-            return words is not None and all(each.words == words for each in self._calls.values())
+            return identity is not None and all(each.identity == identity for each in self._calls.values())
         return all(each.peer is peer for each in self._calls.values())
 
     def _forget_old(self) -> float:
-        """Forget those that count no longer; returns the time."""
+        """Remove expired entries; returns the current time."""
         now = monotonic()
         for attempt, given_up in tuple(self._calls.items()):
             if now - given_up.at < GIVEN_UP_SECONDS:
@@ -146,22 +134,22 @@ class CancelledCalls:
         return now
 
 
-def _words(context: InvocationContext) -> tuple[object, ...] | None:
-    """What a call of this program's own says of itself; None for one that came from elsewhere."""
+def _local_identity(context: InvocationContext) -> tuple[object, ...] | None:
+    """Fields that identify a local call; None for a call of a remote client."""
     return None if context.has_listener else (context.caller, context.memory_id, context.parameters)
 
 
 class OutgoingRequest:
-    """One request on its way.
+    """One outgoing request.
 
     Attributes:
-        call: The call that it belongs to; None for what the connection asks on its own account.
-        sent: The server may have begun to run it.
-        status: The HTTP status of the answer; None without one.
-        cut_off: What the answer would come by has broken.
-        expired: The server no longer knows the session.
-        request_id: The id of the request, once its server has been told that nobody waits for its answer.
-        failure: What went wrong on the way; None where nothing did, or where the transport does not see it.
+        call: The call that it belongs to; None for the connection's own requests.
+        sent: True if the server may have started to run it.
+        status: HTTP status of the response; None without one.
+        cut_off: True if the stream of the response was lost.
+        expired: True if the server no longer knows the session.
+        request_id: ID of the request, after its cancellation was sent.
+        failure: Error of the transport; None if there is none, or the transport does not report it.
     """
 
     __slots__ = ("__weakref__", "call", "cut_off", "expired", "failure", "request_id", "sent", "status")
@@ -177,12 +165,12 @@ class OutgoingRequest:
 
 
 current_request: ContextVar[OutgoingRequest | None] = ContextVar("bridge.client.current_attempt", default=None)
-"""The attempt in whose context this code runs; None for what belongs to none."""
+"""The request in whose context this code runs; None for none."""
 
 
 @contextmanager
 def as_current_request(attempt: OutgoingRequest) -> Iterator[None]:
-    """What is sent in this block is of this attempt."""
+    """Set the current request during this block."""
     token = current_request.set(attempt)
     try:
         yield
@@ -191,12 +179,12 @@ def as_current_request(attempt: OutgoingRequest) -> Iterator[None]:
 
 
 def peer_of(config: ServerConfig, kind: str | None, protocol_version: str) -> Peer:
-    """A server, as telemetry tells of it.
+    """Describe a server for telemetry.
 
     Args:
         config: The server.
-        kind: How it is reached.
-        protocol_version: The revision that it speaks.
+        kind: Transport kind.
+        protocol_version: Protocol version.
     """
     address: tuple[tuple[str, str | int], ...] = ()
     if isinstance(config.transport, HttpTransport):

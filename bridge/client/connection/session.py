@@ -1,7 +1,6 @@
-"""Link: one connection of the SDK's client, from the greeting to the break.
+"""Session: one SDK client, from handshake to loss.
 
-A connection that heals is a series of links. A link says what its server answered, who calls over it, and when it is
-no longer to be used; why it ended is kept for the error that says so.
+A connection uses one session after another. A session holds its calls and the reason for its end.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _Asked = Request[Any, str]
-_AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(Any)  # the SDK has looked at it already
+_AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(Any)  # the SDK has validated it
 
 
 class SessionExpiredError(Exception):
@@ -53,11 +52,11 @@ class SessionExpiredError(Exception):
 
 
 class UnauthorizedError(Exception):
-    """The server asks for credentials.
+    """The server demands credentials.
 
     Attributes:
-        status: The HTTP status with which it asks.
-        why: Why it was not given them; None where nobody could have.
+        status: HTTP status of the response.
+        why: Reason for the missing credentials; None if sign-in is not configured.
     """
 
     def __init__(self, status: int, why: SignInError | None = None) -> None:
@@ -67,26 +66,26 @@ class UnauthorizedError(Exception):
 
 
 class Session:
-    """One connection.
+    """One session with a server.
 
     Attributes:
-        kind: How the server is reached.
-        child: The server's process, where it is a child.
-        calls: The calls that are under way.
-        abandoned: The calls that were given up a moment ago without an answer; None where none ever was.
-        ended: Set when the link is not to be used any more.
-        left: Set when it has ended, and no call over it is waited for: the last is over, or they were given up.
-        reason: Why it ended; None where this side wanted it, or where nobody knows.
-        suspicion: Set when the server should be asked whether it is there.
-        checked: Set when the next such question is settled; a new one for each.
-        answers: How often the server has answered.
-        status: The HTTP status of the last answer; None without one.
-        is_deaf: No answer can come any more.
-        greeting: What is asked to greet the server, while that is and somebody observes it.
-        listing: Held while its tools are listed.
-        takes_tools: The tools of a page are kept from the SDK; see `bridge.client.connection.tool_listing`.
-        taken_tools: Those that were, by the key that the page has for them.
-        large: The long messages that have been parsed, by the keys of the short ones that stand for them.
+        kind: Transport kind.
+        child: The server's process, if it is a child.
+        calls: Running calls.
+        abandoned: Recently cancelled calls without a response; None until the first.
+        ended: Set when the session must not be used any more.
+        left: Set when it has ended and no running call uses it.
+        reason: Reason for its end; None if it was closed on purpose or the reason is unknown.
+        suspicion: Set to request a health check.
+        checked: Set after the next health check; replaced for each.
+        answers: Number of responses.
+        status: HTTP status of the last response; None without one.
+        is_deaf: True if no response can be received any more.
+        greeting: Telemetry of the handshake, while it runs and is observed.
+        listing: Lock held while tools are listed.
+        takes_tools: True to keep the tools of a page from the SDK; see `bridge.client.connection.tool_listing`.
+        taken_tools: Those tools, by their key in the page.
+        large: Large messages that were parsed before the SDK, by the key in the short message that replaces them.
     """
 
     def __init__(self, tools_changed: Callable[[], None]) -> None:
@@ -115,37 +114,37 @@ class Session:
         self._beside: TaskGroup | None = None
         self._client: Client | None = None
 
-    # --- what happens to it ------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def fail(self, reason: Exception | None) -> None:
-        """Use it no more."""
+        """End the session."""
         if not self.ended.is_set():
             self.reason = reason
             self.ended.set()
             self.checked.set()
 
     def leave(self, call: Call) -> None:
-        """A call is over."""
+        """Remove a call that has ended."""
         self.calls.discard(call)
         if not self.calls and self.ended.is_set():
             self.left.set()
 
     def abandon(self, attempt: OutgoingRequest) -> None:
-        """Nobody waits for an answer any more, while the server may go on."""
+        """Remember a cancelled request that the server may still run."""
         self.abandoned = self.abandoned or CancelledCalls()
         self.abandoned.add(attempt)
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is over, and not because this side wanted it."""
+        """True if the session ended unintentionally."""
         return self.ended.is_set() and self.reason is not None
 
     def answered(self, status: int) -> None:
-        """The server answered a message with this status."""
+        """Record the HTTP status of a response."""
         self.status = status
 
     def undelivered(self, error: Exception) -> None:
-        """A message did not get through. Over a child's pipes, nothing else would notice."""
+        """Handle a message that could not be sent. Over pipes, no other error follows."""
         if self._client is None:
             self.reason = error
         elif self.kind == "stdio":
@@ -154,14 +153,14 @@ class Session:
             self.suspect()
 
     def stream_lost(self, error: Exception) -> None:
-        """The one stream that all answers come by has ended."""
+        """Handle the end of the single stream that carries all responses."""
         if self._client is None:
             self.reason = error
         else:
             self.fail(error)
 
     def parsed(self, message: JSONRPCMessage, attempt: OutgoingRequest | None) -> str:
-        """Keep a long message that has been parsed until it is fetched, or its attempt is gone; returns its key."""
+        """Store a parsed message until it is fetched, or its request is garbage-collected; returns its key."""
         key = token_hex()
         self.large[key] = message
         if attempt is not None:
@@ -169,38 +168,38 @@ class Session:
         return key
 
     def whole(self, message: JSONRPCMessage) -> JSONRPCMessage:
-        """The long message that a short one stands for; any other message itself."""
+        """Return the stored message that a short one refers to; any other message unchanged."""
         key = key_in(message)
         if not isinstance(key, str) or (large := self.large.pop(key, None)) is None:
             return message
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             assert isinstance(large, JSONRPCResponse | JSONRPCError)
-            large.id = message.id  # the SDK's transport sets that of the request
+            large.id = message.id  # set by the SDK's transport
         return large
 
     def suspect(self) -> None:
-        """Have the server asked whether it is there."""
+        """Request a health check."""
         self.suspicion.set()
 
     def expired(self) -> None:
-        """The server no longer knows the session."""
+        """End a session that the server no longer knows."""
         self.fail(SessionExpiredError("the server no longer knows the session"))
 
     def unauthorized(self, status: int, why: SignInError | None = None) -> None:
-        """The server asks for credentials."""
+        """Record that the server demands credentials."""
         if self._client is None:
             self.reason = UnauthorizedError(status, why)
         else:
             self.fail(UnauthorizedError(status, why))
 
     def child_ended(self) -> None:
-        """The child can no longer be talked to."""
+        """Handle the end of the child process."""
         if self._client is not None:
             self.fail(None)
 
     @contextmanager
     def beside(self, tasks: TaskGroup) -> Iterator[None]:
-        """Where what nobody waits for is done, in this block."""
+        """Set the task group for background tasks during this block."""
         self._beside = tasks
         try:
             yield
@@ -208,22 +207,22 @@ class Session:
             self._beside = None
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """Run something beside, as long as the link lasts."""
+        """Run a background task while the session lasts."""
         if self._beside is not None:
             self._beside.start_soon(function, *arguments)
 
-    # --- what it says ------------------------------------------------------------------------------------------------
+    # --- server description ------------------------------------------------------------------------------------------
 
     def greeted(self, client: Client) -> None:
-        """The server has been greeted."""
+        """Store the result of the handshake."""
         self._client = client
         self.protocol_version = client.protocol_version
         self.era = "modern" if client.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
-        said = client.server_info
+        info = client.server_info
         self.info = ServerInfo(
-            name=said.name if said else None,
-            version=said.version if said else None,
-            title=said.title if said else None,
+            name=info.name if info else None,
+            version=info.version if info else None,
+            title=info.title if info else None,
             instructions=client.instructions,
             capabilities=client.server_capabilities.model_dump(mode="json", by_alias=True, exclude_none=True),
         )
@@ -236,27 +235,27 @@ class Session:
 
     @property
     def sees_attempts(self) -> bool:
-        """Whether the transport tells attempts what becomes of them."""
+        """True if the transport records on requests what happens to them."""
         return self.kind != "memory"
 
     def current_call(self) -> Call | None:
-        """The call on whose behalf the server speaks just now, or another of the same client's; None if unknown."""
+        """The call that a server message belongs to, or one of the same client; None if unknown."""
         calls = self.current_calls()
         if not calls or _named_call() is not None:
             return calls[0] if calls else None
         if self.abandoned is not None and not self.abandoned.are_all_of(calls[0].context):
             return None
         peer = calls[0].context.peer
-        # Whichever of them it is, the same person is asked.
+        # all of them have the same user
         is_one = len(calls) == 1 or (peer is not None and all(call.context.peer is peer for call in calls))
         return calls[0] if is_one else None
 
     def current_calls(self) -> tuple[Call, ...]:
-        """The calls on behalf of one of which the server speaks just now."""
+        """The calls that a server message may belong to."""
         named = _named_call()
         return tuple(self.calls) if named is None else (named,)
 
-    # --- what is asked over it ---------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def request(
         self,
@@ -265,11 +264,11 @@ class Session:
         attempt: OutgoingRequest,
         on_progress: ProgressFnT | None = None,
     ) -> Coroutine[Any, Any, Json]:
-        """Ask the server; its result as it came, once it is what the protocol has for it.
+        """Send a request; the result is validated by the SDK and returned unparsed.
 
         Raises:
-            MCPError: It answered with an error, or cannot answer any more.
-            ValidationError: It answered what the protocol does not know.
+            MCPError: The server responded with an error, or the connection was lost.
+            ValidationError: The result is not valid MCP.
         """
         if (observer := switch.observer()) is None:
             return self._request(method, params, attempt, on_progress)
@@ -304,14 +303,14 @@ class Session:
         return result
 
     async def ping(self, attempt: OutgoingRequest) -> None:
-        """Ask whether the server is there.
+        """Check that the server responds.
 
         Raises:
             MCPError: As for `request`.
         """
         method = "server/discover" if self.era == "modern" else "ping"
         observer = switch.observer()
-        # Its trace needs nothing more: the SDK writes the current one into what it sends.
+        # The SDK propagates the current trace context.
         with (
             nullcontext() if observer is None else observer.asking(method, None, self.peer),
             as_current_request(attempt),
@@ -324,6 +323,6 @@ class Session:
 
 
 def _named_call() -> Call | None:
-    """The call that the transport names as the one on whose behalf the server speaks."""
+    """The call that the transport attributes the current message to."""
     attempt = current_request.get()
     return None if attempt is None else attempt.call

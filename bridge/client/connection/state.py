@@ -1,11 +1,4 @@
-"""Connection states, reconnect policy, listeners.
-
-States: how a connection is, and how it came to be so.
-
-Healing: how soon a lost server is tried again, and how an idle one is watched.
-
-Listeners: whoever is to be told of something, until they no longer want to be.
-"""
+"""Connection states, reconnect policy and listeners."""
 
 from __future__ import annotations
 
@@ -23,13 +16,13 @@ if TYPE_CHECKING:
     from bridge.errors import ServerError
 
 Era: TypeAlias = Literal["handshake", "modern"]
-"""Which half of MCP's history a server speaks: up to 2025-11-25, or from 2026-07-28 on."""
+"""Era of the protocol: up to 2025-11-25, or from 2026-07-28 on."""
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "memory"]
-"""How a server is reached."""
+"""Transport of a server."""
 
 MAX_BACK_OFF_SECONDS = 10.0
-"""However often it failed, a lost server is tried again after this long."""
+"""Maximum seconds between attempts to reconnect."""
 
 _logger = logging.getLogger("bridge.client")
 
@@ -37,104 +30,104 @@ News = ParamSpec("News")
 
 
 class ConnectionState(Enum):
-    """How a connection is."""
+    """State of a connection."""
 
     CLOSED = "closed"
-    """Not opened yet, or closed by this side."""
+    """Not opened yet, or closed."""
     CONNECTING = "connecting"
-    """Opened, and not ready for the first time yet."""
+    """Opened, not ready yet."""
     READY = "ready"
-    """Greeted; calls go straight out."""
+    """The handshake is complete; calls are sent immediately."""
     DEGRADED = "degraded"
-    """Lost after it was ready, and being brought back; the tools are still known."""
+    """Lost after it was ready; reconnecting. The tools stay known."""
     NEEDS_AUTH = "needs_auth"
-    """The server asks for credentials; the next call tries again."""
+    """The server demands credentials; the next call tries again."""
     FAILED = "failed"
-    """Never ready so far, or lost for a reason that does not go away by itself. The next call tries again."""
+    """Never ready so far, or lost for a permanent reason. The next call tries again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """What a server says of itself. Untrusted."""
+    """A server's description of itself. Untrusted."""
 
     name: str | None = None
-    """None where it does not say, which the modern era allows."""
+    """None if not given, which the modern era allows."""
     version: str | None = None
     title: str | None = None
-    """A name for people."""
+    """Display name."""
     instructions: str | None = None
-    """What a model should know about the server as a whole."""
+    """Instructions for a model."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """MCP's ServerCapabilities."""
 
     @property
     def announces_tools(self) -> bool:
-        """Whether it says that it tells of changes to its tools."""
+        """True if the server announces changes of its tools."""
         tools = self.capabilities.get("tools")
         return isinstance(tools, dict) and tools.get("listChanged") is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionStatus:
-    """A connection at one moment."""
+    """Status of a connection."""
 
     name: str
     """The server's name."""
     state: ConnectionState
     transport: TransportKind | None
-    """How the server is reached; None where that is still to be found out."""
+    """The transport; None if not detected yet."""
     address: str
-    """The command line or the URL, redacted."""
+    """The redacted command line or URL."""
     era: Era | None = None
-    """None before the first greeting."""
+    """None before the first handshake."""
     protocol_version: str | None = None
-    """MCP's version, such as ``2025-11-25``; None before the first greeting."""
+    """MCP version, such as ``2025-11-25``; None before the first handshake."""
     server_info: ServerInfo | None = None
-    """What the server said of itself when it was last greeted."""
+    """The server's description of itself in the last handshake."""
     last_error: ServerError | None = None
-    """What last ended, or prevented, the connection; None once it is ready again."""
+    """Last error of the connection; None when it is ready again."""
     connects: int = 0
-    """How many times the server has been greeted."""
+    """Number of handshakes."""
 
 
 class ToolListing(NamedTuple):
     """A server's tools, all pages."""
 
     tools: list[dict[str, Any]]
-    """Each as MCP's ``Tool``, exactly as it came; see `bridge.wire.tools.tool_from_wire`."""
+    """Each as MCP's ``Tool``, unparsed; see `bridge.wire.tools.tool_from_wire`."""
     ttl_seconds: float | None
-    """How long the server says they stay as they are; None where it does not say."""
+    """Time to live of the list in seconds; None if not given."""
     malformed: tuple[str, ...] = ()
-    """What it lists that is no tool, each a sentence with the reason; left out of the tools."""
+    """Malformed tools, each a sentence with the reason; not in `tools`."""
     refused: tuple[str, ...] = ()
-    """What its pins refuse, likewise."""
+    """Tools refused by pins, likewise."""
 
 
 async def wait_with_timeout(event: anyio.Event, seconds: float) -> None:
-    """Wait for an event, for so long at most."""
+    """Wait for an event for a maximum number of seconds."""
     with anyio.move_on_after(seconds):
         await event.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healing:
-    """How a connection heals. `wait` and `jitter` are the only clock and chance in it."""
+    """Reconnect policy. `wait` and `jitter` are its only sources of time and randomness."""
 
     first_delay_seconds: float = 0.2
-    """How long to wait after the first failure; each further one doubles it."""
+    """Seconds after the first failure; doubled by each further failure."""
     max_delay_seconds: float = MAX_BACK_OFF_SECONDS
-    """How long to wait at most."""
+    """Maximum seconds between attempts."""
     health_check_seconds: float = 30.0
-    """How long nothing may be heard before the server is asked whether it is there."""
+    """Seconds without a response after which the server is checked."""
     health_timeout_seconds: float = 10.0
-    """How long it may take to answer that."""
+    """Maximum seconds of a health check."""
     jitter: Callable[[], float] = random.random
-    """A number from 0 to 1: how much of the second half of a delay is waited, so that clients do not come at once."""
+    """Number from 0 to 1: share of the second half of each delay, so that clients do not reconnect simultaneously."""
     wait: Callable[[anyio.Event, float], Awaitable[None]] = wait_with_timeout
-    """Waits for an event, for a number of seconds at most."""
+    """Waits for an event for a maximum number of seconds."""
 
     def delay_seconds(self, failures: int) -> float:
-        """How long to wait after this many failures in a row; 0 failures: not at all."""
+        """Delay after this many consecutive failures, in seconds; 0 without failures."""
         if failures <= 0:
             return 0.0
         longest = min(self.first_delay_seconds * 2.0 ** min(failures - 1, 30), self.max_delay_seconds)
@@ -142,7 +135,7 @@ class Healing:
 
 
 class Listeners(Generic[News]):
-    """Functions that are called with each piece of news, in the order in which they came."""
+    """Callbacks, called in the order of registration."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[News, None]] = []
@@ -151,7 +144,7 @@ class Listeners(Generic[News]):
         return bool(self._listeners)
 
     def add(self, listener: Callable[News, None]) -> Callable[[], None]:
-        """Have a listener told from now on; returns a function that ends that, and may be called again."""
+        """Register a callback; returns an idempotent function that removes it."""
         self._listeners.append(listener)
 
         def end() -> None:
@@ -161,7 +154,7 @@ class Listeners(Generic[News]):
         return end
 
     def tell(self, *news: News.args, **more: News.kwargs) -> None:
-        """Tell all; what a listener raises is logged."""
+        """Call all; exceptions are logged."""
         for listener in tuple(self._listeners):
             try:
                 listener(*news, **more)

@@ -1,10 +1,10 @@
-"""Owner: the task that opens a connection's links one after the other, and replaces those that are lost.
+"""Connection supervisor: the task that opens, closes and replaces a connection's sessions.
 
-    connect ──> greeted ──> serve until the link ends ──> leave ──╮
-       ╰──────────── failed ────────────> back off, or be wanted ─┴──> connect …
+    connect ──> handshake ──> serve until the session ends ──> leave ──╮
+       ╰──────────── failed ────────────> back off, or requested ──────┴──> connect …
 
-The SDK's client must be entered and left by one task, so each link has a task of its own. A link by HTTP over which
-calls still run is left when the last of them has ended; the next link is opened meanwhile.
+The SDK's client must be entered and exited by one task, so each session has its own task. An HTTP session with running
+calls is closed after the last of them; the next session is opened meanwhile.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.client")
 
 CLOSE_SECONDS = 3.0
-"""How long saying goodbye may take; a child's end is bounded by itself."""
+"""Maximum seconds of a session's shutdown; a child's shutdown has its own limit."""
 _LOST_SECONDS = 0.5
-"""How long it may take where the server is probably not there to hear it."""
+"""The same after a lost connection, in seconds."""
 _SETTLE_SECONDS = 0.5
-"""How long a child that has closed its output is given to end, so that its exit code can be told."""
+"""Seconds that a child which closed its output has to end, so that its exit code is known."""
 
 
 class Supervisor:
-    """Opens and closes one connection; its `run` is the owner task.
+    """Opens and closes one connection; `run` is its task.
 
     Args:
         config: The server.
-        handlers: Who answers its questions.
-        healing: How soon it is tried again.
-        auth: How HTTP requests are signed.
-        changed: Called with each new state, and the error that led to it.
-        relist: Called over each new link but the first, before anyone may use it.
-        tools_changed: Called when the server says that its tools have changed.
-        wants_changes: Says whether anybody would like to hear of that.
+        handlers: Handlers of server requests.
+        healing: Reconnect policy.
+        auth: Authentication of HTTP requests.
+        changed: Called with each new state and its error.
+        relist: Called over each new session but the first, before it is used.
+        tools_changed: Called when the server announces a change of its tools.
+        wants_changes: Returns True if there is a listener for that.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Supervisor:
         wants_changes: Callable[[], bool],
     ) -> None:
         self.link: Session | None = None
-        """The link to use; None while there is none."""
+        """The session to use; None if there is none."""
         self.last: Session | None = None
-        """The link that was greeted last, usable or not."""
+        """The last session with a complete handshake, usable or not."""
         self.done = anyio.Event()
         self.connects = 0
         self.error: ServerUnavailableError | None = None
@@ -102,20 +102,20 @@ class Supervisor:
         self._connecting: anyio.CancelScope | None = None
         self._finishing: set[Session] = set()
 
-    # --- for everyone ------------------------------------------------------------------------------------------------
+    # --- called from any task ----------------------------------------------------------------------------------------
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to end."""
+        """True after `stop`."""
         return self._stopping.is_set()
 
     @property
     def ready_link(self) -> Session | None:
-        """The link to use at once; None where that has to be waited for."""
+        """The session, if it can be used immediately."""
         return self.link if self.link is not None and not self.link.ended.is_set() else None
 
     def stop(self) -> None:
-        """End the connection; `done` is set when it has ended."""
+        """Stop the connection; `done` is set when it has ended."""
         self._stopping.set()
         self._wanted.set()
         for link in self._finishing:
@@ -127,13 +127,13 @@ class Supervisor:
         self._notify()
 
     async def usable(self, phase: str, seconds: float) -> Session:
-        """A link to use: at once where there is one, else after an attempt that is begun at once.
+        """Return a usable session, after a connection attempt if necessary.
 
-        All who wait wait for the same attempts.
+        All waiting tasks share the same attempts.
 
         Args:
-            phase: What it is wanted for.
-            seconds: How long to wait at most.
+            phase: Current action, for errors.
+            seconds: Maximum seconds to wait.
 
         Raises:
             ServerUnavailableError: There is none in time, or there will be none.
@@ -159,28 +159,28 @@ class Supervisor:
         raise self.failures.not_in_time(phase, self.error) from self.error
 
     async def settled(self) -> None:
-        """Wait until the first attempt has ended, well or not."""
+        """Wait until the first attempt has succeeded or failed."""
         while self._attempts == 0 and not self.done.is_set():
             await self._changed.wait()
 
     async def watching(self, seconds: float) -> None:
-        """Wait, for so long at most, until the server tells of changes, where it does and somebody wants to hear."""
+        """Wait briefly until change notifications are received, if there is a listener for them."""
         if self._changes_wanted.is_set() and self._watch is not None:
             with anyio.move_on_after(seconds):
                 await self._watch.hears_changes.wait()
 
     def want_changes(self) -> None:
-        """Somebody wants to hear when the tools change."""
+        """Record that there is a listener for tool changes."""
         self._changes_wanted.set()
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
-    # --- the owner task ----------------------------------------------------------------------------------------------
+    # --- supervisor task ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Be the owner task, until `stop`."""
+        """Run the supervisor until `stop`."""
         if (observer := switch.observer()) is not None:
             observer.upstream_added(self._config.name)
         try:
@@ -190,7 +190,7 @@ class Supervisor:
                     await self._live_on(links)
                 tasks.cancel_scope.cancel()
         except Exception:
-            _logger.exception("the connection to the server %r ended by a mistake of ours", self._config.name)
+            _logger.exception("internal error: the connection to the server %r ended", self._config.name)
         finally:
             self._stopping.set()
             self.link = None
@@ -199,7 +199,7 @@ class Supervisor:
             self._notify()
 
     async def _live_on(self, links: TaskGroup) -> None:
-        """Open one link after the other, until `stop`."""
+        """Open one session after another until `stop`."""
         failures = 0
         while not self._stopping.is_set():
             self._was_useful = False
@@ -210,7 +210,7 @@ class Supervisor:
             failures = 0 if self._was_useful else failures + 1
             if self.connects == connects:
                 self._attempts += 1
-                if error.failure.is_permanent:  # whoever waited is told of it; who waits while a link is left is not
+                if error.failure.is_permanent:  # tasks that wait get the error
                     self._wanted = anyio.Event()
             self._fell(error)
             if await self._pause(failures, error):
@@ -222,7 +222,7 @@ class Supervisor:
         self._notify()
 
     async def _pause(self, failures: int, error: ServerUnavailableError) -> bool:
-        """Wait until it is time to try again; returns whether that is because somebody wants it now."""
+        """Wait until the next attempt; returns True if a task requested it."""
         if self._stopping.is_set():
             return False
         if error.failure.is_permanent:
@@ -233,17 +233,17 @@ class Supervisor:
         return is_wanted
 
     async def _live(self, link: Session, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
-        """Open a link, serve it until it ends, and close it.
+        """Open a session, serve it until it ends, and close it.
 
-        Calls that run over a link by HTTP go on when it has ended, and it is closed after the last of them: whether
-        the server is there for new calls says nothing about those that it has accepted.
+        Running calls of an HTTP session continue after it has ended, and it is closed after the last of them: the
+        server may still complete requests that it has accepted.
 
         Args:
-            link: The link.
-            task_status: Gets what ended the link, or kept it from beginning, as soon as the next one may be opened.
+            link: The session.
+            task_status: Gets the reason of the end, or of the failed start, as soon as the next session may be opened.
         """
         lost: ServerUnavailableError | None = None
-        is_told = False
+        is_reported = False
         scope = self._connecting = anyio.CancelScope(
             deadline=anyio.current_time() + self._config.connect_timeout_seconds
         )
@@ -258,26 +258,26 @@ class Supervisor:
                         lost = self._lost(link)
                         if link.calls and link.kind in {"http", "sse"} and not self._stopping.is_set():
                             task_status.started(lost)
-                            is_told = True
+                            is_reported = True
                             await self._finish(link)
                     finally:
                         lost = self._lost(link) if lost is None else lost
                         seconds = CLOSE_SECONDS if self._stopping.is_set() else _LOST_SECONDS
                         scope.deadline = anyio.current_time() + seconds
-        except Exception as error:  # noqa: BLE001 - translated; whatever it is, the connection heals
+        except Exception as error:  # noqa: BLE001 - translated; the connection is retried after any error
             if lost is None:
                 await self._settle(link)
                 self.findings.is_legacy = False
                 lost = self.failures.unavailable(error, link)
             elif link.reason is None:
                 lost = self.failures.lost(link, error)
-        if not is_told:
+        if not is_reported:
             self._connecting = None
             self.link = None
             task_status.started(self.failures.too_slow(link) if lost is None else lost)
 
     async def _finish(self, link: Session) -> None:
-        """Wait for the end of the last call over a link that has ended, or for `stop`."""
+        """Wait for the last call of an ended session, or for `stop`."""
         self._finishing.add(link)
         try:
             await link.left.wait()
@@ -293,7 +293,7 @@ class Supervisor:
         self._attempts += 1
         self.error = None
         self.link = self.last = link
-        self._wanted = anyio.Event()  # whoever wanted it has it
+        self._wanted = anyio.Event()  # the request is fulfilled
         self._greeted_at = anyio.current_time()
         if (observer := switch.observer()) is not None:
             observer.connected(self._config.name)
@@ -305,7 +305,7 @@ class Supervisor:
         return watch
 
     async def _serve(self, link: Session, watch: HealthMonitor) -> None:
-        """Keep a link alive until it ends."""
+        """Monitor a session until it ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.keep_alive)
             if not watch.hears_changes.is_set():
@@ -315,7 +315,7 @@ class Supervisor:
             tasks.cancel_scope.cancel()
 
     def _lost(self, link: Session) -> ServerUnavailableError:
-        """Use a link no more; returns why."""
+        """End a session; returns the reason."""
         link.fail(None)
         self.link = None
         self._was_useful = link.answers > self._answers_at_greeting
@@ -330,7 +330,7 @@ class Supervisor:
         return error
 
     async def _settle(self, link: Session) -> None:
-        """Give a child that has ended time to be reaped."""
+        """Wait briefly for the exit code of an ended child."""
         if link.child is not None and not self._stopping.is_set():
             await link.child.settle(_SETTLE_SECONDS)
 

@@ -1,13 +1,8 @@
-"""All pages of tools, without malformed ones.
+"""Listing of all pages of tools, without malformed ones.
 
-Listing: all pages of a server's tools, each tool as it came.
-
-Sieve: what the SDK's client reads from a server, with lists of tools taken out.
-
-The SDK validates a page of a list as a whole, on the event loop: a page of 22 MB would stop every caller for seconds,
-and one malformed tool would cost all the others. So the tools of a page go around it, and are validated in parts, by
-the SDK's own rules; see `bridge.client.connection.tool_listing`. The stream also sees the answers that nobody waits for
-any more, and those to the greeting.
+The SDK validates a page as a whole on the event loop: a large page would block all calls for seconds, and one malformed
+tool would invalidate the page. So tools are removed from a page before the SDK reads it, and are validated in batches
+with the SDK's own rules. The same stream wrapper observes handshake responses and those of cancelled calls.
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 MAX_PAGES = 10_000
-"""A list that is longer than this many pages does not end."""
+"""Maximum pages of a list."""
 
 MAX_TOOLS = 50_000
 """Maximum tools of a server, over all pages."""
@@ -46,26 +41,26 @@ MAX_LIST_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a server's tools as JSON, over all pages."""
 
 MAX_HEADER_PAGE_BYTES = 1024 * 1024
-"""Maximum bytes of a page with tools that ask for headers: the SDK reads that as a whole."""
+"""Maximum bytes of a page with tools that declare headers, which the SDK reads as a whole."""
 
 _TOOLS_AT_ONCE = 50
-"""Tools that are validated before other tasks get a turn."""
+"""Tools that are validated before control returns to the event loop."""
 
 _HEADER_KEYWORD = b'"x-mcp-header"'
 
 TAKEN_KEY = "io.github.mcp-toolbridge/taken"
-"""The key of a page under which its tools are found in `Session.taken_tools`."""
+"""Key in a page for its tools in `Session.taken_tools`."""
 
 
 async def list_all_pages(link: Session, attempt: OutgoingRequest | None = None) -> ToolListing:
-    """The tools of a server over one link: all pages, without what is no tool.
+    """List all pages of tools over one session.
 
-    In the modern era over HTTP, tools whose schemas ask for headers have these sent from now on, and tools that ask for
-    impossible ones are left out (MCP 2026-07-28, ``x-mcp-header``).
+    In the modern era over HTTP, headers that tools declare are sent from now on, and tools with invalid header
+    declarations are left out (MCP 2026-07-28, ``x-mcp-header``).
 
     Raises:
-        MCPError: The server answered with an error, or cannot answer any more.
-        ValidationError: It answered what the protocol does not know.
+        MCPError: The server responded with an error, or the connection was lost.
+        ValidationError: The response is not valid MCP.
         WireError: The list does not end, or is too long.
     """
     attempt = attempt or OutgoingRequest()
@@ -84,13 +79,13 @@ async def list_all_pages(link: Session, attempt: OutgoingRequest | None = None) 
                 break
             cursor = following
     raise WireError(
-        f"its list of tools does not end: the page after {cursor!r} is the same again, or there are too many"
+        f"its list of tools does not end: the page after {cursor!r} repeats its cursor, or there are too many pages"
     )
 
 
 @dataclass(slots=True)
 class _Listed:
-    """What has been listed so far."""
+    """Tools listed so far."""
 
     tools: list[dict[str, Any]] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
@@ -98,10 +93,10 @@ class _Listed:
     size_bytes: int = 0
 
     def add(self, tools: list[Any], size_bytes: int) -> None:
-        """Count tools, malformed or not.
+        """Count tools, including malformed ones.
 
         Raises:
-            WireError: They are too many, or too long.
+            WireError: There are too many, or they are too large.
         """
         self.count += len(tools)
         self.size_bytes += size_bytes
@@ -112,7 +107,7 @@ class _Listed:
 
 
 async def _page(link: Session, cursor: str | None, attempt: OutgoingRequest) -> dict[str, Any]:
-    """One page, with its tools as they came, whatever they are."""
+    """Request one page, with unvalidated tools."""
     link.takes_tools = True
     try:
         page = await link.request("tools/list", {} if cursor is None else {"cursor": cursor}, attempt)
@@ -124,7 +119,7 @@ async def _page(link: Session, cursor: str | None, attempt: OutgoingRequest) -> 
 
 
 async def _add_page(listed: _Listed, link: Session, page: dict[str, Any], cursor: str | None) -> None:
-    """Add the tools of a page, a few at a time, so that others get their turn however long it is."""
+    """Add the tools of a page in batches, so that other tasks can run."""
     tools, frame = page["tools"], {**page, "tools": []}
     size_bytes, wants_headers = 0, False
     found: list[dict[str, Any]] = []
@@ -134,17 +129,17 @@ async def _add_page(listed: _Listed, link: Session, page: dict[str, Any], cursor
         size_bytes += len(text)
         wants_headers = wants_headers or _HEADER_KEYWORD in text
         listed.add(some, len(text))
-        kept, malformed = sift(frame, some, link.protocol_version)
-        found += kept
+        valid, malformed = sift(frame, some, link.protocol_version)
+        found += valid
         listed.malformed += malformed
         await anyio.lowlevel.checkpoint()
     if wants_headers and link.kind == "http" and link.era == "modern":
         if size_bytes > MAX_HEADER_PAGE_BYTES:
             raise WireError(
-                f"a page of tools that ask for headers is longer than {MAX_HEADER_PAGE_BYTES / 2**20:g} MiB: "
-                "have it list them in more pages"
+                f"a page of tools that declare headers is longer than {MAX_HEADER_PAGE_BYTES / 2**20:g} MiB: "
+                "configure the server to use smaller pages"
             )
-        # The SDK notes the headers that they ask for, and drops those that ask for impossible ones.
+        # The SDK records their headers, and drops tools with invalid header declarations.
         noted = await link.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         names = {tool.name for tool in noted.tools}
         found = [tool for tool in found if tool["name"] in names]
@@ -158,11 +153,11 @@ def _shorter(seconds: float | None, ttl_milliseconds: Any) -> float | None:
 
 
 class HandshakeWriter(ObjectSendStream[SessionMessage]):
-    """The stream that the SDK writes its messages to.
+    """Stream that the SDK writes messages to; reports handshake requests to telemetry.
 
     Args:
-        messages: The transport's own.
-        link: The connection.
+        messages: The transport's stream.
+        link: The session.
     """
 
     def __init__(self, messages: Any, link: Session) -> None:
@@ -176,16 +171,16 @@ class HandshakeWriter(ObjectSendStream[SessionMessage]):
         await self._messages.send(item)
 
     async def aclose(self) -> None:
-        """Write no more."""
+        """Close the stream."""
         await self._messages.aclose()
 
 
 class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
-    """The stream that the SDK reads a server's messages from.
+    """Stream that the SDK reads messages from; removes tools from pages.
 
     Args:
-        messages: The transport's own, with whatever it offers beside the messages.
-        link: The connection; tools are taken out while its ``takes_tools`` is set.
+        messages: The transport's stream.
+        link: The session; tools are removed while ``takes_tools`` is set.
     """
 
     def __init__(self, messages: Any, link: Session) -> None:
@@ -194,11 +189,11 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
 
     @property
     def last_context(self) -> Any:
-        """The context that the last message was sent in, where the transport keeps it."""
+        """Sender's context of the last message, if the transport provides it."""
         return getattr(self._messages, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message."""
+        """Receive the next message."""
         item = await self._messages.receive()
         if self._link.large and isinstance(item, SessionMessage):
             item.message = self._link.whole(item.message)
@@ -210,10 +205,10 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
                 self._link.abandoned.answered(message.id)
         if self._link.takes_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
             _take_tools(item.message.result, self._link)
-        return item  # type: ignore[no-any-return]  # it is what the transport gives
+        return item  # type: ignore[no-any-return]  # the transport's type
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Close the stream."""
         self._link.is_deaf = True
         await self._messages.aclose()
 
@@ -222,13 +217,13 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
 async def filtered(
     transport: AbstractAsyncContextManager[tuple[Any, Any]], link: Session
 ) -> AsyncIterator[tuple[ToolListFilter, Any]]:
-    """A transport of the SDK with a sieve before what it reads."""
+    """Wrap a transport's streams with `ToolListFilter` and, during the handshake, `HandshakeWriter`."""
     async with transport as (messages, writer):
         yield ToolListFilter(messages, link), writer if link.greeting is None else HandshakeWriter(writer, link)
 
 
 def _take_tools(page: Json, link: Session) -> None:
-    page.pop(TAKEN_KEY, None)  # a server has no say in that
+    page.pop(TAKEN_KEY, None)  # the key is reserved
     tools = page.get("tools")
     if isinstance(tools, list) and "content" not in page:
         key = len(link.taken_tools)
@@ -237,37 +232,37 @@ def _take_tools(page: Json, link: Session) -> None:
 
 
 def sift(page: Json, tools: list[Any], protocol_version: str) -> tuple[list[Any], list[str]]:
-    """Tell the tools among some from what is none.
+    """Separate valid tools from malformed ones.
 
     Args:
-        page: The page that lists them, without them.
+        page: The page without its tools.
         tools: Some of its tools.
-        protocol_version: By whose rules.
+        protocol_version: Protocol version to validate with.
 
     Returns:
-        The tools, and for each of the others a sentence that names it and the reason.
+        The valid tools, and one sentence with name and reason for each malformed one.
     """
     if _problem(page, tools, protocol_version) is None:
         return tools, []
-    kept: list[Any] = []
+    valid: list[Any] = []
     malformed: list[str] = []
     for tool in tools:
         problem = _problem(page, [tool], protocol_version)
         if problem is None:
-            kept.append(tool)
+            valid.append(tool)
         else:
             malformed.append(f"{_shown(tool)} is malformed: {problem}")
-    return kept, malformed
+    return valid, malformed
 
 
 def _problem(page: Json, tools: list[Any], protocol_version: str) -> str | None:
-    """Why a page with these tools is none; None where it is one."""
+    """Describe the validation error of a page with these tools; None if it is valid."""
     try:
         validate_server_result("tools/list", protocol_version, {**page, "tools": tools})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"][2:]))
-        return f"{where}: {first['msg']}" if where else first["msg"]
+        path = ".".join(map(str, first["loc"][2:]))
+        return f"{path}: {first['msg']}" if path else first["msg"]
     return None
 
 

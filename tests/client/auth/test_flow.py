@@ -44,7 +44,7 @@ async def test_an_authorization_server_that_does_not_declare_pkce_is_refused_bef
 ) -> None:
     authority.metadata_path = f"/.well-known/{kind}"
     authority.says = {**OIDC_METADATA, "code_challenge_methods_supported": methods}
-    with pytest.raises(SignInError, match=rf"'{re.escape(authority.origin)}/?' does not say that it supports PKCE"):
+    with pytest.raises(SignInError, match=rf"'{re.escape(authority.origin)}/?' does not declare support for PKCE"):
         await log_in(resource.url)
     assert (authority.registered, authority.scopes, authority.grants) == ({}, [], [])
 
@@ -101,7 +101,7 @@ def guarded_by(authority: str) -> httpx2.Response:
 @pytest.mark.parametrize("url", ["https://169.254.169.254/latest", "http://10.0.0.1/", "http://127.0.0.1:9200/"])
 async def test_a_server_cannot_have_its_metadata_read_in_a_private_network(url: str) -> None:
     web = Web({})
-    with pytest.raises(SignInError, match="it leads the login to"):
+    with pytest.raises(SignInError, match="its login uses"):
         await web.log_in(Challenge(metadata_url=url))
     assert web.asked == []
 
@@ -111,7 +111,7 @@ async def test_a_server_cannot_name_an_authorization_server_in_a_private_network
     authority: str,
 ) -> None:
     web = Web({RESOURCE_METADATA: guarded_by(authority)})
-    with pytest.raises(SignInError, match="it leads the login to"):
+    with pytest.raises(SignInError, match="its login uses"):
         await web.log_in()
     assert web.asked == [RESOURCE_METADATA]
 
@@ -130,7 +130,7 @@ async def test_a_redirect_of_metadata_is_not_followed_to_another_host() -> None:
 @pytest.mark.parametrize("grant", [KNOWN, ANYBODY])
 async def test_a_server_is_told_nothing_while_its_authorization_server_is_away(status: int, grant: OAuthLogin) -> None:
     web = Web({RESOURCE_METADATA: guarded_by(ISSUER), AUTHORITY_METADATA: httpx2.Response(status)})
-    with pytest.raises(SignInError, match=rf"'{re.escape(ISSUER)}' does not say how to log in") as caught:
+    with pytest.raises(SignInError, match=rf"'{re.escape(ISSUER)}' provides no metadata") as caught:
         await web.log_in(grant=grant)
     assert not caught.value.is_permanent
     assert {httpx2.URL(url).path.split("/")[1] for url in web.asked} == {".well-known"}
@@ -143,7 +143,7 @@ async def test_a_client_of_one_issuer_is_nobodys_at_another(other: str | None) -
     web = Web(answers | ({RESOURCE_METADATA: guarded_by(other)} if other is not None else {}))
     named = re.escape(other or "https://mcp.example.com")
     with pytest.raises(
-        SignInError, match=rf"leads the login to '{named}', and not to the issuer '{re.escape(ISSUER)}'"
+        SignInError, match=rf"its login uses '{named}', not the configured issuer '{re.escape(ISSUER)}'"
     ):
         await web.log_in(grant=KNOWN)
     assert {httpx2.URL(url).path.split("/")[1] for url in web.asked} == {".well-known"}
@@ -164,7 +164,7 @@ async def test_nothing_is_told_of_an_answer_of_another_issuer(authority: Authori
         async with httpx2.AsyncClient() as browser:
             await browser.get(asked["redirect_uri"], params=said)
 
-    with pytest.raises(SignInError, match="not from the authorization server that was asked"):
+    with pytest.raises(SignInError, match="not from the expected authorization server"):
         await SignIn(resource.url, OAuthLogin(), show_page=answer).log_in()
     assert authority.grants == []
 

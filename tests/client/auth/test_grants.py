@@ -57,8 +57,8 @@ async def test_a_program_signs_with_its_key(authority: Authority, resource: Reso
     ("key_bits", "algorithm", "message"),
     [
         (1024, "RS256", "1024 bits long, which is below the minimum"),
-        (2048, "ES256", "none for 'ES256'"),
-        (2048, "RS1", "none for 'RS1'"),
+        (2048, "ES256", "does not fit 'ES256'"),
+        (2048, "RS1", "does not fit 'RS1'"),
     ],
 )
 async def test_a_program_signs_with_no_key_that_is_too_short_or_of_another_kind(
@@ -159,13 +159,13 @@ async def test_a_platform_vouches_for_a_workload(authority: Authority, resource:
 
 
 async def test_an_identity_provider_that_refuses_is_told(authority: Authority, resource: Resource) -> None:
-    with pytest.raises(ServerAuthError, match=r"the identity provider gives no assertion \(HTTP 400\)"):
+    with pytest.raises(ServerAuthError, match=r"the identity provider refused to issue an assertion \(HTTP 400\)"):
         await sum_by(resource.url, an_employee(authority, "another token"))
 
 
 async def test_what_is_no_assertion_is_shown_to_nobody(authority: Authority, resource: Resource) -> None:
     authority.issues_assertions = False
-    with pytest.raises(ServerAuthError, match="and no identity assertion"):
+    with pytest.raises(ServerAuthError, match="instead of an identity assertion"):
         await sum_by(resource.url, an_employee(authority))
     assert authority.grants == []
 

@@ -19,7 +19,7 @@ async def test_a_file_that_holds_no_login_is_named_and_kept(resource: Resource) 
     path.parent.mkdir(parents=True)
     path.write_text('{"tokens": 1, "half', encoding="utf-8")
     path.chmod(0o600)
-    with pytest.raises(ServerAuthError, match=f"(?s){path}.*holds no login.*bridge login"):
+    with pytest.raises(ServerAuthError, match=f"(?s){path}.*is not a valid login.*bridge login"):
         await sum_by(resource.url)
     assert path.read_text(encoding="utf-8") == '{"tokens": 1, "half'
     await log_in(resource.url)

@@ -86,7 +86,7 @@ async def test_an_answer_of_another_issuer_ends_the_login_and_nothing_of_it_is_t
         pages.append(await get(f"{uri}?{answer}&state=expected{named}"))
         await anyio.sleep_forever()
 
-    with pytest.raises(SignInError, match="not from the authorization server that was asked") as caught:
+    with pytest.raises(SignInError, match="not from the expected authorization server") as caught:
         await answered(browse, issuer="https://login.example")
     ((status, page),) = pages
     assert status == 400

@@ -274,7 +274,7 @@ async def test_a_call_that_wants_more_fails_alone_and_the_next_login_asks_for_it
     url = resource.url if kind == "http" else resource.sse_url
     await log_in(url)
     async with connected(url) as connection:
-        with pytest.raises(ServerAuthError, match=r"(?s)to be allowed more \(write\).*run: bridge login"):
+        with pytest.raises(ServerAuthError, match=r"(?s)lacks a required scope \(write\).*run: bridge login"):
             await connection.call_tool("erase", {})
         assert await sum_over(connection, 1, 2) == 3
         assert connection.status().connects == 1

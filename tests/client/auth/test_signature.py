@@ -187,13 +187,13 @@ async def asked(server: Server) -> httpx2.Response:
 
 async def test_a_server_that_wants_one_nonce_after_another_is_given_up() -> None:
     server = Server(refusal("use_dpop_nonce", "one"), refusal("use_dpop_nonce", "two"))
-    with pytest.raises(SignInError, match="it wants another nonce in the proof"):
+    with pytest.raises(SignInError, match="it rejects the nonce in the proof"):
         await asked(server)
     assert [claims_of(proof).get("nonce") for proof in server.proofs] == [None, "one"]
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [("use_dpop_nonce", "another nonce"), ("invalid_dpop_proof", "refuses the proof")]
+    ("error", "said"), [("use_dpop_nonce", "rejects the nonce"), ("invalid_dpop_proof", "refuses the proof")]
 )
 async def test_a_proof_that_is_refused_is_no_reason_to_renew_the_token(error: str, said: str) -> None:
     server = Server(refusal(error))
@@ -208,7 +208,7 @@ async def test_a_refused_proof_is_told_with_what_may_be_wrong(
     await log_in(resource.url)
     judge.refuses = True
     with pytest.raises(
-        ServerAuthError, match=r"(?s)refuses the proof.*invalid_dpop_proof.*hint: look whether the clock"
+        ServerAuthError, match=r"(?s)refuses the proof.*invalid_dpop_proof.*hint: check this machine's clock"
     ):
         await sums(resource.url)
     assert authority.grants == ["authorization_code"]

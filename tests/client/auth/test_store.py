@@ -67,7 +67,7 @@ async def test_a_login_that_others_could_read_is_closed_to_them(
     with caplog.at_level(logging.WARNING):
         assert await store.load(KEY) == LOGIN
     assert store.path(KEY).stat().st_mode & 0o777 == 0o600
-    assert "open to other users" in caplog.text
+    assert "readable by other users" in caplog.text
 
 
 async def test_nothing_is_left_beside_a_login(store: LoginStore) -> None:
@@ -119,7 +119,7 @@ async def test_what_is_no_login_is_an_error_that_names_the_file_and_quotes_nothi
     store.folder.mkdir()
     store.path(KEY).write_text(content, encoding="utf-8")
     store.path(KEY).chmod(0o600)
-    with pytest.raises(WireError, match=r"holds no login: .*; move it away, or log in again") as caught:
+    with pytest.raises(WireError, match=r"is not a valid login: .*; remove it, or log in again") as caught:
         await store.load(KEY)
     assert str(store.path(KEY)) in str(caught.value)
 

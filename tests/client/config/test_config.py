@@ -148,7 +148,7 @@ def test_a_variable_that_is_null_is_left_out_with_a_warning(tmp_path: Path) -> N
     entry = {"command": "x", "envFile": ".env", "env": {"A": None}}
     config = parse_config({"it": entry}, environ={}, workspace_folder=tmp_path)
     assert config.servers["it"].transport == StdioTransport("x", env={"B": "2"})
-    assert config.warnings == ("server 'it', 'env.A': null leaves the variable unsaid",)
+    assert config.warnings == ("server 'it', 'env.A': null removes the variable",)
 
 
 @pytest.mark.parametrize("off", [{"disabled": True}, {"enabled": False}])
@@ -226,15 +226,15 @@ def test_keys_of_the_other_transport_earn_a_warning() -> None:
         {"a": {"command": "x", "headers": {}}, "b": {"url": "https://h", "args": [], "env_file": "x"}}, environ={}
     )
     assert config.warnings == (
-        "server 'a', 'headers': has no use beside 'command', and is ignored",
-        "server 'b', 'args': has no use beside 'url', and is ignored",
-        "server 'b', 'env_file': has no use beside 'url', and is ignored",
+        "server 'a', 'headers': has no effect with 'command', ignored",
+        "server 'b', 'args': has no effect with 'url', ignored",
+        "server 'b', 'env_file': has no effect with 'url', ignored",
     )
 
 
 @pytest.mark.parametrize("document", [{}, {"mcpServers": {}}, {"servers": {}, "inputs": []}])
 def test_a_configuration_without_servers_is_one_and_earns_a_warning(document: Any) -> None:
-    assert parse_config(document) == ServersConfig(warnings=("there are no servers in it",))
+    assert parse_config(document) == ServersConfig(warnings=("it contains no servers",))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_program_that_is_only_beside_the_configuration_earns_a_warning(
 ) -> None:
     (tmp_path / "run.sh").touch()
     document = {"a": {"command": "./run.sh"}}
-    message = "is beside the configuration, and looked for in the working directory: write ${workspaceFolder}/…"
+    message = "is in the configuration's folder, not in the working directory: write ${workspaceFolder}/…"
     config = parse_config(document, environ={}, workspace_folder=tmp_path)
     assert config.warnings == (f"server 'a', 'command': {message}",)
     entered = parse_config({"a": {"command": "./run.sh", "cwd": "."}}, environ={}, workspace_folder=tmp_path)

@@ -89,25 +89,25 @@ def test_a_secret_of_a_grant_is_shown_nowhere() -> None:
         ({"auth": "${EMPTY}"}, ["auth: is empty: give a token, or 'oauth' for a login"]),
         (
             {"auth": {"type": "client_credentials"}},
-            ["auth: client_credentials need 'clientId', 'issuer', 'clientSecret'"],
+            ["auth: client_credentials needs 'clientId', 'issuer', 'clientSecret'"],
         ),
         (
             {"auth": {"type": "client_credentials", "clientId": "a", "clientSecret": "b", "issuer": "login"}},
-            ["auth.issuer: should be the URL of the authorization server"],
+            ["auth.issuer: must be the URL of the authorization server"],
         ),
-        ({"auth": {"clientSecret": "b"}}, ["auth: needs a 'clientId' beside the secret"]),
-        ({"auth": {"token": "b", "issuer": ISSUER}}, ["auth.issuer: has no use for 'bearer'"]),
+        ({"auth": {"clientSecret": "b"}}, ["auth: needs a 'clientId' with the secret"]),
+        ({"auth": {"token": "b", "issuer": ISSUER}}, ["auth.issuer: is not used for 'bearer': remove it"]),
         (
             {"auth": {"redirectUri": "https://elsewhere.example/callback"}},
-            ["auth.redirectUri: should be http on this machine, such as http://localhost:8765/callback"],
+            ["auth.redirectUri: must be http on this machine, such as http://localhost:8765/callback"],
         ),
         (
             {"auth": {"clientMetadataUrl": "http://example.com/client"}},
-            ["auth.clientMetadataUrl: should be the https URL of a document"],
+            ["auth.clientMetadataUrl: must be the https URL of a document"],
         ),
         (
             {"auth": "oauth", "headers": {"authorization": "Bearer x"}},
-            ["auth: stands beside an 'Authorization' header: keep one of them"],
+            ["auth: is given together with an 'Authorization' header: keep one of them"],
         ),
         ({"auth": "oauth", "oauth": {"clientId": "me"}}, ["oauth: contradicts 'auth': keep one of them"]),
     ],
@@ -130,12 +130,12 @@ def test_a_file_that_is_missing_is_told() -> None:
 def test_what_is_not_known_is_ignored_with_a_warning() -> None:
     entry = {"url": URL, "oauth": {"authServerMetadataUrl": "https://x/y", "clientId": "me"}}
     config = parse_config({"mcpServers": {"one": entry}})
-    assert config.warnings == ("server 'one', 'oauth.authServerMetadataUrl': not known, and ignored",)
+    assert config.warnings == ("server 'one', 'oauth.authServerMetadataUrl': unknown, ignored",)
 
 
 def test_auth_beside_a_command_has_no_use() -> None:
     config = parse_config({"mcpServers": {"one": {"command": "x", "auth": "oauth"}}})
-    assert config.warnings == ("server 'one', 'auth': has no use beside 'command', and is ignored",)
+    assert config.warnings == ("server 'one', 'auth': has no effect with 'command', ignored",)
 
 
 def test_a_server_of_a_file_knows_what_bridge_login_is_to_be_given(tmp_path: Path) -> None:

@@ -46,21 +46,21 @@ def test_when_the_servers_name_stands_first_is_said_for_all_servers() -> None:
     config = parse_config({"mcpServers": SERVERS, "prefix": "never"}, environ={})
     assert {server.prefixing for server in config.servers.values()} == {"never"}
     assert (config.warnings, parse_config(SERVERS, environ={}).servers["a"].prefixing) == ((), None)
-    with pytest.raises(ConfigError, match="'prefix': should be 'always', 'on_collision' or 'never'"):
+    with pytest.raises(ConfigError, match="'prefix': must be 'always', 'on_collision' or 'never'"):
         parse_config({"mcpServers": SERVERS, "prefix": "a_"}, environ={})
 
 
 def test_a_mode_in_the_place_of_a_text_earns_a_warning() -> None:
     config = parse_config({"mcpServers": {"a": {"command": "x", "prefix": "always"}}}, environ={})
     (warning,) = config.warnings
-    assert warning.startswith("server 'a', 'prefix': puts the text 'always' before the names of its tools; ")
+    assert warning.startswith("server 'a', 'prefix': prepends the text 'always' to the names of its tools; ")
 
 
 def test_what_else_a_host_keeps_in_its_file_earns_one_warning() -> None:
     others = {f"setting{number}": number for number in range(7)}
     config = parse_config({"mcpServers": SERVERS, **others}, environ={})
     assert config.warnings == (
-        "'setting0', 'setting1', 'setting2', 'setting3', 'setting4' and 2 more: not about servers, and ignored",
+        "'setting0', 'setting1', 'setting2', 'setting3', 'setting4' and 2 more: not a server setting, ignored",
     )
 
 
@@ -125,7 +125,7 @@ def test_two_spellings_of_one_key_may_say_the_same() -> None:
 )
 def test_an_unknown_key_earns_a_warning_and_never_an_error(key: str, hint: str) -> None:
     config = parse_config({"a": {"command": "x", key: {"any": ["thing"]}}}, environ={})
-    assert config.warnings == (f"server 'a', {key!r}: not known, and ignored{hint}",)
+    assert config.warnings == (f"server 'a', {key!r}: unknown, ignored{hint}",)
     assert isinstance(config, ServersConfig)
     assert config.servers["a"].transport == StdioTransport("x")
 

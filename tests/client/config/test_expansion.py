@@ -15,7 +15,7 @@ from bridge.client.config.variables import Expanded, ExpansionError, Inputs, Var
 from bridge.errors import ConfigError
 
 FORMS = (
-    "cannot be expanded; there are ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, ${workspaceFolder} "
+    "cannot be expanded; supported are ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, ${workspaceFolder} "
     "and ${userHome}, and $${ for a literal ${"
 )
 ENVIRON = {"A": "1", "B": "2", "EMPTY": "", "HOME": "/home/me", "NESTED": "${A}", "WITH-DASH": "d"}
@@ -65,10 +65,10 @@ def test_the_home_of_the_user_is_known_where_home_is_not() -> None:
     [
         ("${MISSING}", ["the variable 'MISSING' is not set: set it, or write ${MISSING:-default}"]),
         ("${env:MISSING}", ["the variable 'MISSING' is not set: set it, or write ${MISSING:-default}"]),
-        ("${input:key}", ["the input 'key' has no value: give it in inputs=, or set BRIDGE_INPUT_KEY"]),
-        ("${input:}", ["'${input:}' names no input"]),
-        ("a${A", ["a '${' has no '}' of its own: write $${ for a literal ${"]),
-        ("${MISSING:-${A}}", ["a '${' has no '}' of its own: write $${ for a literal ${"]),
+        ("${input:key}", ["the input 'key' has no value: pass it in inputs=, or set BRIDGE_INPUT_KEY"]),
+        ("${input:}", ["'${input:}' has no input id"]),
+        ("a${A", ["a '${' has no matching '}': write $${ for a literal ${"]),
+        ("${MISSING:-${A}}", ["a '${' has no matching '}': write $${ for a literal ${"]),
         (
             "${command:pick}",
             [f"'${{command:…}}' {FORMS}"],
@@ -192,5 +192,5 @@ class TestInputs:
             parse_config(document, environ={}, source="mcp.json")
         assert str(caught.value) == (
             "mcp.json: server 'it', 'env.KEY': the input 'api-key' ('The key of the service') has no value: "
-            "give it in inputs=, or set BRIDGE_INPUT_API_KEY"
+            "pass it in inputs=, or set BRIDGE_INPUT_API_KEY"
         )

@@ -67,13 +67,13 @@ def test_a_lock_file_stands_beside_its_configuration_or_in_the_workspace(folder:
 @pytest.mark.parametrize(
     ("root", "entry", "problem"),
     [
-        ({"pins": 5}, {}, "^configuration: 'pins': should be the path of a lock file, not a number"),
-        ({"pinMode": "warn"}, {}, "^configuration: 'pinMode': should be 'refuse' or 'flag'"),
+        ({"pins": 5}, {}, "^configuration: 'pins': must be the path of a lock file, not a number"),
+        ({"pinMode": "warn"}, {}, "^configuration: 'pinMode': must be 'refuse' or 'flag'"),
         ({"pins": "no.json"}, {}, "^configuration: 'pins': 'no.json' cannot be read: No such file or directory"),
         ({}, {"pins": "no.json"}, "server 'a', 'pins': 'no.json' cannot be read"),
         ({}, {"pins": "${NO}.json"}, "server 'a', 'pins': .*NO"),
-        ({}, {"pins": "bad.json"}, "server 'a', 'pins': 'bad.json' is no lock file of `bridge pin`"),
-        ({}, {"pins": "own.json", "pinMode": "warn"}, "server 'a', 'pinMode': should be 'refuse' or 'flag'"),
+        ({}, {"pins": "bad.json"}, "server 'a', 'pins': 'bad.json' is not a lock file of `bridge pin`"),
+        ({}, {"pins": "own.json", "pinMode": "warn"}, "server 'a', 'pinMode': must be 'refuse' or 'flag'"),
     ],
 )
 def test_what_cannot_be_held_to_is_told(
@@ -88,7 +88,7 @@ def test_what_cannot_be_held_to_is_told(
 
 def test_a_mode_without_a_lock_file_has_no_use(folder: Path) -> None:
     (warning,) = read(folder, {"mcpServers": {"a": {"command": "x", "pinMode": "flag"}}}).warnings
-    assert "'pinMode': has no use without 'pins'" in warning
+    assert "'pinMode': has no effect without 'pins'" in warning
 
 
 def test_whoever_writes_lock_files_only_wants_to_know_which(folder: Path) -> None:

@@ -78,7 +78,7 @@ async def test_a_call_without_progress_ends_in_time_and_the_server_is_told(
         assert (await connection.call_tool("add", {"a": 1, "b": 1}))["isError"] is False
         assert connection.status().connects == 1
     assert caught.value.failure.reason == (
-        "no answer within 0.4 seconds without a sign of progress; it was told to stop: the outcome is unknown"
+        "no answer within 0.4 seconds without progress; it was cancelled: the outcome is unknown"
     )
 
 
@@ -90,7 +90,7 @@ async def test_progress_begins_the_time_anew_and_the_cap_ends_the_call_all_the_s
         max_call_seconds=0.3,
     )
     async with opened(config) as connection:
-        with pytest.raises(ServerTimeoutError, match=r"no answer within 0\.3 seconds; it was told to stop"):
+        with pytest.raises(ServerTimeoutError, match=r"no answer within 0\.3 seconds; it was cancelled"):
             await connection.call_tool("meet", {"place": "nowhere", "people": 2})
 
 
@@ -114,7 +114,7 @@ async def test_the_contexts_own_deadline_counts(reports: Reports, steady: Remote
         with pytest.raises(ServerTimeoutError) as caught:
             await connection.call_tool("hold", {"port": reports.port}, context=context)
         await reports.wait_for("cancelled")
-    assert caught.value.failure.hint == "its caller waits no longer"
+    assert caught.value.failure.hint == "the caller's deadline has passed"
 
 
 async def test_a_black_hole_ends_the_call_in_time_and_then_the_connection(
@@ -205,7 +205,7 @@ async def test_a_caller_that_cannot_be_told_harms_nobody(caplog: pytest.LogCaptu
     async with opened(config) as connection:
         result = await connection.call_tool("steps", {}, context=InvocationContext(channel=Deaf()))
     assert result["isError"] is False
-    assert "a caller could not be told of progress" in caplog.text
+    assert "a progress or log callback failed" in caplog.text
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 """
     async with opened(python_config(code, protocol="legacy")) as connection:
-        with pytest.raises(ServerAnswerError, match="'child', calling 'add': its answer is not what MCP says: content"):
+        with pytest.raises(ServerAnswerError, match="'child', calling 'add': its response is not valid MCP: content"):
             await connection.call_tool("add", {})
 
 

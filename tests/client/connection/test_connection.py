@@ -181,7 +181,7 @@ async def test_arguments_that_are_no_json_harm_only_their_own_call(value: object
 async def test_anything_that_is_only_read_can_be_asked_for(steady: RemoteServer) -> None:
     async with opened(config_of("http", steady)) as connection:
         page = await connection.request("tools/list")
-        with pytest.raises(ServerRefusedError, match=r"asking for resources/list: .*\(-32601\)"):
+        with pytest.raises(ServerRefusedError, match=r"requesting resources/list: .*\(-32601\)"):
             await connection.request("resources/list")
     assert {tool["name"] for tool in page["tools"]} == NAMES
 

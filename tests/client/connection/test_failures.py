@@ -76,7 +76,7 @@ async def test_a_childs_own_error_is_its_answer_whatever_its_words() -> None:
 async def test_a_stream_that_ends_without_an_answer_leaves_the_outcome_unknown(era: str) -> None:
     with endpoint(era, pay=not_at_all) as server:
         async with opened(server.config()) as connection:
-            with pytest.raises(OutcomeUnknownError, match="the connection broke; it may have run"):
+            with pytest.raises(OutcomeUnknownError, match="the connection was lost; it may have run"):
                 await connection.call_tool("pay", {})
         assert server.seen.count("pay") == 1
 

@@ -78,7 +78,7 @@ async def test_pages_that_go_in_a_circle_are_an_error() -> None:
 
 async def test_a_list_that_is_none_is_an_error() -> None:
     async with opened(listing('{"tools": "none"}')) as connection:
-        with pytest.raises(ServerAnswerError, match="its answer is not what MCP says: tools"):
+        with pytest.raises(ServerAnswerError, match="its response is not valid MCP: tools"):
             await connection.list_tools()
 
 

@@ -82,7 +82,7 @@ async def test_what_was_found_out_once_is_not_tried_again(guard: Guard) -> None:
 async def test_a_type_that_is_given_is_kept_to(guard: Guard) -> None:
     failure = await failure_of(http_config(guard.url.replace("/mcp", "/sse"), kind="http"))
     assert ("GET", "/sse") not in guard.seen
-    assert failure.reason == "there is no MCP at this URL (HTTP 405)"
+    assert failure.reason == "no MCP server at this URL (HTTP 405)"
 
 
 async def test_a_url_with_nothing_behind_it_says_so(guard: Guard) -> None:
@@ -90,9 +90,9 @@ async def test_a_url_with_nothing_behind_it_says_so(guard: Guard) -> None:
     assert failure == ServerFailure(
         server="remote",
         phase="connecting",
-        reason="there is no MCP at this URL (HTTP 404)",
+        reason="no MCP server at this URL (HTTP 404)",
         address=guard.url.replace("/mcp", "/nothing"),
-        hint="look at the path: it is often /mcp or /sse",
+        hint="check the path: it is often /mcp or /sse",
     )
 
 
@@ -128,7 +128,7 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_given_up_in_t
         transport = HttpTransport(f"http://127.0.0.1:{proxy.port}/mcp", kind=kind)
         config = ServerConfig(name="remote", transport=transport, connect_timeout_seconds=0.3)
         failure = await failure_of(config)
-    assert failure.reason == "did not start and greet within 0.3 seconds"
+    assert failure.reason == "no handshake within 0.3 seconds"
 
 
 async def test_no_secret_of_a_url_or_a_header_is_in_an_error() -> None:
@@ -148,16 +148,16 @@ async def test_a_command_that_does_not_exist_says_so() -> None:
     assert failure == ServerFailure(
         server="x",
         phase="starting",
-        reason="there is no command 'there-is-no-such-command'",
+        reason="command not found: 'there-is-no-such-command'",
         address="there-is-no-such-command",
-        hint="install it, or give its whole path: it is looked for in the PATH that the server gets",
+        hint="install it, or give its full path: it is searched for in the PATH of the server's environment",
         is_permanent=True,
     )
 
 
 async def test_a_command_with_its_arguments_in_one_text_is_told_to_split_it() -> None:
     failure = await failure_of(ServerConfig(name="x", transport=StdioTransport(f"{sys.executable} -m bridge")))
-    assert failure.hint == "split it: 'command' is the program alone, and 'args' is a list of the words after it"
+    assert failure.hint == "split it: 'command' is only the program, 'args' is the list of its arguments"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ async def test_a_line_that_does_not_end_is_read_no_further_than_is_kept(monkeypa
             await connection.call_tool("flood", {})
     failure = caught.value.failure
     assert failure.reason == "a line of its output is longer than 1 MiB; it may have run: the outcome is unknown"
-    assert failure.hint == "have it answer in parts: each message is one line"
+    assert failure.hint == "split its results: each message is one line"
 
 
 async def test_who_says_much_before_the_protocol_is_still_listened_to() -> None:
@@ -206,18 +206,18 @@ async def test_a_file_that_may_not_be_run_says_so(tmp_path: Path) -> None:
     file = tmp_path / "server"
     file.write_text("#!/bin/sh\n")
     failure = await failure_of(ServerConfig(name="x", transport=StdioTransport(str(file))))
-    assert (failure.reason, failure.hint) == (f"{str(file)!r} may not be run", "make it executable")
+    assert (failure.reason, failure.hint) == (f"{str(file)!r} is not executable", "make it executable")
 
 
 async def test_a_folder_that_does_not_exist_says_so() -> None:
     transport = StdioTransport(sys.executable, cwd="/there/is/no/such/folder")
     failure = await failure_of(ServerConfig(name="x", transport=transport))
-    assert failure.reason == "its folder '/there/is/no/such/folder' cannot be entered: No such file or directory"
+    assert failure.reason == "cannot change to its folder '/there/is/no/such/folder' : No such file or directory"
 
 
 async def test_a_child_that_ends_at_once_leaves_its_last_words_and_its_exit_code() -> None:
     failure = await failure_of(python_config("import sys; print('no licence', file=sys.stderr); sys.exit(7)"))
-    assert failure.reason == "it ended before it had greeted"
+    assert failure.reason == "it ended before the handshake"
     assert failure.last_words == ("no licence",)
     assert failure.exit_code == 7
 
@@ -266,7 +266,7 @@ for line in iter(sys.stdin.readline, ""):
 
 async def test_a_child_that_never_answers_is_given_up_in_time() -> None:
     failure = await failure_of(python_config("import sys; sys.stdin.read()", connect_timeout_seconds=0.5))
-    assert failure.reason == "did not start and greet within 0.5 seconds"
+    assert failure.reason == "no handshake within 0.5 seconds"
 
 
 async def test_a_child_that_greets_with_nonsense_says_so() -> None:
@@ -276,7 +276,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {"hello": 1}}), flush=True)
 """
     failure = await failure_of(python_config(code, protocol="legacy"))
-    assert (failure.reason, failure.hint) == ("it greeted with what MCP does not know", "is it an MCP server?")
+    assert (failure.reason, failure.hint) == ("its handshake is not valid MCP", "is it an MCP server?")
 
 
 async def test_secrets_of_the_environment_are_in_no_error() -> None:
