@@ -1,1 +1,1 @@
-"""What a tool is and how one is run: nothing here knows MCP, HTTP or a chat model."""
+"""Tools and their execution, independent of MCP, HTTP and chat models."""

@@ -113,7 +113,7 @@ class Sampling:
     tools: Sequence[ToolSpecification] = ()
     """Tools that the model may request; the asker calls them and asks again with the results."""
     tool_choice: Literal["auto", "required", "none"] | None = None
-    """Whether the model may, must or must not request a tool; None for the caller's default."""
+    """Permission or obligation to request a tool; None for the caller's default."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
 

@@ -133,7 +133,7 @@ class _Slot:
         """
         if self._set_running(running=True):
             raise RuntimeError("the caller left before the function began")  # never seen: nobody waits for it
-        self._scope.hold()
+        self._scope.attach()
         try:
             return (function(),)
         except Exception as error:
@@ -143,7 +143,7 @@ class _Slot:
                 _log_abandoned(error, function)
             raise
         finally:
-            self._scope.let_go()
+            self._scope.detach()
             if self._set_running(running=False):
                 with suppress(RuntimeError):  # the event loop and its limiter are closed
                     anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
@@ -160,7 +160,7 @@ class _Slot:
             self._caller_left = True
             running = self._running
         if running:
-            self._scope.cut()
+            self._scope.cancel()
         else:
             self._limiter.release_on_behalf_of(self)
 

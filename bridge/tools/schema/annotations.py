@@ -1,9 +1,4 @@
-"""Resolving annotations; descriptions from docstrings.
-
-Docstrings as descriptions: of a function, of its parameters, of the attributes of a class.
-
-Scope: the names that the annotations of a function use, and the types that they mean.
-"""
+"""Resolution of annotations, and descriptions from docstrings."""
 
 from __future__ import annotations
 
@@ -23,54 +18,54 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _NOT_PARAMETERS = frozenset({"attribute", "attributes"})
-"""Sections that docstring_parser lists among the parameters, and that describe something else."""
+"""Sections that docstring_parser lists as parameters, but that describe something else."""
 
 _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docstring:
-    """The docstring of a function."""
+    """Parsed docstring of a function."""
 
     description: str | None = None
-    """The text before and between the sections, its first paragraph on one line; None where there is none."""
+    """Text outside of the sections, with its first paragraph on one line; None if there is none."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """The parameters that it names, with their descriptions, which may be empty."""
+    """Descriptions, possibly empty, by parameter."""
 
 
 def read_docstring(text: str | None) -> Docstring:
-    """Read a docstring with sections in Google's, NumPy's, reST's or Epytext's style."""
+    """Parse a docstring with sections in Google, NumPy, reST or Epytext style."""
     plain = inspect.cleandoc(text or "").strip()
-    if "\n" not in plain and not plain.startswith((":", "@")):  # one line of text has no section
+    if "\n" not in plain and not plain.startswith((":", "@")):  # a single line has no sections
         return Docstring(description=plain or None)
     import docstring_parser  # noqa: PLC0415 - only docstrings with sections need it
 
     try:
         parsed = docstring_parser.parse(plain)
     except docstring_parser.ParseError:
-        return Docstring(description=_flowing(plain))
-    named = [each for each in parsed.params if each.args[0] not in _NOT_PARAMETERS]
+        return Docstring(description=_joined_first_paragraph(plain))
+    parameters = [parameter for parameter in parsed.params if parameter.args[0] not in _NOT_PARAMETERS]
     return Docstring(
-        description=_flowing((parsed.description or "") if parsed.meta else plain),
+        description=_joined_first_paragraph((parsed.description or "") if parsed.meta else plain),
         parameters={
-            name.strip(" *"): " ".join((each.description or "").split())
-            for each in named
-            for name in each.arg_name.split(",")
+            name.strip(" *"): " ".join((parameter.description or "").split())
+            for parameter in parameters
+            for name in parameter.arg_name.split(",")
         },
     )
 
 
-def _flowing(text: str) -> str | None:
-    """A text whose first paragraph is on one line."""
+def _joined_first_paragraph(text: str) -> str | None:
+    """Join the lines of the first paragraph."""
     first, _, rest = text.strip().partition("\n\n")
     return "\n\n".join(filter(None, [" ".join(first.split()), rest.strip("\n")])) or None
 
 
 @lru_cache(maxsize=512)
 def attribute_descriptions(owner: type) -> dict[str, str]:
-    """The docstrings that follow the attributes of a class, inherited ones included, by attribute.
+    """Return the attribute docstrings of a class and its bases by attribute.
 
-    Empty where the source cannot be read.
+    Empty if the source is not available.
     """
     described: dict[str, str] = {}
     for base in reversed(owner.__mro__):
@@ -89,18 +84,18 @@ def _attribute_docstrings(owner: type) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def _docstrings_by_class(source: str) -> dict[str, dict[str, str]]:
-    """The docstrings of attributes in a module's source, by the qualified names of their classes."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the attribute docstrings in a module's source, by the qualified names of the classes."""
+    docstrings: dict[str, dict[str, str]] = {}
     pending: list[tuple[str, ast.AST]] = [("", ast.parse(source))]
     while pending:
         prefix, node = pending.pop()
         if isinstance(node, ast.ClassDef):
-            found.setdefault(prefix + node.name, _docstrings_in(node.body))
+            docstrings.setdefault(prefix + node.name, _docstrings_in(node.body))
             prefix += f"{node.name}."
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             prefix += f"{node.name}.<locals>."
         pending.extend((prefix, child) for child in _statements_in(node))
-    return found
+    return docstrings
 
 
 def _statements_in(node: ast.AST) -> list[ast.AST]:
@@ -128,27 +123,27 @@ def _assigned_name(statement: ast.stmt) -> str | None:
 
 
 def annotation_namespace(function: Any, frame: FrameType | None) -> dict[str, Any]:
-    """The names that a function's string annotations use, found in the functions and classes around its definition.
+    """Collect the names used by a function's string annotations from the enclosing functions and classes.
 
-    Only there are they known, and only while the function is being defined: once it is a tool, `typing` finds no more
-    than the names of the module.
+    Local names are only available while the definition is executed; later, `typing` can only resolve the names of the
+    module.
 
     Args:
         function: The function, while its definition is being executed.
-        frame: A frame that the definition called.
+        frame: Frame of a function called by the definition.
     """
     function = inspect.unwrap(function)
-    around = getattr(function, "__qualname__", "").split(".")[-2::-1]
-    scopes = [name for name in around if name != "<locals>"]
+    enclosing = getattr(function, "__qualname__", "").split(".")[-2::-1]
+    scopes = [name for name in enclosing if name != "<locals>"]
     wanted = _names_in_annotations(function) if scopes else set()
-    found: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     while wanted and scopes and frame is not None:
         if frame.f_code.co_name == scopes[0]:
             del scopes[0]
             for name in wanted & frame.f_locals.keys():
-                found.setdefault(name, frame.f_locals[name])
+                namespace.setdefault(name, frame.f_locals[name])
         frame = frame.f_back
-    return found
+    return namespace
 
 
 def _names_in_annotations(function: Any) -> set[str]:
@@ -158,29 +153,29 @@ def _names_in_annotations(function: Any) -> set[str]:
             try:
                 names.update(compile(annotation, "<annotation>", "eval").co_names)
             except SyntaxError:
-                continue  # said when the tool is made, with the parameter's name
+                continue  # reported when the tool is made, with the parameter's name
     return names - getattr(function, "__globals__", {}).keys()
 
 
-def resolve_annotation(annotation: Any, known: dict[str, Any], nearby: dict[str, Any], what: str) -> Any:
-    """The type that an annotation is; Any where there is none.
+def resolve_annotation(annotation: Any, module_names: dict[str, Any], local_names: dict[str, Any], what: str) -> Any:
+    """Resolve an annotation to a type; Any if there is none.
 
     Args:
         annotation: The annotation, or its text.
-        known: The names of its module.
-        nearby: The names of the scopes around it, which come before.
-        what: What to call it in an error.
+        module_names: Names of its module.
+        local_names: Names of the enclosing scopes; they take precedence.
+        what: Description of the annotation for the error message.
 
     Raises:
-        DefinitionError: It names what is not there.
+        DefinitionError: The annotation uses an unknown name.
     """
     if annotation is inspect.Parameter.empty:
         return Any
     holder = SimpleNamespace(__annotations__={"it": annotation})
     try:
-        return get_type_hints(holder, known, nearby, include_extras=True)["it"]
+        return get_type_hints(holder, module_names, local_names, include_extras=True)["it"]
     except Exception as error:
         raise DefinitionError(
             f"{what} cannot be resolved: {annotation!r} ({error}); "
-            "what it names must be importable at run time, not only under TYPE_CHECKING"
+            "the names in it must be importable at run time, not only under TYPE_CHECKING"
         ) from error

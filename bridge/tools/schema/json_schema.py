@@ -1,4 +1,4 @@
-"""JSON Schema for tools: built by hand, or read from a type."""
+"""JSON Schema of tools: built by hand, or generated from a type."""
 
 from __future__ import annotations
 
@@ -15,61 +15,61 @@ Schema: TypeAlias = "Mapping[str, Any] | JsonObjectSchema"
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a type.
+    """Return the JSON Schema (2020-12) of a type.
 
-    Docstrings of classes and attributes become descriptions, constraints are published, recursion is by ``$ref``.
+    Docstrings of classes and attributes become descriptions, constraints are published, recursive types use ``$ref``.
 
     Args:
-        kind: Any type that pydantic knows: a model, a dataclass, an enum, ``list[int]``, …
+        kind: Any type supported by pydantic: a model, a dataclass, an enum, ``list[int]``, …
 
     Raises:
         DefinitionError: The type has no JSON Schema.
     """
-    from bridge.tools.schema.generator import schema_of_type  # noqa: PLC0415 - building by hand needs no pydantic
+    from bridge.tools.schema.generator import schema_of_type  # noqa: PLC0415 - building by hand does not need pydantic
 
     return schema_of_type(kind)
 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema without references to its own definitions, for readers that follow none.
+    """Replace references to the schema's own definitions by their content.
 
-    What refers to itself cannot be written out: such definitions, and the references to them, stay.
+    Recursive definitions and the references to them are kept.
     """
     definitions = schema.get("$defs", {})
     recursive = {name for name in definitions if name in _reachable(name, definitions)}
 
-    def written_out(node: Any) -> Any:
+    def inline(node: Any) -> Any:
         if isinstance(node, list):
-            return [written_out(item) for item in node]
+            return [inline(item) for item in node]
         if not isinstance(node, dict):
             return node
         name = _definition_named_in(node)
-        rest = {key: written_out(value) for key, value in node.items() if name is None or key != "$ref"}
+        rest = {key: inline(value) for key, value in node.items() if name is None or key != "$ref"}
         if name is None:
             return rest
         if name in recursive or name not in definitions:
             return {"$ref": node["$ref"], **rest}
-        return {**written_out(definitions[name]), **rest}
+        return {**inline(definitions[name]), **rest}
 
-    result: dict[str, Any] = written_out({key: value for key, value in schema.items() if key != "$defs"})
+    result: dict[str, Any] = inline({key: value for key, value in schema.items() if key != "$defs"})
     if recursive:
-        result["$defs"] = {name: written_out(definitions[name]) for name in definitions if name in recursive}
+        result["$defs"] = {name: inline(definitions[name]) for name in definitions if name in recursive}
     return result
 
 
 def _reachable(start: str, definitions: Mapping[str, Any]) -> set[str]:
-    """The definitions that one definition refers to, directly or through others."""
-    found: set[str] = set()
+    """Return the definitions that a definition refers to, directly or indirectly."""
+    reachable: set[str] = set()
     pending: list[Any] = [definitions[start]]
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
             name = _definition_named_in(node)
-            if name is not None and name in definitions and name not in found:
-                found.add(name)
+            if name is not None and name in definitions and name not in reachable:
+                reachable.add(name)
                 pending.append(definitions[name])
         pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
-    return found
+    return reachable
 
 
 def _definition_named_in(node: Mapping[str, Any]) -> str | None:
@@ -80,15 +80,15 @@ def _definition_named_in(node: Mapping[str, Any]) -> str | None:
 
 
 class JsonObjectSchema:
-    """Builds the JSON Schema of an object, for a tool's parameters by hand (LangChain4j's JsonObjectSchema).
+    """Builder for the JSON Schema of an object, such as a tool's parameters (LangChain4j's JsonObjectSchema).
 
         JsonObjectSchema("An order.").string("sku").integer("count", minimum=1).required("sku").build()
 
-    Every property is optional unless `required` names it. Keywords of JSON Schema may be added to each, as in
+    Properties are optional unless `required` names them. Each method accepts further JSON Schema keywords, as in
     ``.string("sku", pattern="^[A-Z]+$")``.
 
     Args:
-        description: What the object is.
+        description: Description of the object.
     """
 
     def __init__(self, description: str | None = None) -> None:
@@ -99,26 +99,26 @@ class JsonObjectSchema:
         self._additional_properties: bool | None = None
 
     def string(self, name: str, description: str | None = None, **keywords: Any) -> Self:
-        """Add a text."""
+        """Add a string property."""
         return self._add(name, {"type": "string"}, description, keywords)
 
     def integer(self, name: str, description: str | None = None, **keywords: Any) -> Self:
-        """Add a whole number."""
+        """Add an integer property."""
         return self._add(name, {"type": "integer"}, description, keywords)
 
     def number(self, name: str, description: str | None = None, **keywords: Any) -> Self:
-        """Add a number."""
+        """Add a number property."""
         return self._add(name, {"type": "number"}, description, keywords)
 
     def boolean(self, name: str, description: str | None = None, **keywords: Any) -> Self:
-        """Add a truth value."""
+        """Add a boolean property."""
         return self._add(name, {"type": "boolean"}, description, keywords)
 
     def enum(self, name: str, values: Sequence[Any], description: str | None = None, **keywords: Any) -> Self:
-        """Add a choice among JSON values.
+        """Add a property with a fixed set of JSON values.
 
         Raises:
-            DefinitionError: There is nothing to choose.
+            DefinitionError: The list of values is empty.
         """
         if not values or isinstance(values, str):
             raise DefinitionError(f"the enum {name!r} needs a list of values, not {values!r}")
@@ -126,42 +126,42 @@ class JsonObjectSchema:
         return self._add(name, {**texts, "enum": list(values)}, description, keywords)
 
     def array(self, name: str, items: Schema, description: str | None = None, **keywords: Any) -> Self:
-        """Add a list, all of whose items follow one schema."""
+        """Add an array property; all items have the same schema."""
         return self._add(name, {"type": "array", "items": self._nested(items)}, description, keywords)
 
     def object(self, name: str, schema: Schema, description: str | None = None, **keywords: Any) -> Self:
-        """Add an object within the object."""
+        """Add an object property."""
         return self._add(name, self._nested(schema), description, keywords)
 
     def reference(self, name: str, definition: str, description: str | None = None, **keywords: Any) -> Self:
-        """Add a property that follows a `definition`, which may come later and may refer to itself."""
+        """Add a property with the schema of a `definition`, which may be added later and may be recursive."""
         return self._add(name, reference_to(definition), description, keywords)
 
     def any_of(self, name: str, schemas: Sequence[Schema], description: str | None = None, **keywords: Any) -> Self:
-        """Add a property that follows at least one of several schemas."""
+        """Add a property that matches at least one of several schemas."""
         return self._add(name, {"anyOf": [self._nested(schema) for schema in schemas]}, description, keywords)
 
     def raw(self, name: str, schema: Mapping[str, Any]) -> Self:
-        """Add a property with a JSON Schema as it is."""
+        """Add a property with a complete JSON Schema."""
         return self._add(name, dict(schema), None, {})
 
     def required(self, *names: str) -> Self:
-        """Say which properties must be given."""
+        """Mark properties as required."""
         self._required.extend(name for name in names if name not in self._required)
         return self
 
     def definition(self, name: str, schema: Schema) -> Self:
-        """Add a schema that `reference` and `reference_to` can point to."""
+        """Add a named schema for `reference` and `reference_to`."""
         self._define(name, self._nested(schema))
         return self
 
     def additional_properties(self, allowed: bool) -> Self:
-        """Say whether properties that are not listed may be given."""
+        """Allow or forbid properties that are not listed."""
         self._additional_properties = allowed
         return self
 
     def build(self) -> dict[str, Any]:
-        """The schema.
+        """Return the schema.
 
         Raises:
             DefinitionError: A required property does not exist.
@@ -202,5 +202,5 @@ class JsonObjectSchema:
 
 
 def reference_to(definition: str) -> dict[str, Any]:
-    """The schema that points to a definition at the root: for items, alternatives, and recursion."""
+    """Return a reference to a definition, for items, alternatives and recursion."""
     return {"$ref": _DEFINITIONS + definition.replace("~", "~0").replace("/", "~1")}

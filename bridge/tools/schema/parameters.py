@@ -1,4 +1,4 @@
-"""Parameter: one parameter of a tool, and the marks by which an author describes it."""
+"""Parameters of a tool, and the annotations that describe them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, schema_error_text
 
 _EXACT = (bool, int, str)
-"""Types whose own instances need no validation as defaults."""
+"""Types whose instances are used as defaults without validation."""
 
 _DEFAULTS = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -28,7 +28,7 @@ class _Missing:
 
 
 MISSING: Final[Any] = _Missing()
-"""Stands for a default that there is not."""
+"""Sentinel for a missing default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,22 @@ class P:
     """Describes a parameter (LangChain4j's @P): ``city: Annotated[str, P("The city's name")]``."""
 
     description: str | None = None
-    """What the parameter means."""
+    """Description for the model."""
     name: str | None = None
-    """Under which name the parameter is published; its own by default."""
+    """Published name; defaults to the parameter's own."""
     required: bool | None = None
-    """Whether a caller must give it; by default whether it has no default. False without a default means None."""
+    """True if callers must pass it; defaults to True for parameters without default.
+
+    False without a default means None.
+    """
     default: Any = MISSING
-    """Stands in for a missing value, and for null where the type does not accept null."""
+    """Value used if the argument is missing, or null where the type does not accept null."""
 
 
 class ToolMemoryId:
     """Marks a parameter that receives `InvocationContext.memory_id`: ``who: Annotated[str, ToolMemoryId]``.
 
-    Hidden from the schema (LangChain4j's @ToolMemoryId); None in a call that belongs to no conversation.
+    The parameter is hidden from the schema (LangChain4j's @ToolMemoryId). It is None in a call without a conversation.
     """
 
 
@@ -57,31 +60,31 @@ class Parameter:
     """One published parameter of a function."""
 
     name: str
-    """Its name in Python."""
+    """Name in Python."""
     published_name: str
-    """Its name for callers."""
+    """Name for callers."""
     annotation: Any
-    """Its type, whatever was written around it included; Any where there is none."""
+    """Type including Annotated metadata; Any if there is none."""
     description: str | None
-    """What it means."""
+    """Description for the model."""
     required: bool
-    """Whether a caller must give it."""
+    """True if callers must pass it."""
     default: Any = MISSING
-    """What stands in for a missing value; MISSING where nothing does."""
+    """Value for a missing argument; MISSING if there is none."""
     python_default: bool = False
-    """The default is the function's own: it applies when the parameter is left out of the call."""
+    """True for a default in the function's signature, which applies if the argument is omitted from the call."""
     json_default: Any = MISSING
-    """The default as JSON data; MISSING where it is none."""
+    """The default as JSON data; MISSING if it cannot be serialized."""
 
 
 def parameter_of(name: str, annotation: Any, python_default: Any, documented: str | None) -> Parameter:
-    """Read one parameter.
+    """Inspect one parameter.
 
     Args:
-        name: Its name in Python.
-        annotation: Its resolved annotation.
-        python_default: The function's own default, or MISSING.
-        documented: What the docstring says about it.
+        name: Name in Python.
+        annotation: The resolved annotation.
+        python_default: Default in the function's signature, or MISSING.
+        documented: Description from the docstring.
 
     Raises:
         DefinitionError: The defaults conflict or do not validate. The message begins with the parameter's name.
@@ -115,10 +118,10 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
 
 
 def injected_attribute(annotation: Any) -> str | None:
-    """Which attribute of the context a parameter receives; None where it is a published parameter.
+    """Return the attribute of the context that a parameter receives; None for a published parameter.
 
     Returns:
-        ``"memory_id"``, ``"parameters"``, or ``"itself"`` for the context as a whole.
+        ``"memory_id"``, ``"parameters"``, or ``"itself"`` for the whole context.
     """
     annotation = _unaliased(annotation)
     if get_origin(annotation) is Annotated:
@@ -134,7 +137,7 @@ def injected_attribute(annotation: Any) -> str | None:
 
 
 def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -> tuple[Any, bool]:
-    """The one default, and whether it is the function's own."""
+    """Return the default, and True if it comes from the function's signature."""
     if any(field.default_factory is not None for field in fields):
         raise DefinitionError(f"the parameter {name!r} has a default_factory; give a default instead")
     declared = [
@@ -152,7 +155,7 @@ def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -
 
 
 def _validated(name: str, annotation: Any, default: Any, *, is_own: bool) -> tuple[Any, Any]:
-    """The default as the function will get it, and as JSON data."""
+    """Return the default as the function receives it, and as JSON data."""
     if annotation in _EXACT and type(default) is annotation:
         return default, default
     try:
@@ -167,7 +170,7 @@ def _validated(name: str, annotation: Any, default: Any, *, is_own: bool) -> tup
         problem = error.errors(include_url=False)[0]["msg"]
         raise DefinitionError(
             f"the default {default!r} of the parameter {name!r} does not validate ({problem}); "
-            "change the default, or let the annotation admit it"
+            "change the default, or change the annotation to accept it"
         ) from error
     return (default if is_own else value), _as_json(adapter, value)
 
@@ -182,12 +185,12 @@ def _as_json(adapter: TypeAdapter[list[Any]], value: Any) -> Any:
 
 
 def _listed(annotation: Any) -> Any:
-    """A list of a type: pydantic takes a configuration for any list, but not for every type."""
+    """Wrap a type in a list: pydantic accepts a configuration for every list, but not for every type."""
     return GenericAlias(list, (annotation,))
 
 
 def _unaliased(annotation: Any) -> Any:
-    """What a type alias (``type Who = Annotated[str, ToolMemoryId]``) stands for."""
+    """Resolve a type alias (``type Who = Annotated[str, ToolMemoryId]``)."""
     while isinstance(annotation, TypeAliasType):
         annotation = annotation.__value__
     return annotation

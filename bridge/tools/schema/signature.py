@@ -1,6 +1,6 @@
-"""Signature: a function as a tool sees it, read once when the tool is made.
+"""Conversion of a function's signature into parameters, a JSON Schema and a validator.
 
-Everything that can be wrong with a function is found here, and said with the function's and the parameter's name.
+Every problem of the function is reported here, with the names of the function and the parameter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.tools.schema.generator import ExtraArguments
 
 _OURS = {mark.__name__: mark for mark in (InvocationContext, InvocationParameters, P, ToolMemoryId)}
-"""What an annotation may name although it was imported for type checking only."""
+"""Names that annotations may use even if they were imported under TYPE_CHECKING only."""
 
 _REFUSED = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of values (*args); give it a list parameter instead",
@@ -46,24 +46,24 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a function takes and gives."""
+    """The parameters, return type and schema of a function."""
 
     parameters: tuple[Parameter, ...]
-    """What a caller may give, in the function's order."""
+    """Published parameters in the function's order."""
     injected: Mapping[str, str]
-    """What the call's context gives: the parameter's name and which attribute of the context, or ``itself``."""
+    """Parameters that receive a part of the call's context, by name: an attribute of the context, or ``itself``."""
     return_annotation: Any
-    """The resolved annotation; None where there is none."""
+    """The resolved annotation; None without one."""
     has_return_annotation: bool
-    """Whether there is one."""
+    """True if the function has a return annotation."""
     description: str | None
     """The docstring without its sections."""
     adapter: TypeAdapter[dict[str, Any]]
-    """Reads the arguments, by published name, into keyword arguments; fills in all defaults but the function's own."""
+    """Validates arguments by published name into keyword arguments; fills in all defaults except the function's own."""
     internal_schema: dict[str, Any]
-    """What the adapter accepts, with the names of enum members."""
+    """Schema that the adapter accepts, with the names of enum members."""
     schema: dict[str, Any]
-    """What callers see."""
+    """Published schema."""
 
 
 def signature_of(
@@ -71,13 +71,13 @@ def signature_of(
     namespace: Mapping[str, Any] | None = None,
     extra_arguments: ExtraArguments = "forbid",
 ) -> Signature:
-    """Read a function.
+    """Inspect a function.
 
     Args:
-        function: A function, bound method, partial, or object with ``__call__``. What a partial fixes by keyword is no
-            parameter any more.
+        function: A function, bound method, partial, or object with ``__call__``. Parameters that a partial binds by
+            keyword are left out.
         namespace: Names of the scope that defines the function, for its string annotations.
-        extra_arguments: What happens to arguments that are no parameters.
+        extra_arguments: Treatment of unknown arguments.
 
     Raises:
         DefinitionError: The function cannot be a tool; the message names it, the parameter and the remedy.
@@ -86,7 +86,7 @@ def signature_of(
     try:
         plain = inspect.signature(function)
     except (ValueError, TypeError) as error:
-        raise DefinitionError(f"{source} does not tell its parameters; wrap it in a function that does") from error
+        raise DefinitionError(f"{source} has no readable signature; wrap it in a function that has one") from error
     resolve = _resolver(function, namespace or {}, source)
     docstring = read_docstring(docstring_of(function))
     fixed = function.keywords if isinstance(function, functools.partial) else {}
@@ -97,9 +97,9 @@ def signature_of(
             continue
         if name == "self" and not parameters and not injected:
             raise DefinitionError(
-                f"{source} needs an instance: its parameter 'self' is nothing that a caller can give; "
+                f"{source} needs an instance: its parameter 'self' is not an argument that a caller can pass; "
                 "pass the method of an object, or the object with its decorated methods; "
-                "a function outside of a class calls its parameter something else"
+                "in a function outside of a class, rename the parameter"
             )
         if parameter.kind in _REFUSED:
             raise DefinitionError(f"the parameter {name!r} of {source} {_REFUSED[parameter.kind]}")
@@ -130,7 +130,7 @@ def signature_of(
 
 
 def unwrap_function(function: Any) -> Any:
-    """The function at the bottom of partials, bound methods, wrappers and callable objects."""
+    """Return the function inside partials, bound methods, wrappers and callable objects."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -145,7 +145,7 @@ def unwrap_function(function: Any) -> Any:
 
 
 def source_of(function: Any) -> str:
-    """Where a function comes from, for messages: ``function 'add' (tools.py:3)``."""
+    """Return the origin of a function for messages: ``function 'add' (tools.py:3)``."""
     bottom = unwrap_function(function)
     name = getattr(bottom, "__qualname__", None) or repr(bottom)
     name = name.rpartition("<locals>.")[2]
@@ -155,7 +155,7 @@ def source_of(function: Any) -> str:
 
 
 def docstring_of(function: Any) -> str | None:
-    """The docstring of a function; of an object with ``__call__``: that of ``__call__``, else of its class."""
+    """Return a function's docstring; for an object with ``__call__`` that of ``__call__`` or else of its class."""
     if isinstance(function, functools.partial):
         return docstring_of(function.func)
     if inspect.isroutine(function):
@@ -164,12 +164,12 @@ def docstring_of(function: Any) -> str | None:
 
 
 def _resolver(function: Any, namespace: Mapping[str, Any], source: str) -> Callable[[str, Any], Any]:
-    """What turns the annotations of one function into types."""
+    """Return a function that resolves the annotations of one function."""
     bottom = unwrap_function(function)
-    known = {**_OURS, **getattr(bottom, "__globals__", {})}
+    module_names = {**_OURS, **getattr(bottom, "__globals__", {})}
     closure = inspect.getclosurevars(bottom).nonlocals if inspect.isfunction(bottom) else {}
-    nearby = {**closure, **namespace}
-    return lambda what, annotation: resolve_annotation(annotation, known, nearby, f"{what} of {source}")
+    local_names = {**closure, **namespace}
+    return lambda what, annotation: resolve_annotation(annotation, module_names, local_names, f"{what} of {source}")
 
 
 def _refuse_clashes(parameters: Iterable[Parameter], source: str) -> None:
@@ -188,7 +188,9 @@ def _refuse_unknown(docstring: Docstring, parameters: Mapping[str, object], sour
         if name not in parameters:
             near = nearest(name, parameters)
             meant = f"did you mean {near[0]!r}?" if near else "remove it, or name a parameter"
-            raise DefinitionError(f"the docstring of {source} describes {name!r}, which is no parameter of it; {meant}")
+            raise DefinitionError(
+                f"the docstring of {source} describes {name!r}, which is not one of its parameters; {meant}"
+            )
 
 
 def _shape(
@@ -236,7 +238,7 @@ def _adapter(
             field["default"] = parameter.default
         presence: Any = Required if parameter.required else NotRequired
         items[parameter.name] = presence[Annotated[parameter.annotation, Field(**field)]]
-    make: Any = TypedDict  # the functional form, with items that no type checker can know
+    make: Any = TypedDict  # functional form; its items are unknown to type checkers
     shape = with_config(ConfigDict(**TOP_LEVEL, extra=extra_arguments))(make("Arguments", items))
     shape.__module__ = MADE_HERE
     return TypeAdapter(shape)

@@ -336,5 +336,5 @@ def test_the_remedy_that_pydantic_knows_is_told() -> None:
     class Wrong(typing.TypedDict):
         a: int
 
-    with pytest.raises(DefinitionError, match=r"make it of typing_extensions\.TypedDict"):
+    with pytest.raises(DefinitionError, match=r"use typing_extensions\.TypedDict"):
         schema_of(Wrong)

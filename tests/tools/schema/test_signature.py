@@ -239,7 +239,7 @@ def unknown_return() -> Unknown: ...  # type: ignore[name-defined]  # noqa: F821
         (unknown, "a", "name 'Unknown' is not defined"),
         (for_type_checking, "a", "not only under TYPE_CHECKING"),
         (bad_default, "a", "change the default"),
-        (none_default, "a", "let the annotation admit it"),
+        (none_default, "a", "change the annotation to accept it"),
         (out_of_range, "a", "greater than or equal to 1"),
         (two_defaults, "a", "conflicting defaults, 2 and 1; keep one"),
         (same_name, "a", r"both published as 'b'; give one another name with P\(name=…\)"),
@@ -274,7 +274,7 @@ def test_a_type_that_is_no_data_is_named_with_a_remedy_and_without_advice_on_pyd
         signature_of(connect)
     assert str(caught.value) == (
         f"the parameter 'a' of {source_of(connect)} has a type with no JSON Schema: <class 'socket.socket'>; "
-        "take what JSON can carry (text, a number, a list, a dataclass, a pydantic model) and make the object of it"
+        "take a type that JSON can represent (text, number, list, dataclass, pydantic model) and convert it in the tool"
     )
 
 
@@ -286,7 +286,7 @@ class Button:
 def test_what_is_data_with_something_in_it_that_is_none_is_refused_in_the_same_words() -> None:
     def press(button: Button) -> None: ...
 
-    with pytest.raises(DefinitionError, match=r"no JSON Schema: callable; take what JSON can carry"):
+    with pytest.raises(DefinitionError, match=r"no JSON Schema: callable; take a type that JSON can represent"):
         signature_of(press)
 
 
@@ -323,7 +323,7 @@ def test_a_typed_dictionary_that_python_does_not_tell_is_refused_with_the_one_th
     def take(place: Any) -> None: ...
 
     take.__annotations__["place"] = Wrong
-    told = r"the parameter 'place' of function '.*take' .* make it of typing_extensions\.TypedDict"
+    told = r"the parameter 'place' of function '.*take' .* use typing_extensions\.TypedDict"
     with pytest.raises(DefinitionError, match=told):
         signature_of(take)
 
@@ -362,9 +362,9 @@ def test_a_docstring_that_describes_no_parameter_is_refused(docstring: str, name
     with pytest.raises(DefinitionError) as raised:
         signature_of(add)
     assert re.sub(r" \(.*?\)", "", str(raised.value)) == (
-        f"the docstring of function 'add' describes {name!r}, which is no parameter of it; {hint}"
+        f"the docstring of function 'add' describes {name!r}, which is not one of its parameters; {hint}"
     )
-    with pytest.raises(DefinitionError, match="which is no parameter of it"):
+    with pytest.raises(DefinitionError, match="which is not one of its parameters"):
         signature_of(ping)
 
 
