@@ -1,1 +1,1 @@
-"""The AI-service loop: chat models, messages, memory, and the services built on them."""
+"""AI services: chat models, messages, memory, the tool loop, and interfaces implemented by a model."""

@@ -1,4 +1,4 @@
-"""AiService: an interface whose methods a chat model implements (LangChain4j's AiServices).
+"""AI services: interfaces whose methods are implemented by a chat model (LangChain4j's AiServices).
 
     class Assistant(Protocol):
         async def chat(self, message: str) -> str: ...
@@ -6,11 +6,12 @@
     assistant = ai_service(Assistant, chat_model=model, tools=[Calculator()])
     answer = await assistant.chat("What is the square root of 475695037565?")
 
-Methods are asynchronous or plain. A plain one runs in the portal's thread, or, called by a synchronous tool, in the
-event loop that runs the tool. What is built is an instance of the interface, so its methods that are tools (``@tool``)
-can be tools of another service, or be published. Called as a tool, a method belongs to the conversation of its caller,
-with or without a `MemoryId` parameter: over MCP that is the authenticated caller or the session, and over HTTP a caller
-without either has no conversation.
+Methods may be asynchronous or synchronous. A synchronous method runs in the portal's thread, or in the event loop of
+the synchronous tool that calls it.
+
+The service is an instance of the interface, so methods decorated with ``@tool`` can be used as tools of another
+service, or published. Called as a tool, a method uses its caller's conversation, even without a `MemoryId` parameter.
+Over MCP this is the authenticated caller or the session; over HTTP, a call without either belongs to no conversation.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ T = TypeVar("T")
 
 _ENGINE = "__bridge_engine__"
 _CALLED_BY = "_bridge_called_by"
-"""The parameter by which a method that is a tool receives the context of its caller."""
+"""Name of the parameter that passes the caller's context to a method that is a tool."""
 
 
 def ai_service(
@@ -80,50 +81,49 @@ def ai_service(
     timeout_seconds: float | None = None,
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS,
 ) -> T:
-    """Let a chat model implement an interface.
+    """Implement an interface with a chat model.
 
     Args:
-        interface: A Protocol, or a class with abstract methods; see `bridge.service.interface` for what its methods may
-            take and return.
-        chat_model: Answers the methods that return everything at once.
-        streaming_chat_model: Answers those that return a `TokenStream`, and the others where it is the only one. A chat
-            model that can stream need not be given twice.
-        tools: Functions, objects with tools, Tools, or iterables of these. A ToolBox is followed as it changes.
-        tool_providers: Give further tools for an invocation, or for each of its steps.
-        tool_search: Let the model search for tools, instead of showing it all.
-        memory: Keeps the conversations; a method with a `MemoryId` parameter has one for each id, and none for None.
-        memory_provider: Gives the memory of a conversation by its id, instead of ``memory``. It is asked once for each
-            id, and the memories of the last 10,000 ids are kept.
-        system_message: For methods that have none: a template, or what gives the text by the memory id.
-        parameters: What is wanted of the model; a method's own `ChatRequestParameters` come before.
-        policy: How failures of tools are treated.
-        reveal_errors: Send the text of any exception of a tool to the model, and so to the model's provider, as
-            LangChain4j does. With False only texts for the model are sent, those of a `ToolError`: of any other
-            exception the model reads that the tool failed, and the exception is logged.
-        listeners: Are told what happens.
-        approval: Which calls of tools need approval, and who gives it.
-        execute_tools_concurrently: Run the tools of one response at the same time; a number is the limit.
-        max_tool_round_trips: How often in one invocation the model may have tools run before it answers.
-        max_tool_calls_per_response: How many calls of tools one response may hold; a response with more ends the
-            invocation with a `ToolLimitError`. None for any number.
-        timeout_seconds: How long an invocation may take.
-        model_timeout_seconds: How long the model may say nothing: until its response, or a stream's next piece.
+        interface: A Protocol, or a class with abstract methods; see `bridge.service.interface` for parameters and
+            return types.
+        chat_model: Model for methods that return a complete answer.
+        streaming_chat_model: Model for methods that return a `TokenStream`, and for all methods if it is the only
+            model. Defaults to ``chat_model`` if that can stream.
+        tools: Functions, objects with tools, Tools, or iterables of these. Later changes of a ToolBox apply.
+        tool_providers: Provide further tools per invocation, or per model request.
+        tool_search: Lets the model search for tools instead of receiving all of them.
+        memory: Conversation memory. A method with a `MemoryId` parameter uses one conversation per id, and none for
+            None.
+        memory_provider: Returns the memory for a memory id, in place of ``memory``. It is called once per id; the
+            memories of the 10,000 most recently used ids are cached.
+        system_message: System message for methods without their own: a template, or a function of the memory id.
+        parameters: Default request parameters for the model; a method's own `ChatRequestParameters` take precedence.
+        policy: Limits and error handling for tool calls.
+        reveal_errors: Send the text of all exceptions of tools to the model, and so to its provider, as LangChain4j
+            does. If False, only the text of `ToolError` is sent; other exceptions are logged and described generically.
+        listeners: Receive the events of each invocation.
+        approval: Policy for tool calls that require approval.
+        execute_tools_concurrently: Run the tools of one response concurrently; a number limits the concurrency.
+        max_tool_round_trips: Maximum responses with tool calls in one invocation.
+        max_tool_calls_per_response: Maximum tool calls in one response; more raise `ToolLimitError`. None for no limit.
+        timeout_seconds: Maximum duration of an invocation.
+        model_timeout_seconds: Maximum wait for the model's response, or for the next event of a stream.
 
     Returns:
         An instance of the interface.
 
     Raises:
-        DefinitionError: The interface, the tools and the models do not go together.
-        NameClashError: Two tools have one name.
+        DefinitionError: The interface, the tools and the models are incompatible.
+        NameClashError: Two tools have the same name.
     """
     if not isinstance(interface, type):
-        raise DefinitionError(f"{interface!r} is no interface; give a Protocol or a class with abstract methods")
+        raise DefinitionError(f"{interface!r} is not an interface; give a Protocol or a class with abstract methods")
     if memory is not None and memory_provider is not None:
         raise DefinitionError("give memory or memory_provider, not both")
     template = system_message if isinstance(system_message, str) else None
     methods = methods_of(interface, template, inspect.currentframe())
     chat_model, streaming_chat_model = _models(chat_model, streaming_chat_model, methods)
-    heard = Listeners(listeners)
+    combined_listeners = Listeners(listeners)
     engine = Engine(
         methods=methods,
         settings=LoopSettings(
@@ -131,11 +131,11 @@ def ai_service(
             streaming_chat_model=streaming_chat_model,
             policy=replace(
                 policy,
-                before=policy.before + heard.before_tool,
-                after=policy.after + heard.after_tool,
+                before=policy.before + combined_listeners.before_tool,
+                after=policy.after + combined_listeners.after_tool,
                 reveal_errors=reveal_errors and policy.reveal_errors,
             ),
-            listeners=heard,
+            listeners=combined_listeners,
             approval=approval,
             max_tool_round_trips=max_tool_round_trips,
             max_tool_calls_per_response=max_tool_calls_per_response,
@@ -159,25 +159,25 @@ def ai_service(
 
 
 async def resume(service: object, state: SuspendedInvocation, decisions: Mapping[int, Decision] | None = None) -> Any:
-    """Go on with a suspended invocation.
+    """Continue a suspended invocation.
 
     Args:
-        service: A service of the same interface, in this process or another than the one that suspended it.
-        state: The invocation.
-        decisions: What was decided about its pending calls, by their place in `SuspendedInvocation.pending`. About the
-            others the service's approval is asked again.
+        service: A service with the same interface, in this process or another one.
+        state: The suspended invocation.
+        decisions: Decisions on pending calls, by index in `SuspendedInvocation.pending`. The service's approval policy
+            is asked about the others.
 
     Returns:
-        What the method returns.
+        The method's result.
 
     Raises:
         DefinitionError: The service has no such method.
-        InvocationSuspended: There are calls about which nothing is decided yet.
-        BaseException: As the method.
+        InvocationSuspended: Some calls are still undecided.
+        BaseException: See the method.
     """
     engine: Engine | None = getattr(service, _ENGINE, None)
     if engine is None:
-        raise DefinitionError(f"{service!r} is no AI service; give what ai_service returned")
+        raise DefinitionError(f"{service!r} is not an AI service; pass the return value of ai_service")
     call = engine.resumption(state, decisions or {})
     if call.method.streams:
         return TokenStream(functools.partial(engine.run, call))
@@ -209,7 +209,7 @@ def _implementation(function: Callable[..., Any], method: ServiceMethod, engine:
     async def run(values: Mapping[str, Any], emit: Emit | None = None) -> Result[Any]:
         return await engine.run(engine.call(method, values), emit)
 
-    async def answer(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    async def invoke(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         called_by = keywords.pop(_CALLED_BY, None)
         try:
             return _returned(await engine.run(engine.call(method, values_of(arguments, keywords), called_by)), method)
@@ -222,21 +222,21 @@ def _implementation(function: Callable[..., Any], method: ServiceMethod, engine:
         return TokenStream(functools.partial(run, values_of(arguments, keywords)))
 
     async def asynchronous(*arguments: Any, **keywords: Any) -> Any:
-        return stream(*arguments, **keywords) if method.streams else await answer(arguments, keywords)
+        return stream(*arguments, **keywords) if method.streams else await invoke(arguments, keywords)
 
     def synchronous(*arguments: Any, **keywords: Any) -> Any:
-        return portal.run(answer, arguments, keywords)
+        return portal.run(invoke, arguments, keywords)
 
-    made: Any = asynchronous if method.is_async else stream if method.streams else synchronous
-    made = functools.wraps(function)(made)
-    vars(made).pop("__isabstractmethod__", None)  # it is implemented now
+    implementation: Any = asynchronous if method.is_async else stream if method.streams else synchronous
+    implementation = functools.wraps(function)(implementation)
+    vars(implementation).pop("__isabstractmethod__", None)  # the method is implemented now
     if method.is_tool and method.context is None:
-        made.__signature__ = _with_caller(inspect.signature(function))
-    return made  # type: ignore[no-any-return]  # what wraps a function is one
+        implementation.__signature__ = _with_caller(inspect.signature(function))
+    return implementation  # type: ignore[no-any-return]  # functools.wraps is untyped for Any
 
 
 def _with_caller(signature: inspect.Signature) -> inspect.Signature:
-    """The signature of a tool that also receives the context of its caller, whose conversation it belongs to."""
+    """Add a parameter for the caller's context, whose conversation the method uses."""
     caller = inspect.Parameter(
         _CALLED_BY, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=InvocationContext | None
     )
@@ -250,11 +250,11 @@ def _returned(result: Result[Any], method: ServiceMethod) -> Any:
 def _models(
     chat_model: ChatModel | None, streaming_chat_model: StreamingChatModel | None, methods: Mapping[str, ServiceMethod]
 ) -> tuple[ChatModel | None, StreamingChatModel | None]:
-    """The two models, one of which may be both."""
+    """Return both models; one of them may implement both protocols."""
     if streaming_chat_model is None and hasattr(chat_model, "stream"):
-        streaming_chat_model = chat_model  # type: ignore[assignment]  # it is both
+        streaming_chat_model = chat_model  # type: ignore[assignment]  # implements both protocols
     if chat_model is None and hasattr(streaming_chat_model, "chat"):
-        chat_model = streaming_chat_model  # type: ignore[assignment]  # it is both
+        chat_model = streaming_chat_model  # type: ignore[assignment]  # implements both protocols
     if chat_model is None and streaming_chat_model is None:
         raise DefinitionError("a service needs a model; give chat_model or streaming_chat_model")
     for method in methods.values():
@@ -278,7 +278,7 @@ def _concurrent(value: bool | int) -> float:
 
 
 def _refuse_immediate(methods: Iterable[ServiceMethod], tools: Iterable[Tool]) -> None:
-    """Refuse tools whose results are the answer, where a method could not return it."""
+    """Reject tools whose result is the answer if a method cannot return it."""
     for tool in tools:
         if tool.return_behavior is ReturnBehavior.TO_LLM:
             continue

@@ -1,16 +1,14 @@
-"""Approval policies, decisions, suspended invocations.
-
-Approval: somebody says yes or no before a tool runs, at once or later.
+"""Approval of tool calls, immediately or later.
 
     async def ask_the_clerk(request, tool, context) -> Decision:
         ...
 
     service = ai_service(Desk, chat_model=model, tools=[Bookings()], approval=ApprovalPolicy(approve=ask_the_clerk))
 
-What is approved is a call: one tool with these arguments. Should a handler of errors correct the call afterwards, the
-corrected one is refused, since nobody has approved it.
+An approval covers one tool with exact arguments. If an error handler corrects the request afterwards, the corrected
+call is refused.
 
-Suspension: an invocation that waits for somebody's approval, as data that another process can go on with.
+If the decision comes later, the invocation is suspended as data that any process can continue:
 
     try:
         answer = await desk.chat("Cancel booking B-12345")
@@ -21,9 +19,8 @@ Suspension: an invocation that waits for somebody's approval, as data that anoth
     state = SuspendedInvocation.from_json(json.loads(queue.get()))
     answer = await resume(desk, state, {index: Decision.yes() for index in state.pending})
 
-The conversation's memory is untouched until the invocation is over. Who stores a state goes on with it once: going on
-twice would run the tools twice. A method that is itself a tool (``@tool``) is never suspended, since none of those who
-call tools could wait: there the call fails, and says what it waits for.
+The memory stays unchanged until the invocation ends. Resume a stored state only once: a second time would run the tools
+again. A method that is itself a tool (``@tool``) cannot be suspended; the call fails with the reason.
 """
 
 from __future__ import annotations
@@ -66,67 +63,67 @@ _VERSION = 1
 
 
 class Verdict(Enum):
-    """Whether a call may run."""
+    """Outcome of an approval."""
 
     YES = "yes"
     NO = "no"
     LATER = "later"
-    """Whoever decides has not decided yet: the invocation is suspended."""
+    """Not decided yet; the invocation is suspended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about a call: ``Decision.yes()``, ``.no("not before noon")`` or ``.later()``."""
+    """Decision about a call: ``Decision.yes()``, ``.no("not before noon")`` or ``.later()``."""
 
     verdict: Verdict
     words: str = _DENIED
-    """What the model reads instead of a result, where the answer is no."""
+    """Text that the model reads in place of a result if the verdict is NO."""
 
     @classmethod
     def yes(cls) -> Decision:
-        """The call may run."""
+        """Allow the call."""
         return cls(Verdict.YES)
 
     @classmethod
     def no(cls, words: str = _DENIED) -> Decision:
-        """The call may not run; the model reads the words and goes on."""
+        """Refuse the call; the model reads the words and continues."""
         return cls(Verdict.NO, words)
 
     @classmethod
     def later(cls) -> Decision:
-        """The invocation is suspended until somebody has decided."""
+        """Suspend the invocation until a decision is made."""
         return cls(Verdict.LATER)
 
 
 Approver = Callable[
     ["ToolExecutionRequest", "Tool", "InvocationContext"], "Decision | bool | Awaitable[Decision | bool]"
 ]
-"""Decides about a call; gets the request with its arguments as a mapping, the tool and the context."""
+"""Decides about a call. Receives the request with its arguments as a mapping, the tool and the context."""
 
 
 def unless_read_only(tool: Tool) -> bool:
-    """True for a tool whose calls need approval: it is not read-only by annotations that may be relied on.
+    """Return True for a tool without a trusted read-only annotation.
 
-    The annotations of a remote tool count only where its server is marked as trusted.
+    Annotations of a remote tool only count if its server is marked as trusted.
     """
     return tool.trusted_annotations.read_only is not True
 
 
 def for_tools(*names: str) -> Callable[[Tool], bool]:
-    """Approval is needed for the tools of these names."""
+    """Require approval for the tools with these names."""
     return lambda tool: tool.name in names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalPolicy:
-    """Which calls need approval, and who gives it."""
+    """Selects the calls that need approval, and decides about them."""
 
     approve: Approver
     applies: Callable[[Tool], bool] = unless_read_only
-    """Says of a tool whether its calls need approval."""
+    """Returns True for tools whose calls need approval."""
 
     async def decide(self, request: ToolExecutionRequest, tool: Tool, context: InvocationContext) -> Decision | None:
-        """What is decided about a call; None where it needs no approval, or cannot run anyway."""
+        """Return the decision about a call; None if it needs no approval, or if its arguments cannot be parsed."""
         if not self.applies(tool) or (parsed := with_parsed_arguments(request)) is None:
             return None
         answer = self.approve(parsed, tool, context)
@@ -136,8 +133,8 @@ class ApprovalPolicy:
         return decision
 
     def guarded(self, tool: Tool) -> Tool:
-        """The tool, running no call but an approved one."""
-        return replace(tool, executor=_Gate(tool.executor)) if self.applies(tool) else tool
+        """Wrap a tool so that it only runs approved calls."""
+        return replace(tool, executor=_ApprovedCallsOnly(tool.executor)) if self.applies(tool) else tool
 
 
 _approved: ContextVar[ToolExecutionRequest | None] = ContextVar("approved", default=None)
@@ -145,7 +142,7 @@ _approved: ContextVar[ToolExecutionRequest | None] = ContextVar("approved", defa
 
 @contextmanager
 def approve_call(request: ToolExecutionRequest) -> Iterator[None]:
-    """Let one call pass."""
+    """Approve one call within this context manager."""
     token = _approved.set(with_parsed_arguments(request))
     try:
         yield
@@ -153,8 +150,8 @@ def approve_call(request: ToolExecutionRequest) -> Iterator[None]:
         _approved.reset(token)
 
 
-class _Gate:
-    """Runs an approved call."""
+class _ApprovedCallsOnly:
+    """Runs a call only if it was approved."""
 
     __slots__ = ("_executor",)
 
@@ -162,14 +159,14 @@ class _Gate:
         self._executor = executor
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        known = _approved.get()
-        if known is None or (known.name, known.arguments) != (request.name, request.arguments):
+        approved = _approved.get()
+        if approved is None or (approved.name, approved.arguments) != (request.name, request.arguments):
             raise ToolError(f"this call of {request.name!r} was not approved; call the tool again")
         return await self._executor.execute(request, context)
 
 
 def with_parsed_arguments(request: ToolExecutionRequest) -> ToolExecutionRequest | None:
-    """The request with its arguments as a mapping; None where they cannot be read."""
+    """Return the request with parsed arguments; None if they cannot be parsed."""
     if not isinstance(request.arguments, str):
         return request
     try:
@@ -180,35 +177,35 @@ def with_parsed_arguments(request: ToolExecutionRequest) -> ToolExecutionRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendedInvocation:
-    """All that an invocation needs to go on."""
+    """State of a suspended invocation."""
 
     service: str
-    """The service's interface."""
+    """Name of the service's interface."""
     method: str
-    """The method of it that was called."""
+    """Name of the called method."""
     memory_id: Any = None
-    """Which conversation it belongs to."""
+    """Id of the conversation."""
     invocation_id: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """The invocation's free data."""
+    """Arbitrary data of the invocation."""
     request_parameters: ChatRequestParameters = field(default_factory=ChatRequestParameters)
-    """What the caller wanted of the model."""
+    """The caller's request parameters for the model."""
     system: str | None = None
     """The system message."""
     turn: tuple[ChatMessage, ...]
-    """What was said since the user's message; the last calls the tools that wait."""
+    """Messages since the user's message; the last one contains the pending calls."""
     responses: tuple[ChatResponse, ...]
     """The model's responses."""
     executions: tuple[ToolExecution, ...] = ()
-    """The tools that have run for earlier responses."""
+    """Executed tool calls of earlier responses."""
     executed: Mapping[int, ToolExecution] = field(default_factory=dict)
-    """Those that have run for the last response, by their place in it."""
+    """Executed tool calls of the last response, by index."""
     decisions: Mapping[int, Decision] = field(default_factory=dict)
-    """What is decided about calls of the last response, by their place in it."""
+    """Decisions about calls of the last response, by index."""
 
     @property
     def pending(self) -> Mapping[int, ToolExecutionRequest]:
-        """The calls about which nothing is decided yet, by their place in the last response."""
+        """Undecided calls of the last response, by index."""
         message = self.turn[-1]
         assert isinstance(message, AiMessage)
         return {
@@ -218,10 +215,10 @@ class SuspendedInvocation:
         }
 
     def to_json(self) -> Json:
-        """The state as JSON data.
+        """Convert the state to JSON data.
 
         Raises:
-            DefinitionError: The memory id, or the free data, is no JSON data.
+            DefinitionError: The memory id or the invocation parameters cannot be serialized as JSON.
         """
         data = {
             "version": _VERSION,
@@ -234,10 +231,10 @@ class SuspendedInvocation:
             "turn": [message_to_json(message) for message in self.turn],
             "responses": [response_to_json(response) for response in self.responses],
             "executions": [execution_to_json(execution) for execution in self.executions],
-            "executed": {str(index): execution_to_json(each) for index, each in self.executed.items()},
+            "executed": {str(index): execution_to_json(execution) for index, execution in self.executed.items()},
             "decisions": {
-                str(index): {"verdict": each.verdict.value, "words": each.words}
-                for index, each in self.decisions.items()
+                str(index): {"verdict": decision.verdict.value, "words": decision.words}
+                for index, decision in self.decisions.items()
             },
         } | without_none(system=self.system)
         try:
@@ -251,10 +248,10 @@ class SuspendedInvocation:
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any]) -> Self:
-        """The state that `to_json` wrote.
+        """Convert JSON data from `to_json` to a state.
 
         Raises:
-            WireError: It is no such data.
+            WireError: The data is malformed.
         """
         try:
             if json["version"] != _VERSION:
@@ -270,10 +267,10 @@ class SuspendedInvocation:
                 turn=tuple(message_from_json(message) for message in json["turn"]),
                 responses=tuple(response_from_json(response) for response in json["responses"]),
                 executions=tuple(execution_from_json(execution) for execution in json["executions"]),
-                executed={int(index): execution_from_json(each) for index, each in json["executed"].items()},
+                executed={int(index): execution_from_json(execution) for index, execution in json["executed"].items()},
                 decisions={
-                    int(index): Decision(Verdict(each["verdict"]), require_text(each["words"]))
-                    for index, each in json["decisions"].items()
+                    int(index): Decision(Verdict(decision["verdict"]), require_text(decision["words"]))
+                    for index, decision in json["decisions"].items()
                 },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -284,12 +281,12 @@ class SuspendedInvocation:
 
 
 class InvocationSuspended(BaseException):
-    """An invocation waits for somebody's approval; `resume` goes on with it.
+    """An invocation waits for approval; continue it with `resume`.
 
-    It derives from BaseException, so that an ``except Exception`` on the way does not eat it.
+    Derives from BaseException so that ``except Exception`` does not catch it.
 
     Attributes:
-        state: All that it needs to go on.
+        state: The state to continue with.
     """
 
     def __init__(self, state: SuspendedInvocation) -> None:

@@ -1,13 +1,7 @@
-"""ChatModel protocols, requests, responses, parameters.
+"""Protocols for chat models, and their requests, responses and events.
 
-A chat model, as a loop sees it: a request in, a response out, or a stream of events.
-
-LangChain4j's ChatModel and StreamingChatModel with their ChatRequest and ChatResponse. A provider's adapter implements
-one Protocol or both; nothing here knows a provider.
-
-Parameters of a chat request: what a service, or one call, wants of the model.
-
-LangChain4j's ChatRequestParameters.
+The types follow LangChain4j's ChatModel, StreamingChatModel, ChatRequest and ChatResponse. Adapters in `bridge.models`
+implement them for providers.
 """
 
 from __future__ import annotations
@@ -29,22 +23,22 @@ _EMPTY: Mapping[str, Any] = {}
 
 
 class ToolChoiceMode(Enum):
-    """Whether the model may, must or must not call tools."""
+    """Permission or obligation to call tools."""
 
     AUTO = "auto"
     REQUIRED = "required"
     NONE = "none"
     NAMED = "named"
-    """It must call one given tool."""
+    """The model must call a specific tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Which tools the model may call: `ToolChoice.AUTO`, `.REQUIRED`, `.NONE`, or `ToolChoice.of("get_weather")`."""
+    """Tools that the model may call: `ToolChoice.AUTO`, `.REQUIRED`, `.NONE`, or `ToolChoice.of("get_weather")`."""
 
     mode: ToolChoiceMode = ToolChoiceMode.AUTO
     tool_name: str | None = None
-    """The tool, where the mode is NAMED."""
+    """The tool for the mode NAMED."""
 
     AUTO: ClassVar[ToolChoice]
     """The model decides; the default."""
@@ -55,7 +49,7 @@ class ToolChoice:
 
     @classmethod
     def of(cls, tool_name: str) -> ToolChoice:
-        """The model must call this tool."""
+        """Require a call of this tool."""
         return cls(ToolChoiceMode.NAMED, tool_name)
 
 
@@ -70,37 +64,37 @@ ToolChoice.NONE = ToolChoice(ToolChoiceMode.NONE)
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """JSON that the reply must be, by a schema (LangChain4j's ResponseFormat of type JSON)."""
+    """Requires a reply in JSON that matches a schema (LangChain4j's ResponseFormat of type JSON)."""
 
     schema: Mapping[str, Any]
-    """A JSON Schema."""
+    """The JSON Schema."""
     name: str = "response"
-    """What providers that want a name for the schema are told."""
+    """Name of the schema, for providers that require one."""
     strict: bool = True
-    """Hold the model to it, where the provider can and the schema allows."""
+    """Request strict adherence if the provider supports it for this schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """All that one call of a model needs."""
+    """One request to a chat model."""
 
     messages: tuple[ChatMessage, ...]
     tool_specifications: tuple[ToolSpecification, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     response_format: ResponseFormat | None = None
-    """None: text."""
+    """None for text."""
     model_name: str | None = None
-    """Instead of the adapter's own."""
+    """Overrides the adapter's model."""
     temperature: float | None = None
     top_p: float | None = None
     max_output_tokens: int | None = None
     stop_sequences: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """Parameters that only one provider knows, added to its request as they are."""
+    """Provider-specific parameters, added to its request unchanged."""
 
 
 class FinishReason(Enum):
-    """Why the model stopped."""
+    """Reason for the end of a response."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -110,21 +104,21 @@ class FinishReason(Enum):
 
 
 BROKEN_OFF = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
-"""Reasons that are not the model's own: what it was saying may lack its end."""
+"""Reasons that may truncate the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """How many tokens were read and written; None where the provider does not tell."""
+    """Token counts of a response; None if the provider does not report them."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_input_tokens: int | None = None
-    """Those of the input that a cache served."""
+    """Input tokens served from a cache."""
 
     @property
     def total_tokens(self) -> int | None:
-        """Input and output together, as far as they are known."""
+        """Sum of the known input and output tokens."""
         known = [count for count in (self.input_tokens, self.output_tokens) if count is not None]
         return sum(known) if known else None
 
@@ -138,23 +132,24 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatResponse:
-    """What one call of a model gave."""
+    """One response of a chat model."""
 
     message: AiMessage
     token_usage: TokenUsage = field(default_factory=TokenUsage)
     finish_reason: FinishReason = FinishReason.STOP
     model_name: str | None = None
-    """Which model answered, in the provider's words."""
+    """Name of the model that answered, as reported by the provider."""
     id: str | None = None
-    """What the provider calls the response."""
+    """The provider's id of the response."""
     raw: Any = field(default=None, compare=False, repr=False)
-    """The provider's own reply, as its SDK gave it."""
+    """The provider's response object from its SDK."""
 
     @property
     def doubtful_call(self) -> int | None:
-        """The place of the last tool call where the reply broke off and may have cut it off; None elsewhere.
+        """Index of the last tool call if the response was truncated within it; otherwise None.
 
-        A text that is a JSON object is whole. Of arguments that came parsed nobody can tell.
+        Arguments that are a complete JSON object in text form are not truncated. For arguments already parsed by the
+        provider this is unknown, so they count as truncated.
         """
         calls = self.message.tool_execution_requests
         if not calls or self.finish_reason not in BROKEN_OFF or _is_json_object(calls[-1].arguments):
@@ -164,70 +159,71 @@ class ChatResponse:
 
 @dataclass(frozen=True, slots=True)
 class PartialResponse:
-    """A piece of the text."""
+    """A part of the text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartialThinking:
-    """A piece of the thinking."""
+    """A part of the thinking."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartialToolCall:
-    """A piece of the arguments of one tool call (LangChain4j's PartialToolCall)."""
+    """A part of the arguments of one tool call (LangChain4j's PartialToolCall)."""
 
     index: int
-    """Which call of the response, from 0."""
+    """Index of the call in the response, from 0."""
     id: str | None
     name: str
     partial_arguments: str
-    """The next piece of the JSON text."""
+    """Next part of the JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteToolCall:
-    """One tool call is whole; others may follow (LangChain4j's CompleteToolCall)."""
+    """A tool call is complete; others may follow (LangChain4j's CompleteToolCall)."""
 
     index: int
-    """Which call of the response, from 0."""
+    """Index of the call in the response, from 0."""
     request: ToolExecutionRequest
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteResponse:
-    """The response is whole; always the last event."""
+    """The response is complete; always the last event."""
 
     response: ChatResponse
 
 
 ChatEvent = PartialResponse | PartialThinking | PartialToolCall | CompleteToolCall | CompleteResponse
-"""What a stream yields."""
+"""Events of a stream."""
 
 
 class ChatModel(Protocol):
-    """A model that answers at once (LangChain4j's ChatModel)."""
+    """A model that returns complete responses (LangChain4j's ChatModel)."""
 
     async def chat(self, request: ChatRequest) -> ChatResponse:
-        """Answer.
+        """Send a request and return the response.
 
         Raises:
-            ChatModelError: The provider did not answer, or refused.
+            ChatModelError: The provider did not respond, or returned an error.
         """
         ...
 
 
 class StreamingChatModel(Protocol):
-    """A model that answers piece by piece (LangChain4j's StreamingChatModel)."""
+    """A model that streams responses (LangChain4j's StreamingChatModel)."""
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
-        """Answer piece by piece; closing the generator stops the provider's stream.
+        """Send a request and yield events; closing the generator stops the provider's stream.
 
         Raises:
-            ChatModelError: The provider did not answer, refused, or broke off; while iterating.
+            ChatModelError: The provider did not respond, returned an error, or broke off the stream. Raised during
+                iteration.
         """
         ...
 
@@ -250,32 +246,35 @@ _AUTO = ToolChoice()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequestParameters:
-    """What is wanted of the model; None is unsaid. A method's parameter of this type sets them for one call."""
+    """Optional parameters of a request; None means not specified.
+
+    A method's parameter of this type applies to one call.
+    """
 
     tool_choice: ToolChoice | None = None
-    """For the first response: a choice that forces a call would otherwise force one in every response, for ever."""
+    """Applies to the first response only; otherwise a forced call would repeat in every response."""
     model_name: str | None = None
     temperature: float | None = None
     top_p: float | None = None
     max_output_tokens: int | None = None
     stop_sequences: tuple[str, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """Parameters that only one provider knows."""
+    """Provider-specific parameters."""
 
     def over(self, others: ChatRequestParameters) -> ChatRequestParameters:
-        """These, and those of the others that are unsaid here."""
-        said = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
-        return replace(others, **{**said, "extra": {**others.extra, **self.extra}})
+        """Return these parameters, with unspecified ones taken from others."""
+        specified = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
+        return replace(others, **{**specified, "extra": {**others.extra, **self.extra}})
 
     def applied_to(self, request: ChatRequest) -> ChatRequest:
-        """The request with these parameters."""
-        said = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
-        return replace(request, **said) if said != {"extra": _EMPTY} else request
+        """Return the request with these parameters."""
+        specified = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
+        return replace(request, **specified) if specified != {"extra": _EMPTY} else request
 
 
-_NAMES = tuple(each.name for each in fields(ChatRequestParameters))
+_NAMES = tuple(field.name for field in fields(ChatRequestParameters))
 
 
 def after_first_response(choice: ToolChoice) -> ToolChoice:
-    """The choice for the responses after the first: what forced a call has been obeyed."""
+    """Return the choice for responses after the first; a forced call is not repeated."""
     return choice if choice.mode in {ToolChoiceMode.AUTO, ToolChoiceMode.NONE} else _AUTO

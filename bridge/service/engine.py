@@ -1,7 +1,7 @@
-"""Engine: what runs the methods of a service, whatever they return and however they are called.
+"""Engine: runs the methods of a service.
 
-An invocation reads the conversation, runs the loop, turns the reply into what the method returns, and writes the turn
-to the memory: all of it at the end, or nothing.
+An invocation reads the conversation, runs the loop, parses the reply, and writes the turn to the memory. If the
+invocation fails, nothing is written.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from bridge.tools.tool import ToolExecution
 
 _LAST_WORDS_SECONDS = 5.0
-"""How long listeners may take to hear that an invocation was cancelled."""
+"""Time limit for listeners to handle a cancelled invocation, in seconds."""
 
 _SEPARATOR = "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodCall:
-    """One call of a method, before anything has happened."""
+    """One call of a method, before it runs."""
 
     method: ServiceMethod
     context: InvocationContext
@@ -51,14 +51,14 @@ class MethodCall:
     message: UserMessage
     parameters: ChatRequestParameters
     resumed: SuspendedInvocation | None = None
-    """The invocation that it goes on with."""
+    """The suspended invocation to continue."""
     decisions: Mapping[int, Decision] = field(default_factory=dict)
-    """What has been decided about that one's calls."""
+    """Decisions on the calls of the suspended invocation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What the methods of one service have in common."""
+    """Configuration and dependencies of one service."""
 
     methods: Mapping[str, ServiceMethod]
     settings: LoopSettings
@@ -66,20 +66,20 @@ class Engine:
     memory: ChatMemory | None = None
     memory_provider: ProvidedMemories | None = None
     system: Callable[[Any], str | None] | None = None
-    """The system message of a conversation, for methods that have none."""
+    """Returns the system message by memory id, for methods without their own."""
     parameters: ChatRequestParameters = field(default_factory=ChatRequestParameters)
     timeout_seconds: float | None = None
-    """How long an invocation may take."""
+    """Maximum duration of an invocation."""
 
     def call(
         self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None = None
     ) -> MethodCall:
-        """Read the arguments of a call.
+        """Prepare a call from its arguments.
 
         Args:
-            method: What is called.
-            values: Its arguments by name, defaults included.
-            called_by: The context of the call, where the method is called as a tool and does not take it.
+            method: The called method.
+            values: The arguments by name, including defaults.
+            called_by: Context of the caller if the method is called as a tool and has no context parameter.
         """
         context = self._context(method, values, called_by)
         system = method.system_text(values)
@@ -95,7 +95,7 @@ class Engine:
         )
 
     def resumption(self, state: SuspendedInvocation, decisions: Mapping[int, Decision]) -> MethodCall:
-        """Read what is left of a suspended invocation.
+        """Prepare the continuation of a suspended invocation.
 
         Raises:
             DefinitionError: The service has no such method.
@@ -103,7 +103,7 @@ class Engine:
         method = self.methods.get(state.method)
         if method is None or method.source != f"{state.service}.{state.method}":
             raise DefinitionError(
-                f"the invocation was suspended in '{state.service}.{state.method}', which is no method of this service"
+                f"the invocation was suspended in '{state.service}.{state.method}', which this service does not have"
             )
         message = state.turn[0]
         assert isinstance(message, UserMessage)
@@ -126,13 +126,13 @@ class Engine:
         """Run an invocation.
 
         Args:
-            call: What is called.
-            emit: Takes the events, where somebody listens.
+            call: The call.
+            emit: Receives the events; None if there is no receiver.
 
         Raises:
-            InvocationTimeoutError: There was not enough time.
-            ReplyError: The reply is not what the method returns.
-            BaseException: As for `Invocation.run`.
+            InvocationTimeoutError: The invocation did not finish within its time limit.
+            ReplyError: The reply does not match the method's return type.
+            BaseException: See `Invocation.run`.
         """
         listeners = self.settings.listeners
         if listeners.started:
@@ -178,7 +178,7 @@ class Engine:
                 await invocation.resume(call.resumed, call.decisions)
             else:
                 await invocation.run()
-            content, turn = await _concluded(invocation, call.method)
+            content, turn = await _result_and_turn(invocation, call.method)
             if memory is not None:
                 await memory.add(*turn)
         except (InvocationSuspended, InputRequired):
@@ -197,22 +197,22 @@ class Engine:
     def _context(
         self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None
     ) -> InvocationContext:
-        given: InvocationContext | None = None if method.context is None else values[method.context]
+        own_context: InvocationContext | None = None if method.context is None else values[method.context]
         parameters = None if method.parameters is None else values[method.parameters]
         memory_id = None if method.memory_id is None else values[method.memory_id]
-        if given is None:
+        if own_context is None:
             context = InvocationContext(memory_id=memory_id, parameters=parameters, deadline=self._deadline())
             if called_by is not None:
                 context.caller, context.headers = called_by.caller, called_by.headers
                 if method.memory_id is None:
                     context.memory_id = called_by.memory_id
             return context
-        context = given.fork()
+        context = own_context.fork()
         if method.memory_id is not None:
             context.memory_id = memory_id
         if parameters is not None:
             context.parameters = parameters
-        deadlines = [each for each in (context.deadline, self._deadline()) if each is not None]
+        deadlines = [deadline for deadline in (context.deadline, self._deadline()) if deadline is not None]
         context.deadline = min(deadlines, default=None)
         return context
 
@@ -224,14 +224,14 @@ class Engine:
     def _memory_of(self, call: MethodCall) -> ChatMemory | None:
         memory_id = call.context.memory_id
         if memory_id is None and (call.method.memory_id is not None or call.context.headers):
-            return None  # a call that belongs to no conversation shares none with others; over HTTP there are others
+            return None  # a call without a conversation must not share one with other clients, which HTTP servers have
         if self.memory_provider is not None:
             return self.memory_provider.of(DEFAULT_MEMORY_ID if memory_id is None else memory_id)
         return self.memory if self.memory is None or memory_id is None else self.memory.of(memory_id)
 
 
-async def _concluded(invocation: Invocation, method: ServiceMethod) -> tuple[Any, Sequence[ChatMessage]]:
-    """What the method returns, and what goes into the memory; a reply that does not fit is sent back once."""
+async def _result_and_turn(invocation: Invocation, method: ServiceMethod) -> tuple[Any, Sequence[ChatMessage]]:
+    """Return the method's result and the messages to store; a mismatching reply is sent back to the model once."""
     try:
         return _content(invocation, method), invocation.view.turn
     except ReplyMismatchError as mismatch:
@@ -261,7 +261,7 @@ def _content(invocation: Invocation, method: ServiceMethod) -> Any:
 
 
 def _immediate(executions: Sequence[ToolExecution], method: ServiceMethod) -> Any:
-    """The results of tools as the answer: their text; where the method returns data: the last that fits, or None."""
+    """Return the results of tools as the answer: their text, or the last data that matches the return type."""
     if method.reader is None:
         return _SEPARATOR.join(execution.result.text for execution in executions)
     for execution in reversed(executions):

@@ -1,21 +1,15 @@
-"""Result and events of an invocation; listeners.
+"""Results, events and listeners of invocations.
 
-Events: what an invocation tells while it runs (LangChain4j's TokenStream and its callbacks).
+Events extend those of `bridge.service.chat_model` (LangChain4j's TokenStream). Listeners follow LangChain4j's
+AiServiceListener and ChatModelListener, `Result` its Result.
 
-The pieces of the model's replies are those of `bridge.service.chat_model`; here is what a loop adds to them.
-
-Listeners: who is told what an AI service does (LangChain4j's AiServiceListener and ChatModelListener).
-
-Monitors: ready-made listeners that show what tools do (LangChain4j's debugging examples, ready to use).
-
-Each is a listener of an AI service, and each of its methods is a callback of the execution path as well:
+`ToolLogger`, `ToolPerformance` and `ToolRequestInspector` are ready-made listeners. Their methods also work as
+callbacks of an `ExecutionPolicy`:
 
     performance = ToolPerformance()
     assistant = ai_service(Assistant, chat_model=model, tools=tools, listeners=[performance])
     policy = ExecutionPolicy(after=(performance.after_tool,))
     print(performance.report())
-
-Result: what an invocation of an AI service gave beside its content (LangChain4j's Result).
 """
 
 from __future__ import annotations
@@ -53,7 +47,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class IntermediateResponse:
-    """A response of the model is whole, and calls tools."""
+    """A response with tool calls is complete."""
 
     response: ChatResponse
 
@@ -67,7 +61,7 @@ class BeforeToolExecution:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecuted:
-    """There is a tool's result."""
+    """A tool has a result."""
 
     execution: ToolExecution
 
@@ -82,46 +76,45 @@ ServiceEvent = (
     | ToolExecuted
     | CompleteResponse
 )
-"""What a `TokenStream` yields; `CompleteResponse` comes once, as the last."""
+"""Events of a `TokenStream`; the last one is `CompleteResponse`."""
 
 
 Emit = Callable[[ServiceEvent], Awaitable[None]]
-"""Takes an event to whoever listens, and waits until it is taken."""
+"""Sends an event to its receiver and waits until it is received."""
 
 
 class InvocationListener:
-    """Is told what happens in the invocations of a service; override what is wanted, as a plain or async method.
+    """Receives the events of a service's invocations. Override methods as needed, synchronous or asynchronous.
 
-    A listener may be told of several invocations at once: the context tells them apart. What it raises stops the
-    invocation.
+    Invocations may run concurrently; the context identifies them. An exception raised here stops the invocation.
     """
 
     def on_invocation_started(self, message: UserMessage, context: InvocationContext) -> Awaitable[None] | None:
-        """An invocation begins."""
+        """Called when an invocation starts."""
 
     def on_model_request(self, request: ChatRequest, context: InvocationContext) -> Awaitable[None] | None:
-        """The model is about to be asked."""
+        """Called before each request to the model."""
 
     def on_model_response(
         self, response: ChatResponse, request: ChatRequest, context: InvocationContext
     ) -> Awaitable[None] | None:
-        """The model has answered."""
+        """Called after each response of the model."""
 
     def before_tool(self, request: ToolExecutionRequest, context: InvocationContext) -> Awaitable[None] | None:
-        """A tool is about to run."""
+        """Called before a tool runs."""
 
     def after_tool(self, execution: ToolExecution, context: InvocationContext) -> Awaitable[None] | None:
-        """There is a tool's result, with its time and, where it failed here, its error."""
+        """Called after a tool has run, with its result, duration and, if it failed in this process, exception."""
 
     def on_invocation_completed(self, result: Result[Any], context: InvocationContext) -> Awaitable[None] | None:
-        """An invocation has its answer, and its memory is written."""
+        """Called when an invocation has its answer and the memory is written."""
 
     def on_invocation_failed(self, error: BaseException, context: InvocationContext) -> Awaitable[None] | None:
-        """An invocation ends without an answer: it failed, was cancelled, or is suspended."""
+        """Called when an invocation ends without an answer: it failed, was cancelled, or is suspended."""
 
 
 class Listeners:
-    """The methods of some listeners by the event that they want: an event that nobody wants costs nothing."""
+    """The overridden methods of several listeners by event, so that other events cost nothing."""
 
     __slots__ = ("after_tool", "before_tool", "completed", "failed", "model_request", "model_response", "started")
 
@@ -137,7 +130,7 @@ class Listeners:
 
 
 async def notify(methods: tuple[Callable[..., Any], ...], *arguments: Any) -> None:
-    """Tell all who want to know, one after another."""
+    """Call the methods one after another."""
     for method in methods:
         answer = method(*arguments)
         if inspect.isawaitable(answer):
@@ -145,18 +138,20 @@ async def notify(methods: tuple[Callable[..., Any], ...], *arguments: Any) -> No
 
 
 def _overridden(listeners: tuple[InvocationListener, ...], name: str) -> tuple[Callable[..., Any], ...]:
-    plain = getattr(InvocationListener, name)
-    return tuple(getattr(each, name) for each in listeners if getattr(type(each), name, None) is not plain)
+    inherited = getattr(InvocationListener, name)
+    return tuple(
+        getattr(listener, name) for listener in listeners if getattr(type(listener), name, None) is not inherited
+    )
 
 
 class ToolLogger(InvocationListener):
-    """Logs every execution of a tool in a line: its name, time, outcome and the size of its result.
+    """Logs each execution of a tool in one line: name, duration, outcome and size of the result.
 
-    Arguments and results are logged beside at level DEBUG, for they may hold what a log should not.
+    Arguments and results are only logged at level DEBUG, since they may be confidential.
 
     Args:
-        logger: Where to log.
-        level: The level of a tool that succeeded; one that failed is logged as a warning.
+        logger: Destination. Defaults to ``bridge.tools.executions``.
+        level: Level for successful calls; failed calls are logged as warnings.
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
@@ -179,55 +174,62 @@ class ToolLogger(InvocationListener):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStatistics:
-    """What is known of the executions of one tool."""
+    """Statistics of the executions of one tool."""
 
     calls: int
     failures: int
-    """How many of the calls ended in an error."""
+    """Number of calls that ended with an error."""
     total_seconds: float
     min_seconds: float
     max_seconds: float
 
     @property
     def mean_seconds(self) -> float:
-        """The mean time of a call."""
+        """Mean duration of a call."""
         return self.total_seconds / self.calls
 
 
 class ToolPerformance(InvocationListener):
-    """Counts and times the executions of each tool; may be asked at any moment, from any thread."""
+    """Counts and times the executions of each tool; thread-safe."""
 
     def __init__(self) -> None:
         self._statistics: dict[str, ToolStatistics] = {}
         self._lock = Lock()
 
     def after_tool(self, execution: ToolExecution, context: InvocationContext) -> None:  # noqa: ARG002 - the base's
-        """Count an execution."""
+        """Add an execution to the statistics."""
         name, seconds = execution.request.name, execution.duration_seconds
         with self._lock:
-            known = self._statistics.get(name)
+            statistics = self._statistics.get(name)
             self._statistics[name] = ToolStatistics(
-                calls=1 + (known.calls if known else 0),
-                failures=execution.result.is_error + (known.failures if known else 0),
-                total_seconds=seconds + (known.total_seconds if known else 0.0),
-                min_seconds=min(seconds, known.min_seconds) if known else seconds,
-                max_seconds=max(seconds, known.max_seconds) if known else seconds,
+                calls=1 + (statistics.calls if statistics else 0),
+                failures=execution.result.is_error + (statistics.failures if statistics else 0),
+                total_seconds=seconds + (statistics.total_seconds if statistics else 0.0),
+                min_seconds=min(seconds, statistics.min_seconds) if statistics else seconds,
+                max_seconds=max(seconds, statistics.max_seconds) if statistics else seconds,
             )
 
     @property
     def statistics(self) -> Mapping[str, ToolStatistics]:
-        """What is known now, by the names of the tools in the order of their first calls."""
+        """Current statistics by tool, in order of their first calls."""
         with self._lock:
             return dict(self._statistics)
 
     def report(self) -> str:
-        """The statistics as a table."""
+        """Format the statistics as a table."""
         rows = [("tool", "calls", "failures", "mean ms", "min ms", "max ms")]
-        for name, known in self.statistics.items():
-            times = (known.mean_seconds, known.min_seconds, known.max_seconds)
+        for name, statistics in self.statistics.items():
+            times = (statistics.mean_seconds, statistics.min_seconds, statistics.max_seconds)
             milliseconds = [f"{seconds * 1000:.1f}" for seconds in times]
             rows.append(
-                (name, str(known.calls), str(known.failures), milliseconds[0], milliseconds[1], milliseconds[2])
+                (
+                    name,
+                    str(statistics.calls),
+                    str(statistics.failures),
+                    milliseconds[0],
+                    milliseconds[1],
+                    milliseconds[2],
+                )
             )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
@@ -237,10 +239,10 @@ class ToolPerformance(InvocationListener):
 
 
 class ToolRequestInspector(InvocationListener):
-    """Shows every request before its tool runs: the name, the memory id, and each argument with its type.
+    """Shows each request before its tool runs: tool name, memory id, and each argument with its type.
 
     Args:
-        show: What shows a text; prints by default.
+        show: Prints a text. Defaults to `print`.
     """
 
     def __init__(self, show: Callable[[str], object] = print) -> None:
@@ -251,7 +253,7 @@ class ToolRequestInspector(InvocationListener):
         lines = [f"{request.name} (memory id {context.memory_id!r})"]
         arguments = _arguments(request)
         if isinstance(arguments, str):
-            lines.append(f"  no JSON object: {arguments}")
+            lines.append(f"  not a JSON object: {arguments}")
         else:
             lines += [
                 f"  {name}: {to_json(value, fallback=repr).decode()} ({type(value).__name__})"
@@ -261,7 +263,7 @@ class ToolRequestInspector(InvocationListener):
 
 
 def _arguments(request: ToolExecutionRequest) -> Mapping[str, Any] | str:
-    """The arguments by name, read from the text that a model wrote; that text where it cannot be read."""
+    """Return the parsed arguments, or the original text if it cannot be parsed."""
     if not isinstance(request.arguments, str):
         return request.arguments
     try:
@@ -272,20 +274,20 @@ def _arguments(request: ToolExecutionRequest) -> Mapping[str, Any] | str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Generic[T_co]):
-    """The content, and how it came about. A method that returns ``Result[T]`` tells more than one that returns T."""
+    """Content and details of an invocation; the return type of methods declared as ``Result[T]``."""
 
     content: T_co
-    """What the model said, as the method wants it; where a tool's result is the answer: that."""
+    """The reply in the method's return type, or a tool's result if that is the answer."""
     tool_executions: tuple[ToolExecution, ...] = ()
-    """The tools that ran, in the order in which the model called them, with their times."""
+    """Executed tools in the order of the model's calls."""
     token_usage: TokenUsage = field(default_factory=TokenUsage)
-    """The tokens of all the model's responses together."""
+    """Total tokens of all responses."""
     intermediate_responses: tuple[ChatResponse, ...] = ()
-    """The responses before the last."""
+    """All responses before the last."""
     final_response: ChatResponse
-    """The last response; it calls tools where a tool's result is the answer."""
+    """Last response; it contains tool calls if a tool's result is the answer."""
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Why the model stopped."""
+        """Finish reason of the last response."""
         return self.final_response.finish_reason

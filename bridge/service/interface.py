@@ -1,15 +1,15 @@
-"""Interface: the methods of a service as its author declared them, read once when the service is built.
+"""Inspection of a service's interface, once when the service is built.
 
-A parameter means, by its annotation or type:
+A parameter is used according to its annotation:
 
-    Annotated[T, MemoryId]      which conversation the call belongs to
-    InvocationParameters        free data for tools, hidden from the model
-    InvocationContext           the caller's own context, which the invocation continues
-    ChatRequestParameters       what this call wants of the model
-    Image, Audio, File, …       content that the model gets beside the text
+    Annotated[T, MemoryId]      id of the conversation
+    InvocationParameters        arbitrary data for tools, hidden from the model
+    InvocationContext           the caller's context, which the invocation continues
+    ChatRequestParameters       request parameters for the model
+    Image, Audio, File, …       content sent with the text
     anything else               the user's message, or a value for a template
 
-Every parameter has a use, and every method says something to the model; all else is refused when the service is built.
+A parameter without a use, or a method without a message for the model, is an error.
 """
 
 from __future__ import annotations
@@ -41,71 +41,71 @@ if TYPE_CHECKING:
     from bridge.tools.content import Content
 
 MemoryId = ToolMemoryId
-"""Marks the parameter that says which conversation a call belongs to (LangChain4j's @MemoryId).
+"""Marks the parameter with the id of the conversation (LangChain4j's @MemoryId).
 
-It is the mark of the tools: a method that is itself a tool gets the conversation of whoever calls it.
+The same mark as for tools: a method that is itself a tool receives the conversation of its caller.
 """
 
 _OURS = {
     "MemoryId": MemoryId,
-    **{each.__name__: each for each in (InvocationContext, InvocationParameters, P, ToolMemoryId)},
-    **{each.__name__: each for each in (ChatRequestParameters, Result, TokenStream)},
+    **{mark.__name__: mark for mark in (InvocationContext, InvocationParameters, P, ToolMemoryId)},
+    **{mark.__name__: mark for mark in (ChatRequestParameters, Result, TokenStream)},
 }
-"""What an annotation may name although it was imported for type checking only."""
+"""Names that annotations may use even if they were imported under TYPE_CHECKING only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceMethod:
-    """One method of an interface: what it takes, says and returns."""
+    """One method of an interface."""
 
     name: str
     source: str
-    """The method, for messages."""
+    """Qualified name of the method, for messages."""
     is_async: bool
     is_tool: bool
-    """It is called by other programs, or by other services, none of which can wait for an approval."""
+    """True for a method decorated with ``@tool``; its callers cannot wait for an approval."""
     signature: inspect.Signature
     memory_id: str | None
-    """The name of the parameter that says which conversation; likewise those that follow."""
+    """Name of the parameter with the memory id; the attributes below also name parameters."""
     parameters: str | None
     context: str | None
     request_parameters: str | None
     content: tuple[str, ...]
-    """The parameters that are content beside the text."""
+    """Parameters that are sent as content besides the text."""
     it: str | None
-    """The parameter that nothing else uses."""
+    """The parameter without another use; templates call it ``it``."""
     user_template: PromptTemplate | None
     system_template: PromptTemplate | None
     reader: ReplyReader | None
-    """Reads the model's replies; None where the method returns text."""
+    """Parses replies; None if the method returns text."""
     returns_result: bool
     streams: bool
 
     @property
     def holds_immediate(self) -> bool:
-        """A tool's result can be the answer."""
+        """True if the return type can hold a tool's result as the answer."""
         return self.returns_result or self.streams
 
     def user_message(self, values: Mapping[str, Any]) -> UserMessage:
-        """What the method says to the model.
+        """Build the user message.
 
         Args:
-            values: The arguments of the call, by name.
+            values: Arguments of the call by name.
         """
         content: list[Content] = []
         if self.user_template is not None:
             content.append(Text(self.user_template.render(self._named(values))))
         elif self.it is not None:
-            said = values[self.it]
-            if isinstance(said, UserMessage):
-                return said
-            content += _blocks_of(said)
+            value = values[self.it]
+            if isinstance(value, UserMessage):
+                return value
+            content += _blocks_of(value)
         for name in self.content:
             content += _blocks_of(values[name])
         return UserMessage(tuple(content))
 
     def system_text(self, values: Mapping[str, Any]) -> str | None:
-        """How the model is told to behave; None where the method does not say."""
+        """Return the system message; None if the method has none."""
         return None if self.system_template is None else self.system_template.render(self._named(values))
 
     def _named(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,27 +113,27 @@ class ServiceMethod:
 
 
 def methods_of(interface: type, system_message: str | None, frame: FrameType | None) -> dict[str, ServiceMethod]:
-    """Read an interface.
+    """Inspect an interface.
 
     Args:
-        interface: A Protocol, or a class with abstract methods or with methods that have templates.
-        system_message: For the methods that have no system message of their own.
-        frame: A frame that the definition may have called, for annotations that only its scope knows.
+        interface: A Protocol, or a class with abstract methods or methods with templates.
+        system_message: Template for methods without their own system message.
+        frame: A frame called by the interface's definition, to resolve annotations with local names.
 
     Raises:
-        DefinitionError: There is no such method, or one that a model cannot implement.
+        DefinitionError: There are no such methods, or one cannot be implemented by a model.
     """
     is_protocol = getattr(interface, "_is_protocol", False)
-    found = {
+    methods = {
         name: _method(getattr(interface, name), f"{interface.__name__}.{name}", system_message, frame)
         for name in dir(interface)
         if _is_declared(interface, name, is_protocol=is_protocol)
     }
-    if not found:
+    if not methods:
         raise DefinitionError(
             f"{interface!r} declares no method for a model; declare abstract methods, or make it a Protocol"
         )
-    return found
+    return methods
 
 
 def _is_declared(interface: type, name: str, *, is_protocol: bool) -> bool:
@@ -159,7 +159,7 @@ def _method(
     content = tuple(name for name in others if is_content_type(kinds[name]) and name not in used)
     it = _it([name for name in others if name not in content], user, used, source)
     if user is None and it is None and not content:
-        raise DefinitionError(f"{source} says nothing to the model; give it a parameter, or @user_message")
+        raise DefinitionError(f"{source} sends nothing to the model; give it a parameter, or @user_message")
     returned = resolve(signature.return_annotation)
     inner = _inner(returned)
     method = ServiceMethod(
@@ -194,18 +194,18 @@ def _roles(kinds: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _it(plain: list[str], user: PromptTemplate | None, used: set[str], source: str) -> str | None:
-    """The parameter that is the user's message, or that a template calls ``it``."""
+    """Return the parameter that is the user's message, or that a template calls ``it``."""
     unused = [name for name in plain if name not in used]
-    wants_it = IT in used and IT not in plain
-    if len(unused) > 1 or (unused and user is not None and not wants_it):
+    uses_it = IT in used and IT not in plain
+    if len(unused) > 1 or (unused and user is not None and not uses_it):
         names = " and ".join(map(repr, unused))
-        raise DefinitionError(f'{source} does not say what {names} is for; name each in @user_message("… {{name}} …")')
+        raise DefinitionError(f'{source} has no use for {names}; name each in @user_message("… {{name}} …")')
     if unused:
         return unused[0]
-    if len(plain) == 1 and (wants_it or user is None):
+    if len(plain) == 1 and (uses_it or user is None):
         return plain[0]
-    if wants_it:
-        raise DefinitionError(f"a template of {source} names 'it', and no parameter is left for it")
+    if uses_it:
+        raise DefinitionError(f"a template of {source} uses 'it', but no parameter is left for it")
     return None
 
 
@@ -235,18 +235,18 @@ def _blocks_of(value: Any) -> list[Content]:
 
 
 def _resolver(function: Any, source: str, frame: FrameType | None) -> Callable[[Any], Any]:
-    known = {**_OURS, **function.__globals__}
-    nearby = _scope_around(function, frame)
+    module_names = {**_OURS, **function.__globals__}
+    local_names = _enclosing_scope(function, frame)
 
-    return lambda annotation: resolve_annotation(annotation, known, nearby, f"an annotation of {source}")
+    return lambda annotation: resolve_annotation(annotation, module_names, local_names, f"an annotation of {source}")
 
 
-def _scope_around(function: Any, frame: FrameType | None) -> dict[str, Any]:
-    """The names of the functions that the interface is defined in, as far as they are still running."""
-    around = set(function.__qualname__.split(".")[:-2]) - {"<locals>"}
-    found: dict[str, Any] = {}
-    while around and frame is not None:
-        if frame.f_code.co_name in around:
-            found = {**frame.f_locals, **found}
+def _enclosing_scope(function: Any, frame: FrameType | None) -> dict[str, Any]:
+    """Return the names of the enclosing functions that are still running."""
+    enclosing = set(function.__qualname__.split(".")[:-2]) - {"<locals>"}
+    names: dict[str, Any] = {}
+    while enclosing and frame is not None:
+        if frame.f_code.co_name in enclosing:
+            names = {**frame.f_locals, **names}
         frame = frame.f_back
-    return found
+    return names

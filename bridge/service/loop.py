@@ -1,11 +1,11 @@
-"""The loop: ask the model, run the tools that it wants, tell it what came of them, until it answers.
+"""The tool loop: call the model and run the tools that it requests, until it answers.
 
     request → model → response ─┬─ no tool calls ───────────────────────────→ done
        ↑                        ╰─ tools, by `bridge.tools.execution` ─┬─ immediate → done
        ╰───────────────────────────────────────────────────────────────╯
 
-There is one loop. It listens to the model's stream where somebody listens to it (`Invocation.emit`), or where there is
-only a streaming model; all else is the same. It writes no memory: whoever runs it does, when it is over.
+The same loop streams if the events have a receiver (`Invocation.emit`), or if only a streaming model is given. It does
+not write to the memory; its caller does so at the end.
 """
 
 from __future__ import annotations
@@ -47,51 +47,51 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 DEFAULT_MODEL_TIMEOUT_SECONDS = 600.0
-"""How long a model may say nothing: what the SDKs of the providers allow too."""
+"""Default wait for a model, in seconds; the same as in the providers' SDKs."""
 
 
 DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE = 100
-"""How many calls of tools one response may hold: more than any model means to make at once."""
+"""Default maximum of tool calls in one response; larger than any intended number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """How a service runs its loops; at least one of the models is there."""
+    """Settings of a service's loop. At least one of the models is set."""
 
     chat_model: ChatModel | None = None
     streaming_chat_model: StreamingChatModel | None = None
     policy: ExecutionPolicy = LOCAL
-    """How failures of tools are treated."""
+    """Limits and error handling for tool calls."""
     listeners: Listeners = field(default_factory=Listeners)
     approval: ApprovalPolicy | None = None
     max_tool_round_trips: int = 100
-    """How often in one invocation the model may have tools run before it answers."""
+    """Maximum responses with tool calls in one invocation."""
     max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE
-    """How many calls of tools one response may hold; None for any number."""
+    """Maximum tool calls in one response; None for no limit."""
     concurrent_tools: float = 1
-    """How many tools of one response run at the same time."""
+    """Maximum tools of one response that run at the same time."""
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS
-    """How long the model may say nothing: until its response, or, of a stream, until the next piece."""
+    """Maximum wait for the model's response, or for the next event of a stream."""
 
 
 class Invocation:
     """One run of the loop.
 
     Args:
-        settings: How the service runs its loops.
-        source: The service's interface and the method that was called, ``Assistant.chat``.
-        context: What surrounds the invocation.
-        view: What the model is shown of the conversation, this turn included.
-        tools: The tools of the invocation.
-        parameters: What is wanted of the model.
-        response_format: JSON that the reply is to be.
-        emit: Takes the events, where somebody listens.
+        settings: Settings of the service.
+        source: The interface and method, ``Assistant.chat``.
+        context: Context of the invocation.
+        view: Messages for the model, including this turn.
+        tools: Tools of the invocation.
+        parameters: Request parameters for the model.
+        response_format: JSON format of the reply.
+        emit: Receives the events; None if there is no receiver.
 
     Attributes:
         responses: The model's responses.
-        executions: The tools that ran, in the order in which the model called them.
-        immediate: The results that are the answer, where the model is not to comment on them.
-        compensations: What could be undone.
+        executions: Executed tools in the order of the model's calls.
+        immediate: Results that are the answer without a comment of the model.
+        compensations: Executed calls that can be undone.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Invocation:
         self.view = view
         self.tools = tools
         self._settings = settings
-        # Noted before anybody else learns of it: an observer that raises undoes the call too.
-        self._policy = replace(settings.policy, after=(self._note, *settings.policy.after))
+        # Record each call before the other callbacks: if one raises, the call is still undone.
+        self._policy = replace(settings.policy, after=(self._record_for_undo, *settings.policy.after))
         self._source = source
         self._parameters = parameters
         self._response_format = response_format
@@ -123,31 +123,31 @@ class Invocation:
         self._streams = settings.chat_model is None or emit is not None
         self._round_trips = 0
         self._announced: set[int] = set()
-        """The calls of the latest response that its stream has called whole."""
+        """Indexes of the calls that the current stream has announced as complete."""
 
     @property
     def token_usage(self) -> TokenUsage:
-        """The tokens of all responses together."""
+        """Total tokens of all responses."""
         return sum((response.token_usage for response in self.responses), TokenUsage())
 
     async def run(self) -> None:
         """Run until there is an answer.
 
         Raises:
-            ChatModelError: The model failed, or said nothing for too long.
-            ToolLimitError: The model wanted too much.
-            InvocationSuspended: A call waits for approval.
-            Exception: What a handler or listener raised; what a tool raised, where it is to propagate.
+            ChatModelError: The model failed, or did not respond in time.
+            ToolLimitError: The model requested too many tool calls.
+            InvocationSuspended: A call needs approval.
+            Exception: Raised by a handler or listener, or by a tool whose exceptions propagate.
         """
         while not await self._round():
             pass
 
     async def resume(self, state: SuspendedInvocation, decisions: Mapping[int, Decision]) -> None:
-        """Go on where another invocation was suspended, and run until there is an answer.
+        """Continue a suspended invocation and run until there is an answer.
 
         Args:
-            state: That other invocation.
-            decisions: What has been decided about its pending calls; whoever approves is asked about the others.
+            state: The suspended invocation.
+            decisions: Decisions on its pending calls; the approval policy is asked about the others.
         """
         *_, message = state.turn
         assert isinstance(message, AiMessage)
@@ -157,27 +157,27 @@ class Invocation:
         for execution in (*state.executions, *state.executed.values()):
             self.compensations.note(self.tools.box.find(execution.request.name), execution)
         calls = self._calls(executed=dict(state.executed), decisions={**state.decisions, **decisions})
-        doubtful = state.responses[-1].doubtful_call if state.responses else None
-        calls.cut_off = None if doubtful in calls.decisions else doubtful
+        uncertain = state.responses[-1].doubtful_call if state.responses else None
+        calls.cut_off = None if uncertain in calls.decisions else uncertain
         await self._run_calls(calls, message.tool_execution_requests)
-        if not self._took(calls):
+        if not self._collect_results(calls):
             await self.run()
 
     async def _round(self) -> bool:
-        """Ask the model once, and run the tools that it wants; whether that gave the answer."""
+        """Call the model once and run the tools that it requests; return True if that gave the answer."""
         request = await self._next_request()
         calls = self._calls()
         limit = self._settings.concurrent_tools
         if self._streams and limit > 1 and request.tool_specifications:
             await run_concurrently(calls, limit, partial(self._receive_and_start, request, calls))
-            wanted = self.responses[-1].message.tool_execution_requests
+            requests = self.responses[-1].message.tool_execution_requests
         else:
-            wanted = (await self._receive(request)).message.tool_execution_requests
-        if not wanted:
+            requests = (await self._receive(request)).message.tool_execution_requests
+        if not requests:
             return True
         calls.cut_off = self._cut_off(self.responses[-1])
-        await self._run_calls(calls, wanted)
-        return self._took(calls)
+        await self._run_calls(calls, requests)
+        return self._collect_results(calls)
 
     async def _next_request(self) -> ChatRequest:
         messages = self.view.messages()
@@ -190,7 +190,7 @@ class Invocation:
         return request
 
     async def _receive(self, request: ChatRequest, start: Start | None = None) -> ChatResponse:
-        """The model's response: noted, and found to be within the limits."""
+        """Call the model, record its response and check the limits."""
         listeners = self._settings.listeners
         if listeners.model_request:
             await notify(listeners.model_request, request, self.context)
@@ -199,20 +199,20 @@ class Invocation:
             await notify(listeners.model_response, response, request, self.context)
         self.responses.append(response)
         self.view.add(response.message)
-        if wanted := response.message.tool_execution_requests:
-            self._admit(len(wanted))
+        if requests := response.message.tool_execution_requests:
+            self._check_limits(len(requests))
             self._round_trips += 1
             if self._emit is not None:
                 await self._emit(IntermediateResponse(response))
         return response
 
     async def _receive_and_start(self, request: ChatRequest, calls: ToolCalls, start: Start) -> None:
-        """Receive a response whose tools run while it is still coming in."""
+        """Receive a stream and start tools before it is complete."""
 
-        def start_one(index: int, wanted: ToolExecutionRequest) -> None:
-            self._admit(index + 1)
-            if calls.may_start(wanted):
-                start(index, wanted)
+        def start_one(index: int, tool_request: ToolExecutionRequest) -> None:
+            self._check_limits(index + 1)
+            if calls.may_start(tool_request):
+                start(index, tool_request)
 
         await self._receive(request, start_one)
 
@@ -231,7 +231,7 @@ class Invocation:
                 if isinstance(event, CompleteResponse):
                     return event.response
                 if event is None:
-                    raise ChatModelError("the stream ended before the response was whole", provider=_provider(model))
+                    raise ChatModelError("the stream ended before the response was complete", provider=_provider(model))
                 if isinstance(event, CompleteToolCall):
                     self._announced.add(event.index)
                     if start is not None:
@@ -239,35 +239,35 @@ class Invocation:
                 if self._emit is not None:
                     await self._emit(event)
 
-    async def _within_limit(self, answer: Awaitable[_T], model: object) -> _T:
+    async def _within_limit(self, response: Awaitable[_T], model: object) -> _T:
         seconds = self._settings.model_timeout_seconds
         if seconds is None:
-            return await answer
+            return await response
         with anyio.move_on_after(seconds):
-            return await answer
-        raise ChatModelError(f"said nothing for {seconds:g} seconds", provider=_provider(model), retryable=True)
+            return await response
+        raise ChatModelError(f"no response for {seconds:g} seconds", provider=_provider(model), retryable=True)
 
-    def _admit(self, calls: int) -> None:
-        """Refuse a response that wants so many calls, or any, where that is over a limit."""
+    def _check_limits(self, calls: int) -> None:
+        """Raise if the current round or its number of tool calls exceeds a limit."""
         settings = self._settings
         if self._round_trips >= settings.max_tool_round_trips:
             raise ToolLimitError(
-                f"{self._source!r} went {settings.max_tool_round_trips} times to the tools and back, and the model "
-                "wants more; raise max_tool_round_trips, or tell the model when to stop"
+                f"{self._source!r} reached its limit of {settings.max_tool_round_trips} round trips through tools, and "
+                "the model requests more; raise max_tool_round_trips, or tell the model when to stop"
             )
         if settings.max_tool_calls_per_response is not None and calls > settings.max_tool_calls_per_response:
             raise ToolLimitError(
-                f"the model wants {calls} tools at once in {self._source!r}, more than "
+                f"the model requests {calls} tools at once in {self._source!r}, more than "
                 f"max_tool_calls_per_response={settings.max_tool_calls_per_response}; raise it, or tell the model to "
                 "call fewer tools at once"
             )
 
-    def _note(self, execution: ToolExecution, _: InvocationContext) -> None:
+    def _record_for_undo(self, execution: ToolExecution, _: InvocationContext) -> None:
         self.compensations.note(self.tools.box.find(execution.request.name), execution)
 
     def _cut_off(self, response: ChatResponse) -> int | None:
-        doubtful = response.doubtful_call
-        return None if doubtful in self._announced else doubtful
+        uncertain = response.doubtful_call
+        return None if uncertain in self._announced else uncertain
 
     def _calls(
         self, executed: dict[int, ToolExecution] | None = None, decisions: dict[int, Decision] | None = None
@@ -282,22 +282,22 @@ class Invocation:
             decisions=decisions or {},
         )
 
-    async def _run_calls(self, calls: ToolCalls, wanted: Sequence[ToolExecutionRequest]) -> None:
-        """Run those of the calls that have not run yet, or suspend the invocation."""
-        if not await calls.decide(wanted):
+    async def _run_calls(self, calls: ToolCalls, requests: Sequence[ToolExecutionRequest]) -> None:
+        """Run the calls without a result, or suspend the invocation if a decision is missing."""
+        if not await calls.decide(requests):
             raise InvocationSuspended(self._state(calls))
-        missing = calls.missing(wanted)
+        missing = calls.missing(requests)
         if len(missing) > 1 and self._settings.concurrent_tools > 1:
             await run_concurrently(calls, self._settings.concurrent_tools, partial(_start_all, missing))
         else:
             for index, request in missing.items():
                 await calls.run(index, request)
 
-    def _took(self, calls: ToolCalls) -> bool:
-        """Take over the results of a response's calls; whether they are the answer."""
+    def _collect_results(self, calls: ToolCalls) -> bool:
+        """Record the results of a response's calls; return True if they are the answer."""
         executions = [calls.executed[index] for index in sorted(calls.executed)]
         self.executions += executions
-        self.view.add(*(ToolExecutionResultMessage.of(each.request, each.result) for each in executions))
+        self.view.add(*(ToolExecutionResultMessage.of(execution.request, execution.result) for execution in executions))
         if returns_immediately(self.tools.box, executions):
             self.immediate = executions
             return True

@@ -1,30 +1,21 @@
-"""ChatMemory, windows, token estimates.
-
-Memory: what was said in a conversation, kept for its next turn (LangChain4j's ChatMemory and ChatMemoryStore).
-
-A store only ever appends, and appends a whole turn at once: so the cost of a turn does not grow with the conversation,
-two processes that write one conversation lose nothing, and no tool call is ever there without its results.
-
-Two turns that run at the same time do not see one another, wherever they run; they are kept in the order in which they
-ended.
+"""Conversation memory: `ChatMemory`, windows and token estimates (LangChain4j's ChatMemory).
 
     memory = ChatMemory("conversations.db", window=message_window(50))
-    memory.of("customer-17")        # the same store and window, another conversation
+    memory.of("customer-17")        # another conversation in the same store
 
-Tokens: how long a message is for a model, as far as that can be told without asking the model.
+Stores append complete turns. Therefore the cost of a turn does not grow with the conversation, concurrent processes do
+not overwrite each other, and a tool call is never stored without its results. Concurrent turns of one conversation do
+not see each other; they are stored in the order in which they end.
 
-Exact counts belong to a provider's own tokeniser, and its vocabulary is not part of any wheel: it is downloaded. So an
-estimator is any callable, and the default needs nothing:
+A window limits the messages sent to the model, like LangChain4j's MessageWindowChatMemory and TokenWindowChatMemory.
+The oldest messages are dropped first, a message with tool calls together with their results. The system message is
+kept, and the rest begins with a user message if possible, as most providers require. The current turn is never
+shortened.
+
+Exact token counts need the provider's tokenizer. The default is an estimate; any callable can replace it:
 
     import tiktoken
     window = token_window(8_000, by_encoding(tiktoken.get_encoding("o200k_base").encode))
-
-Window: how much of a conversation a model is shown.
-
-LangChain4j's MessageWindowChatMemory and TokenWindowChatMemory. What is oldest goes first, in units: a message with
-tool calls goes with all their results. The system message always stays, and stays first. What is left begins with a
-user's message, as most providers want it. The turn that is running is never cut: a model that lost the question in the
-middle of its work could not finish it.
 """
 
 from __future__ import annotations
@@ -52,36 +43,36 @@ if TYPE_CHECKING:
     from bridge.tools.content import Content
 
 TokenEstimator = Callable[["ChatMessage"], int]
-"""Says how many tokens a message is."""
+"""Returns the number of tokens of a message."""
 
 CHARS_PER_TOKEN = 4
-"""What OpenAI and Anthropic give as the average of English; of denser scripts a token holds fewer."""
+"""Average for English according to OpenAI and Anthropic; a token of other scripts holds fewer characters."""
 
 _MESSAGE_TOKENS = 4
-"""What surrounds a message in a provider's own format."""
+"""Tokens of a message's frame in a provider's format."""
 
 _MEDIA_TOKENS = 1_000
-"""What an image or a sound of common size is counted as by most providers."""
+"""Tokens that most providers count for an image or audio clip of common size."""
 
 _MAX_PAGE_MESSAGES = 200
 
 _TOKENS_PER_MESSAGE = 100
-"""For how many messages to read at once; a wrong guess costs a read."""
+"""Assumed average, used to choose the page size; a wrong value costs an additional read."""
 
 MAX_PROVIDED_MEMORIES = 10_000
-"""How many memories of a ``memory_provider`` a service keeps."""
+"""Maximum cached memories of a ``memory_provider``."""
 
 
 def estimate_tokens(message: ChatMessage) -> int:
-    """The length of a message by its characters: one token for four ASCII characters, one for any other character."""
+    """Estimate the tokens of a message: one per four ASCII characters, one per other character."""
     return _counted(message, _tokens_by_characters)
 
 
 def by_encoding(encode: Callable[[str], Sized]) -> TokenEstimator:
-    """An estimator that counts with a tokeniser.
+    """Create an estimator that uses a tokenizer.
 
     Args:
-        encode: Turns text into tokens, such as the method ``encode`` of an encoding of tiktoken.
+        encode: Converts text into tokens, such as the method ``encode`` of a tiktoken encoding.
     """
 
     def estimate(message: ChatMessage) -> int:
@@ -119,51 +110,51 @@ def _tokens_by_characters(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """How much is shown: messages, each of some weight, up to a limit; see `message_window` and `token_window`."""
+    """A limit on the total weight of messages; see `message_window` and `token_window`."""
 
     limit: int
     weigh: Callable[[ChatMessage], int]
     page_messages: int
-    """How many messages to read from a store at a time."""
+    """Number of messages to read from a store at once."""
 
     def weight(self, messages: Sequence[ChatMessage]) -> int:
-        """What messages weigh together."""
+        """Return the total weight of messages."""
         return len(messages) if self.weigh is _one else sum(map(self.weigh, messages))
 
 
 def message_window(max_messages: int) -> Window:
-    """A window of the newest messages.
+    """Create a window of the newest messages.
 
     Args:
-        max_messages: How many, the system message included.
+        max_messages: Maximum number of messages, including the system message.
 
     Raises:
-        DefinitionError: The number is less than 1.
+        DefinitionError: The maximum is less than 1.
     """
     return Window(limit=_positive(max_messages), weigh=_one, page_messages=min(max_messages, _MAX_PAGE_MESSAGES))
 
 
 def token_window(max_tokens: int, estimate: TokenEstimator = estimate_tokens) -> Window:
-    """A window of the newest messages that are short enough together.
+    """Create a window of the newest messages up to a number of tokens.
 
     Args:
-        max_tokens: How many tokens, those of the system message included.
-        estimate: Says how many tokens a message is.
+        max_tokens: Maximum number of tokens, including the system message.
+        estimate: Returns the number of tokens of a message.
 
     Raises:
-        DefinitionError: The number is less than 1.
+        DefinitionError: The maximum is less than 1.
     """
     page = min(max(_positive(max_tokens) // _TOKENS_PER_MESSAGE, 10), _MAX_PAGE_MESSAGES)
     return Window(limit=max_tokens, weigh=estimate, page_messages=page)
 
 
 class WindowView:
-    """What a model is shown of one conversation, while a turn is running.
+    """Messages of one conversation that are sent to the model during a turn.
 
     Args:
-        window: How much is shown; None for all.
-        system: What stands first.
-        history: What was said before this turn, oldest first.
+        window: Limit; None for no limit.
+        system: System message, sent first.
+        history: Messages before this turn, oldest first.
     """
 
     __slots__ = ("_history", "_start", "_system", "_turn", "_weight", "_window")
@@ -175,31 +166,31 @@ class WindowView:
         self._system = () if system is None else (system,)
         self._history = history
         self._start = 0
-        """Where in the history begins what is shown."""
+        """Index of the first message of the history within the window."""
         self._turn: list[ChatMessage] = []
         self._weight = 0 if window is None else window.weight(self._system) + window.weight(history)
         self._fit(cut=True)
 
     def add(self, *messages: ChatMessage) -> None:
-        """Add messages to the running turn; what was said before it may have to go."""
-        begins = not self._turn
+        """Add messages to the current turn; older messages may be dropped."""
+        is_first = not self._turn
         self._turn += messages
         if self._window is not None:
             self._weight += self._window.weight(messages)
-            self._fit(cut=begins)
+            self._fit(cut=is_first)
 
     @property
     def system_text(self) -> str | None:
-        """What the system message says; None without one."""
+        """Text of the system message; None without one."""
         return self._system[0].text if self._system else None
 
     @property
     def turn(self) -> tuple[ChatMessage, ...]:
-        """The running turn."""
+        """Messages of the current turn."""
         return tuple(self._turn)
 
     def messages(self) -> tuple[ChatMessage, ...]:
-        """What the model is shown."""
+        """Return the messages for the model."""
         return (*self._system, *self._history[self._start :], *self._turn)
 
     def _fit(self, *, cut: bool) -> None:
@@ -208,11 +199,11 @@ class WindowView:
         while self._start < len(self._history) and self._weight > self._window.limit:
             self._drop()
             cut = True
-        while cut and self._begins_amiss():
+        while cut and self._starts_without_context():
             self._drop()
 
-    def _begins_amiss(self) -> bool:
-        """Whether what is left of the history begins with what only a user's message or a tool call explains."""
+    def _starts_without_context(self) -> bool:
+        """Return True if the history begins with a message that needs an earlier user message or tool call."""
         if self._start == len(self._history):
             return False
         first = self._history[self._start]
@@ -225,7 +216,7 @@ class WindowView:
         )
 
     def _drop(self) -> None:
-        """Drop the oldest message, and with a message of the model the results of its tool calls."""
+        """Drop the oldest message, together with the results of its tool calls."""
         assert self._window is not None
         history, end = self._history, self._start + 1
         while end < len(history) and isinstance(history[end], ToolExecutionResultMessage):
@@ -240,7 +231,7 @@ def _one(_: ChatMessage) -> int:
 
 def _positive(limit: int) -> int:
     if limit < 1:
-        raise DefinitionError(f"a window must admit at least 1, not {limit!r}")
+        raise DefinitionError(f"the limit of a window must be at least 1, not {limit!r}")
     return limit
 
 
@@ -248,17 +239,17 @@ _DEFAULT_WINDOW = message_window(100)
 
 
 class ChatMemory:
-    """One conversation: where it is kept, and how much of it a model is shown.
+    """One conversation: its store, and the window sent to the model.
 
     Args:
-        store: A store; or the path of a file for one in SQLite; or the URL of a Redis (``redis://``, ``rediss://`` or
-            ``unix://``), which several replicas can share; in memory by default.
-        window: How much a model is shown; what it is not shown stays in the store.
-        memory_id: Which conversation: text, a number, or anything whose JSON identifies it.
+        store: A store; the path of an SQLite file; or a Redis URL (``redis://``, ``rediss://`` or ``unix://``), which
+            several replicas can share. Defaults to a store in memory.
+        window: Limit of the messages sent to the model; the store keeps all messages.
+        memory_id: Id of the conversation: text, a number, or another value that JSON can identify.
 
     Raises:
-        MissingExtraError: It is to be a Redis, and the package ``redis`` is not installed.
-        ValueError: The URL cannot be used.
+        MissingExtraError: The store is a Redis URL and the package ``redis`` is not installed.
+        ValueError: The URL is invalid.
     """
 
     def __init__(
@@ -275,20 +266,20 @@ class ChatMemory:
         self.memory_id = memory_id
 
     def of(self, memory_id: Any) -> ChatMemory:
-        """Another conversation in the same store."""
+        """Return another conversation in the same store."""
         other = copy(self)
         other.memory_id = memory_id
         return other
 
     async def messages(self) -> tuple[ChatMessage, ...]:
-        """What a model is shown: the system message, where there is one, and the newest messages."""
+        """Return the messages for the model: the system message if there is one, and the newest messages."""
         return (await self.view(None)).messages()
 
     async def view(self, system: SystemMessage | None) -> WindowView:
-        """What a model is shown while a turn is running.
+        """Return the messages for the model during a new turn.
 
         Args:
-            system: Instead of the system message that is kept.
+            system: Replaces the stored system message.
         """
         newest: list[ChatMessage] = []
         weight, before = 0, None
@@ -301,24 +292,24 @@ class ChatMemory:
                 return WindowView(self.window, system or page.system, newest)
 
     async def add(self, *messages: ChatMessage) -> None:
-        """Add messages, all at once. A message with tool calls belongs together with their results."""
+        """Append messages atomically. Append a message with tool calls together with their results."""
         await self.store.append(self.memory_id, messages)
 
     async def clear(self) -> None:
-        """Forget the conversation."""
+        """Delete the conversation."""
         await self.store.delete(self.memory_id)
 
 
 ChatMemoryProvider = Callable[[Any], ChatMemory]
-"""Gives the memory of a conversation by its memory id (LangChain4j's ChatMemoryProvider)."""
+"""Returns the memory for a memory id (LangChain4j's ChatMemoryProvider)."""
 
 
 class ProvidedMemories:
-    """The memories that a provider has given: it is asked once for each id, so a memory in the process lasts.
+    """Cache of the memories returned by a provider, so that an in-process memory survives between calls.
 
     Args:
-        provider: Gives the memory of a conversation.
-        max_memories: How many are kept; the one that was not used for the longest time is dropped.
+        provider: Returns the memory for a memory id.
+        max_memories: Maximum cached memories; the least recently used is evicted.
     """
 
     def __init__(self, provider: ChatMemoryProvider, max_memories: int = MAX_PROVIDED_MEMORIES) -> None:
@@ -328,10 +319,10 @@ class ProvidedMemories:
         self._lock = Lock()
 
     def of(self, memory_id: Any) -> ChatMemory:
-        """The memory of a conversation.
+        """Return the memory of a conversation.
 
         Raises:
-            DefinitionError: The provider gave something else, or the id cannot be written as JSON.
+            DefinitionError: The provider returned another type, or the id cannot be serialized as JSON.
         """
         key = memory_key(memory_id)
         with self._lock:
@@ -347,15 +338,15 @@ class ProvidedMemories:
     def _provided(self, memory_id: Any) -> ChatMemory:
         memory: Any = self._provider(memory_id)
         if not isinstance(memory, ChatMemory):
-            raise DefinitionError(f"the memory_provider gave {memory!r} for {memory_id!r}; it returns a ChatMemory")
+            raise DefinitionError(f"memory_provider must return a ChatMemory, not {memory!r} (memory id {memory_id!r})")
         return memory
 
 
 def _opened(store: str | Path) -> ChatMemoryStore:
     if isinstance(store, str) and is_redis_url(store):
-        from bridge.service.persistent_stores import RedisStore  # noqa: PLC0415 - for those who keep conversations there
+        from bridge.service.persistent_stores import RedisStore  # noqa: PLC0415 - only needed for Redis
 
         return RedisStore(store)
-    from bridge.service.persistent_stores import SqliteStore  # noqa: PLC0415 - for those who keep conversations
+    from bridge.service.persistent_stores import SqliteStore  # noqa: PLC0415 - only needed for SQLite
 
     return SqliteStore(store)

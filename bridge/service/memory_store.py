@@ -1,4 +1,4 @@
-"""ChatMemoryStore protocol, in-memory store, memory keys."""
+"""Store protocol for conversations, and the in-memory store."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage
 
 DEFAULT_MEMORY_ID = "default"
-"""The conversation of those who have only one (LangChain4j's id of the same name)."""
+"""Memory id of a program with a single conversation; the same as in LangChain4j."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessages:
-    """Some of the messages of a conversation, oldest first."""
+    """A page of messages of a conversation, oldest first."""
 
     messages: Sequence[ChatMessage]
-    """Without system messages."""
+    """The messages without system messages."""
     before: int | None = None
-    """Where those end that were said before; None where these are the oldest."""
+    """Position of the page's start, to read older messages; None if there are none."""
     system: SystemMessage | None = None
-    """The newest system message of the whole conversation."""
+    """Newest system message of the conversation."""
 
 
 class ChatMemoryStore(Protocol):
-    """Keeps conversations; a store of one's own implements these three.
+    """Stores conversations. Implement these three methods for a custom store.
 
-    Where a conversation cannot be read or written, the stores of this package raise `bridge.MemoryStoreError`.
+    The stores of this package raise `bridge.MemoryStoreError` if a conversation cannot be read or written.
     """
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """The newest messages of a conversation.
+        """Return the newest messages of a conversation.
 
         Args:
-            memory_id: Which conversation; one that nobody has written is empty.
-            limit: How many messages at most, system messages not counted.
-            before: What `StoredMessages.before` said, for those that were said before.
+            memory_id: Id of the conversation; an unknown one is empty.
+            limit: Maximum number of messages, not counting system messages.
+            before: `StoredMessages.before` of the previous page, to read older messages.
         """
         ...
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """Add messages to a conversation: all of them one after another, or, where that fails, none."""
+        """Append messages in order and atomically."""
         ...
 
     async def delete(self, memory_id: Any) -> None:
-        """Forget a conversation."""
+        """Delete a conversation."""
         ...
 
 
 class InMemoryStore:
-    """Keeps conversations as long as the process runs."""
+    """Stores conversations in memory."""
 
     def __init__(self) -> None:
-        self._said: dict[str, list[ChatMessage]] = {}
+        self._messages: dict[str, list[ChatMessage]] = {}
         self._system: dict[str, SystemMessage] = {}
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
         """See `ChatMemoryStore.read`."""
         key = memory_key(memory_id)
-        said = self._said.get(key, [])
-        end = len(said) if before is None else before
+        messages = self._messages.get(key, [])
+        end = len(messages) if before is None else before
         start = max(0, end - limit)
-        return StoredMessages(messages=said[start:end], before=start or None, system=self._system.get(key))
+        return StoredMessages(messages=messages[start:end], before=start or None, system=self._system.get(key))
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
         """See `ChatMemoryStore.append`."""
@@ -76,29 +76,31 @@ class InMemoryStore:
         for message in messages:
             if isinstance(message, SystemMessage):
                 self._system[key] = message
-        self._said.setdefault(key, []).extend(each for each in messages if not isinstance(each, SystemMessage))
+        self._messages.setdefault(key, []).extend(
+            message for message in messages if not isinstance(message, SystemMessage)
+        )
 
     async def delete(self, memory_id: Any) -> None:
         """See `ChatMemoryStore.delete`."""
-        self._said.pop(memory_key(memory_id), None)
+        self._messages.pop(memory_key(memory_id), None)
         self._system.pop(memory_key(memory_id), None)
 
 
 def memory_key(memory_id: Any) -> str:
-    """A memory id as text: the same for the same id, and for no other.
+    """Convert a memory id to a unique string.
 
     Raises:
-        DefinitionError: The id has no JSON.
+        DefinitionError: The id cannot be serialized as JSON.
     """
     try:
-        return json.dumps(memory_id, sort_keys=True, default=_written)
+        return json.dumps(memory_id, sort_keys=True, default=_identified)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"the memory id {memory_id!r} cannot be written as JSON; use text or a number") from error
 
 
-def _written(memory_id: Any) -> list[str]:
-    """Ids of other types, such as UUID, by type and text; those that only show where they lie identify nothing."""
+def _identified(memory_id: Any) -> list[str]:
+    """Identify other types, such as UUID, by type and text; reject the default repr, which only shows an address."""
     text = str(memory_id)
     if text == object.__repr__(memory_id):
-        raise TypeError(f"{text} is where it lies in memory")
+        raise TypeError(f"{text} is only identified by its address")
     return [type(memory_id).__qualname__, text]

@@ -1,11 +1,7 @@
-"""Chat messages and their JSON.
+"""Chat messages and their JSON (LangChain4j's ChatMessage).
 
-Messages: what a conversation with a chat model is made of, and their JSON (LangChain4j's ChatMessage).
-
-Four kinds: what the program says (`SystemMessage`), what the user says (`UserMessage`), what the model says
-(`AiMessage`, with the tools that it wants run), and what came of a tool (`ToolExecutionResultMessage`).
-
-A message as one line of JSON text: what goes into a store.
+A conversation consists of `SystemMessage`, `UserMessage`, `AiMessage` with requested tool calls, and
+`ToolExecutionResultMessage`. Stores keep each message as one line of JSON.
 """
 
 from __future__ import annotations
@@ -28,61 +24,61 @@ _EMPTY: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
-    """How the model is to behave."""
+    """Instructions for the model."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the user says: text, and beside it images, sounds and files."""
+    """Message of the user: text, images, audio and files."""
 
     content: tuple[Content, ...]
     name: str | None = None
-    """Who of several users speaks, for models that can tell them apart."""
+    """Name of the user, for models that distinguish several users."""
 
     @classmethod
     def of(cls, *content: str | Content, name: str | None = None) -> UserMessage:
-        """A message of text and blocks: ``UserMessage.of("What is this?", Image.from_path("cat.png"))``."""
+        """Create a message of text and blocks: ``UserMessage.of("What is this?", Image.from_path("cat.png"))``."""
         return cls(tuple(Text(block) if isinstance(block, str) else block for block in content), name)
 
     @property
     def text(self) -> str:
-        """The text blocks, joined by newlines."""
+        """The text blocks joined by newlines."""
         return text_of(self.content)
 
 
 @dataclass(frozen=True, slots=True)
 class AiMessage:
-    """What the model says."""
+    """Response of the model."""
 
     text: str | None = None
     tool_execution_requests: tuple[ToolExecutionRequest, ...] = ()
-    """The tools that it wants run, in its order."""
+    """Tools that the model requests, in its order."""
     thinking: str | None = None
-    """What it thought aloud, where the provider tells."""
+    """The model's reasoning text, if the provider returns it."""
     attributes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """What the provider wants back unchanged, as JSON data under the provider's name: signatures of thinking, say."""
+    """JSON data by provider that must be returned to it unchanged, such as signatures of thinking."""
 
     @property
     def has_tool_execution_requests(self) -> bool:
-        """The model wants tools run."""
+        """True if the model requests tools."""
         return bool(self.tool_execution_requests)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionResultMessage:
-    """What came of one tool execution request, as the model reads it."""
+    """Result of one tool execution request for the model."""
 
     id: str | None
-    """The request's id."""
+    """Id of the request."""
     tool_name: str
     content: tuple[Content, ...]
     is_error: bool = False
 
     @classmethod
     def of(cls, request: ToolExecutionRequest, result: ToolExecutionResult | str) -> ToolExecutionResultMessage:
-        """The message that answers a request: with a result as a model reads it, or with plain text."""
+        """Create the message for a request from its result, or from plain text."""
         if isinstance(result, str):
             return cls(request.id, request.name, (Text(result),))
         shown = result.content if result.model_content is None else result.model_content
@@ -90,19 +86,19 @@ class ToolExecutionResultMessage:
 
     @property
     def text(self) -> str:
-        """The text blocks, joined by newlines."""
+        """The text blocks joined by newlines."""
         return text_of(self.content)
 
 
 ChatMessage = SystemMessage | UserMessage | AiMessage | ToolExecutionResultMessage
-"""Any message."""
+"""A message of any kind."""
 
 
 Kind = Literal["system", "user", "ai", "tool"]
 
 
 def message_to_json(message: ChatMessage) -> Json:
-    """A message as JSON data: ``{"type": "system" | "user" | "ai" | "tool", …}``."""
+    """Convert a message to JSON data: ``{"type": "system" | "user" | "ai" | "tool", …}``."""
     match message:
         case SystemMessage():
             return {"type": "system", "text": message.text}
@@ -127,10 +123,10 @@ def message_to_json(message: ChatMessage) -> Json:
 
 
 def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
-    """A message from the JSON data that `message_to_json` made.
+    """Convert JSON data from `message_to_json` to a message.
 
     Raises:
-        WireError: It is no such data.
+        WireError: The data is malformed.
     """
     try:
         match json.get("type"):
@@ -162,15 +158,15 @@ def _content_from_json(json: Mapping[str, Any]) -> tuple[Content, ...]:
 
 
 def request_to_json(request: ToolExecutionRequest) -> Json:
-    """A tool execution request as JSON data."""
+    """Convert a tool execution request to JSON data."""
     return {"name": request.name, "arguments": request.arguments} | without_none(id=request.id)
 
 
 def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
-    """The request that `request_to_json` wrote.
+    """Convert JSON data from `request_to_json` to a request.
 
     Raises:
-        WireError: It is no such data.
+        WireError: The data is malformed.
     """
     arguments = json.get("arguments")
     if not isinstance(arguments, dict | str):
@@ -179,30 +175,30 @@ def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
 
 
 def message_to_text(message: ChatMessage) -> str:
-    """A message as JSON text; in ASCII, since a model may write half of a character, which no encoding knows."""
+    """Serialize a message as ASCII JSON, since models may write lone surrogates, which UTF-8 cannot encode."""
     return json.dumps(message_to_json(message), separators=(",", ":"), default=dict)
 
 
 def message_from_text(text: str | bytes) -> ChatMessage:
-    """The message that `message_to_text` wrote.
+    """Parse the output of `message_to_text`.
 
     Raises:
-        WireError: It is no such text.
+        WireError: The text is malformed.
     """
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise WireError(f"a stored message that is no JSON: {short_repr(text)}") from error
+        raise WireError(f"a stored message is not JSON: {short_repr(text)}") from error
     return message_from_json(require_object(data, "a stored message"))
 
 
 def system_message_from_text(text: str | bytes) -> SystemMessage:
-    """The system message that `message_to_text` wrote.
+    """Parse the output of `message_to_text` for a system message.
 
     Raises:
-        WireError: It is no such text.
+        WireError: The text is malformed, or another kind of message.
     """
     message = message_from_text(text)
     if not isinstance(message, SystemMessage):
-        raise WireError(f"a stored system message that is none: {short_repr(text)}")
+        raise WireError(f"a stored message is not a system message: {short_repr(text)}")
     return message

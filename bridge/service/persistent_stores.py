@@ -1,15 +1,9 @@
-"""Chat memory in Redis and in SQLite.
+"""Stores for conversations in SQLite and Redis.
 
-Conversations in a SQLite file.
-
-Every append is one transaction, so that a process that is killed leaves all of it or nothing, and two that write one
-conversation wait for each other. The file is in WAL mode: who reads waits for nobody.
-
-Conversations in Redis: a list for each, and beside it the newest system message.
-
-Every append is one transaction of the server, so that turns of several replicas stand one after another, each whole. It
-is never repeated: a connection that breaks after the server has carried it out would otherwise write the turn twice.
-Needs the extra ``redis``.
+Each append is one transaction, so that concurrent processes append complete turns and a killed process leaves none
+incomplete. The SQLite file uses WAL mode, in which readers do not wait. Redis commands are not retried: if the
+connection breaks after the server executed a command, a retry would store the turn twice. Redis needs the extra
+``redis``.
 """
 
 from __future__ import annotations
@@ -62,10 +56,10 @@ _RETRY_SECONDS = 0.01
 
 
 class SqliteStore:
-    """Keeps conversations in a SQLite file; opened when it is first used, and usable from any thread.
+    """Stores conversations in an SQLite file. The file is opened on first use and can be used from any thread.
 
     Args:
-        path: The file; it is made where there is none.
+        path: The file; created if it does not exist.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -77,7 +71,7 @@ class SqliteStore:
         """See `bridge.service.memory_store.ChatMemoryStore.read`.
 
         Raises:
-            MemoryStoreError: The file cannot be used; so do the others.
+            MemoryStoreError: The file cannot be used. The other methods raise it as well.
         """
         return await self._run(self._read, memory_key(memory_id), limit, before)
 
@@ -92,7 +86,7 @@ class SqliteStore:
         await self._run(self._delete, memory_key(memory_id))
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file; it is reopened on next use."""
         with self._lock:
             if self._opened is not None:
                 self._opened.close()
@@ -122,7 +116,7 @@ class SqliteStore:
     def _append(self, rows: list[tuple[str, bool, str]]) -> None:
         with self._lock:
             connection = self._connection()
-            with connection:  # commits, or rolls back
+            with connection:  # commit, or roll back on error
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany(_INSERT, rows)
 
@@ -145,7 +139,7 @@ class SqliteStore:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        _write_ahead(connection)
+        _enable_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in {0, _VERSION}:
@@ -155,18 +149,18 @@ class SqliteStore:
 
 
 def _is_busy(error: Exception) -> bool:
-    """Another connection holds the lock; the extended codes have the plain one in their lowest byte."""
+    """Return True if another connection holds the lock; the lowest byte of an extended error code is the basic code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Keep a log beside the file, so that reading and writing do not wait for one another."""
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging, so that readers and writers do not wait for each other."""
     give_up_at = monotonic() + _BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # Another process is just doing that, for which SQLite does not wait.
+            # Another process may be switching modes at the same time; SQLite's busy timeout does not cover that.
             if not _is_busy(error) or monotonic() > give_up_at:
                 raise
             sleep(_RETRY_SECONDS)
@@ -175,16 +169,16 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 class RedisStore:
-    """Keeps conversations in a Redis server.
+    """Stores conversations on a Redis server: one list per conversation, and the newest system message.
 
     Args:
-        url: The server, such as ``redis://localhost:6379/0``; with TLS ``rediss://``.
-        prefix: What the keys begin with.
-        expire_seconds: How long after its last turn a conversation is forgotten; None for never.
+        url: URL of the server, such as ``redis://localhost:6379/0``, or ``rediss://`` for TLS.
+        prefix: Prefix of the keys.
+        expire_seconds: Time after its last turn when a conversation is deleted; None for never.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
-        ValueError: The URL is not one of Redis.
+        ValueError: The URL is not a Redis URL.
     """
 
     def __init__(self, url: str, *, prefix: str = "bridge:memory", expire_seconds: int | None = None) -> None:
@@ -198,7 +192,7 @@ class RedisStore:
         """See `bridge.service.memory_store.ChatMemoryStore.read`.
 
         Raises:
-            MemoryStoreError: Redis does not answer, or refuses; so do the others.
+            MemoryStoreError: Redis does not respond, or returned an error. The other methods raise it as well.
         """
         return await self._run(self._read, memory_key(memory_id), limit, before)
 
@@ -221,24 +215,24 @@ class RedisStore:
             raise MemoryStoreError(str(unreachable(self._url, error))) from error
 
     def _keys(self, key: str) -> tuple[str, str]:
-        """The list and the system message of a conversation; the braces keep them on one node of a cluster."""
+        """Return the keys of a conversation; the braces (a hash tag) keep both on the same cluster node."""
         return f"{self._prefix}:{{{key}}}:messages", f"{self._prefix}:{{{key}}}:system"
 
     def _read(self, key: str, limit: int, before: int | None) -> StoredMessages:
-        said_key, system_key = self._keys(key)
+        messages_key, system_key = self._keys(key)
         with self._redis.pipeline(transaction=True) as pipeline:
             pipeline.get(system_key)
             if before is None:
-                pipeline.llen(said_key)
-                pipeline.lrange(said_key, -limit, -1)
+                pipeline.llen(messages_key)
+                pipeline.lrange(messages_key, -limit, -1)
                 system, length, texts = pipeline.execute()
                 start = length - len(texts)
             else:
                 start = max(0, before - limit)
-                pipeline.llen(said_key)
-                pipeline.lrange(said_key, start, before - 1)
+                pipeline.llen(messages_key)
+                pipeline.lrange(messages_key, start, before - 1)
                 system, length, texts = pipeline.execute()
-                if length < before:  # forgotten meanwhile: what is there now was said after what has been read
+                if length < before:  # deleted meanwhile: the current messages are newer than the previous page
                     start, texts = 0, []
         return StoredMessages(
             messages=[message_from_text(text) for text in texts],
@@ -247,15 +241,15 @@ class RedisStore:
         )
 
     def _append(self, key: str, messages: Sequence[ChatMessage]) -> None:
-        said_key, system_key = self._keys(key)
+        messages_key, system_key = self._keys(key)
         system = [message_to_text(message) for message in messages if isinstance(message, SystemMessage)]
-        said = [message_to_text(message) for message in messages if not isinstance(message, SystemMessage)]
+        texts = [message_to_text(message) for message in messages if not isinstance(message, SystemMessage)]
         with self._redis.pipeline(transaction=True) as pipeline:
-            if said:
-                pipeline.rpush(said_key, *said)
+            if texts:
+                pipeline.rpush(messages_key, *texts)
             if system:
                 pipeline.set(system_key, system[-1])
             if self._expire_seconds is not None:
-                pipeline.expire(said_key, self._expire_seconds)
+                pipeline.expire(messages_key, self._expire_seconds)
                 pipeline.expire(system_key, self._expire_seconds)
             pipeline.execute()

@@ -1,9 +1,10 @@
-"""Guards: small wrappers around a tool that protect what stands behind it, each from a library that does just that.
+"""Wrappers that add rate limits, circuit breakers, caching and retries to a tool.
 
     tool = cached(retried(circuit_broken(rate_limited(search, 10, per_seconds=60)), attempts=3), ttl_seconds=300)
 
-The outermost is asked first: here what the cache knows costs none of the ten calls, and each retry costs one. The tool
-keeps its name, its schema and its policy; a timeout counts for all of it together. Needs the extra ``guards``.
+The outermost wrapper runs first: in this example cached results do not count as calls, and each retry does. The tool
+keeps its name, schema and policy; its timeout covers all wrappers together. Each wrapper uses a well-known library;
+needs the extra ``guards``.
 """
 
 from __future__ import annotations
@@ -45,17 +46,18 @@ def rate_limited(
     per_seconds: float,
     key: Callable[[InvocationContext], str] = lambda _: "everybody",
 ) -> Tool:
-    """A tool that may be called so often; further calls are errors that tell the model when to try again.
+    """Limit the rate of calls; calls over the limit fail with the number of seconds to wait.
 
     Args:
-        source: The tool: a Tool, or a function.
-        calls: How many calls.
-        per_seconds: In how much time, a whole number of seconds; capacity comes back evenly over it.
-        key: Whose calls are counted together, such as ``lambda context: context.caller.name``; all by default.
+        source: A Tool or a function.
+        calls: Number of calls per period.
+        per_seconds: The period, a whole number of seconds; capacity is restored evenly within it.
+        key: Returns the key under which calls are counted, such as ``lambda context: context.caller.name``. Defaults to
+            one count for all calls.
 
     Raises:
-        DefinitionError: It is not one tool, or there is no such rate.
-        MissingExtraError: The package ``throttled`` is not installed.
+        DefinitionError: The source is not one tool, or the rate is invalid.
+        MissingExtraError: The package ``throttled-py`` is not installed.
     """
     if calls < 1 or per_seconds < 1 or not float(per_seconds).is_integer():
         raise DefinitionError(
@@ -70,18 +72,18 @@ def rate_limited(
 
 
 def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float = 60.0) -> Tool:
-    """A tool that is left alone for a while after it has failed again and again.
+    """Suspend calls of a tool after consecutive failures (circuit breaker).
 
-    What counts is an unexpected exception or a timeout. A `ToolError` and wrong arguments are answers: what stands
-    behind the tool works.
+    Failures are unexpected exceptions and timeouts. A `ToolError` or invalid arguments are not failures: the backend
+    works.
 
     Args:
-        source: The tool: a Tool, or a function.
-        failures: After how many failures in a row.
-        recovery_seconds: How long it is left alone, until one call may try whether it works.
+        source: A Tool or a function.
+        failures: Number of consecutive failures that opens the circuit.
+        recovery_seconds: Time until one trial call is allowed.
 
     Raises:
-        DefinitionError: It is not one tool.
+        DefinitionError: The source is not one tool.
         MissingExtraError: The package ``circuitbreaker`` is not installed.
     """
     library = _library("circuit_broken", "circuitbreaker", "circuitbreaker")
@@ -99,28 +101,28 @@ def cached(
     max_entries: int = 1_000,
     key: Callable[[InvocationContext], object] | None = None,
 ) -> Tool:
-    """A tool that is not run again for what it has answered already; errors are not kept.
+    """Cache the results of a tool; errors are not cached.
 
-    An answer serves only calls with the same arguments and the same key. Such calls at the same time share one run,
-    which goes on in another of them where the call that began it is cancelled.
+    A result is reused for calls with the same arguments and the same key. Concurrent calls of this kind share one run.
+    If the call that started the run is cancelled, another one runs the tool.
 
     Args:
-        source: The tool: a Tool, or a function. It should change nothing.
-        ttl_seconds: How long an answer is good.
-        max_entries: How many answers are kept.
-        key: Tells apart those who may not share answers, such as ``lambda context: context.caller.name``, or
-            ``lambda context: None`` for answers that are everybody's. By default all that the tool can see: the caller,
-            the memory id and the `InvocationParameters`; of a tool that takes the whole context, or runs elsewhere, its
-            headers, metadata and client too. A function that looks up by itself who calls, in a context variable say,
+        source: A Tool or a function; it should have no side effects.
+        ttl_seconds: Time to live of a result.
+        max_entries: Maximum cached results.
+        key: Separates callers that must not share results, such as ``lambda context: context.caller.name``; ``lambda
+            context: None`` shares them among all. Defaults to everything that the tool can see: the caller, the memory
+            id and the `InvocationParameters`; for tools that receive the whole context or run remotely also the
+            headers, metadata and client. A function that reads the caller elsewhere, such as from a context variable,
             needs a key.
 
     Raises:
-        DefinitionError: It is not one tool.
+        DefinitionError: The source is not one tool.
         MissingExtraError: The package ``cachetools`` is not installed.
     """
     library = _library("cached", "cachetools", "cachetools")
     tool = _one(source)
-    key = key or (_seen_in_whole if tool.interactive else _seen)
+    key = key or (_whole_context_key if tool.interactive else _context_key)
     return replace(tool, executor=_Cached(tool.executor, library.TTLCache(max_entries, ttl_seconds), key))
 
 
@@ -132,17 +134,17 @@ def retried(
     first_wait_seconds: float = 0.5,
     max_wait_seconds: float = 30.0,
 ) -> Tool:
-    """A tool that is run again where it raises; every repetition is logged.
+    """Run a tool again if it raises; each retry is logged.
 
     Args:
-        source: The tool: a Tool, or a function. Running it twice should do no harm.
-        attempts: How often it is run at most.
-        when: Says of an exception whether to run it again; by default any but `ToolError` and wrong arguments.
-        first_wait_seconds: How long to wait before the second attempt; each further wait is about twice as long.
-        max_wait_seconds: How long to wait at most.
+        source: A Tool or a function; running it twice must be harmless.
+        attempts: Maximum number of runs.
+        when: Returns True for exceptions to retry. Defaults to all except `ToolError` and invalid arguments.
+        first_wait_seconds: Wait before the second attempt; it doubles for each further attempt, with jitter.
+        max_wait_seconds: Maximum wait.
 
     Raises:
-        DefinitionError: It is not one tool.
+        DefinitionError: The source is not one tool.
         MissingExtraError: The package ``tenacity`` is not installed.
     """
     library = _library("retried", "tenacity", "tenacity")
@@ -188,7 +190,7 @@ class _CircuitBroken:
             result = await self.executor.execute(request, context)
         except BaseException as error:
             if isinstance(error, get_cancelled_exc_class()) and anyio.current_time() < deadline:
-                raise  # whoever left says nothing of what stands behind the tool
+                raise  # cancelled by the caller, which is not a failure of the backend
             with self.breaker:
                 raise
         with self.breaker:
@@ -196,43 +198,43 @@ class _CircuitBroken:
 
 
 class _Run:
-    """One run of a tool, and the calls that wait for its outcome."""
+    """One run of a tool whose result is shared by concurrent calls."""
 
     __slots__ = ("ended", "outcome")
 
     def __init__(self) -> None:
         self.ended = anyio.Event()
         self.outcome: ToolExecutionResult | Exception | None = None
-        """None where there is none that others could share: the run was cancelled, or asked its caller something."""
+        """None if there is nothing to share: the run was cancelled, or asked its caller a question."""
 
 
 class _Cached:
-    __slots__ = ("_answers", "_executor", "_key", "_lock", "_runs")
+    __slots__ = ("_executor", "_key", "_lock", "_results", "_runs")
 
     def __init__(
         self,
         executor: ToolExecutor,
-        answers: TTLCache[object, ToolExecutionResult],
+        results: TTLCache[object, ToolExecutionResult],
         key: Callable[[InvocationContext], object],
     ) -> None:
         self._executor = executor
-        self._answers = answers
+        self._results = results
         self._key = key
-        self._lock = Lock()  # the library's caches are for one thread
+        self._lock = Lock()  # cachetools is not thread-safe
         self._runs: dict[object, _Run] = {}
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         if context.round or context.resumption is not None:
-            return await self._executor.execute(request, context)  # the answers to its questions are its own
+            return await self._executor.execute(request, context)  # depends on answers of this caller
         key = (_frozen(request.arguments), _frozen(self._key(context)))
-        place = (lowlevel.current_token(), key)  # calls of one event loop can wait for one another
+        run_key = (lowlevel.current_token(), key)  # only calls in the same event loop can wait for each other
         while True:
             with self._lock:
-                if (known := self._answers.get(key)) is not None:
-                    return known
-                run = self._runs.get(place)
+                if (cached_result := self._results.get(key)) is not None:
+                    return cached_result
+                run = self._runs.get(run_key)
                 if run is None:
-                    own = self._runs[place] = _Run()
+                    own = self._runs[run_key] = _Run()
                     break
             await run.ended.wait()
             if isinstance(run.outcome, Exception):
@@ -248,14 +250,14 @@ class _Cached:
             return own.outcome
         finally:
             with self._lock:
-                del self._runs[place]
+                del self._runs[run_key]
                 if isinstance(own.outcome, ToolExecutionResult) and not own.outcome.is_error:
-                    self._answers[key] = own.outcome
+                    self._results[key] = own.outcome
             own.ended.set()
 
 
-def _seen(context: InvocationContext) -> object:
-    """What of a context reaches a function that does not take it as a whole."""
+def _context_key(context: InvocationContext) -> object:
+    """Return the parts of a context that a function without a context parameter can receive."""
     caller = context.caller
     return (
         None if caller is None else (caller.name, caller.scopes, caller.claims),
@@ -264,28 +266,34 @@ def _seen(context: InvocationContext) -> object:
     )
 
 
-def _seen_in_whole(context: InvocationContext) -> object:
-    """What of a context may change the answer of a tool that receives all of it."""
-    return (_seen(context), context.headers, context.client_capabilities, context.meta, _Same(context.peer))
+def _whole_context_key(context: InvocationContext) -> object:
+    """Return the parts of a context that may change the result of a tool that receives all of it."""
+    return (
+        _context_key(context),
+        context.headers,
+        context.client_capabilities,
+        context.meta,
+        _ByIdentity(context.peer),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Same:
-    """Something that is equal to itself only; it is held, so that nothing else takes its place in memory."""
+class _ByIdentity:
+    """Compares a value by identity; holds a reference, so that its id is not reused."""
 
     value: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
+        return isinstance(other, _ByIdentity) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
 
 def _frozen(value: Any) -> Hashable:
-    """A value as a key: equal for the same data of the same types."""
+    """Convert a value into a hashable key; equal for equal data of the same types."""
     if isinstance(value, Mapping):
-        return (Mapping, frozenset((key, _frozen(each)) for key, each in value.items()))
+        return (Mapping, frozenset((key, _frozen(item)) for key, item in value.items()))
     if isinstance(value, list | tuple):
         return (list, tuple(map(_frozen, value)))
     if isinstance(value, set | frozenset):
@@ -293,7 +301,7 @@ def _frozen(value: Any) -> Hashable:
     try:
         hash(value)
     except TypeError:
-        return _Same(value)
+        return _ByIdentity(value)
     return (type(value), value)
 
 
@@ -310,7 +318,7 @@ class _Retried:
 def _one(source: object) -> Tool:
     tools = tools_from(source)
     if len(tools) != 1:
-        raise DefinitionError(f"a guard takes one tool, and {source!r} holds {len(tools)}; guard each of them")
+        raise DefinitionError(f"expected one tool, but {source!r} has {len(tools)}; wrap each of them")
     return tools[0]
 
 
@@ -326,7 +334,7 @@ def _is_unexpected(error: BaseException) -> bool:
 
 
 def _is_failure(_: type[BaseException], error: BaseException) -> bool:
-    """Whether an exception speaks against what stands behind the tool."""
+    """Return True if the exception counts as a failure of the backend."""
     return _is_unexpected(error) or isinstance(error, get_cancelled_exc_class())
 
 

@@ -1,9 +1,4 @@
-"""Requests, responses, events and executions as JSON data.
-
-What an invocation consists of as JSON data, and back: responses, executions, parameters of requests.
-
-Requests to a model, and what a stream of its answer yields, as JSON data, and back.
-"""
+"""Conversion of requests, responses, events and tool executions to JSON data and back."""
 
 from __future__ import annotations
 
@@ -43,9 +38,9 @@ _PLAIN = ("model_name", "temperature", "top_p", "max_output_tokens")
 
 
 def execution_to_json(execution: ToolExecution) -> Json:
-    """A tool execution as JSON data; the exception that it may carry stays behind."""
+    """Convert a tool execution to JSON data, without its exception."""
     result = execution.result
-    shown = result.model_content
+    model_content = result.model_content
     return {
         "request": request_to_json(execution.request),
         "startedAt": execution.started_at.isoformat(),
@@ -54,19 +49,19 @@ def execution_to_json(execution: ToolExecution) -> Json:
         "isError": result.is_error,
     } | without_none(
         structuredContent=result.structured_content,
-        modelContent=None if shown is None else [block_to_json(block) for block in shown],
+        modelContent=None if model_content is None else [block_to_json(block) for block in model_content],
         metadata=dict(result.metadata) or None,
     )
 
 
 def execution_from_json(json: Mapping[str, Any]) -> ToolExecution:
-    """The execution that `execution_to_json` wrote.
+    """Convert JSON data from `execution_to_json` to an execution.
 
     Raises:
-        WireError: It is no such data.
+        WireError: The data is malformed.
     """
     try:
-        shown = optional_field(json, "modelContent", list)
+        model_content = optional_field(json, "modelContent", list)
         return ToolExecution(
             request=request_from_json(json["request"]),
             result=ToolExecutionResult(
@@ -74,7 +69,9 @@ def execution_from_json(json: Mapping[str, Any]) -> ToolExecution:
                 json.get("structuredContent"),
                 json["isError"] is True,
                 metadata=optional_field(json, "metadata", dict) or {},
-                model_content=None if shown is None else tuple(block_from_json(block) for block in shown),
+                model_content=None
+                if model_content is None
+                else tuple(block_from_json(block) for block in model_content),
             ),
             started_at=datetime.fromisoformat(json["startedAt"]),
             duration_seconds=float(json["durationSeconds"]),
@@ -84,7 +81,7 @@ def execution_from_json(json: Mapping[str, Any]) -> ToolExecution:
 
 
 def response_to_json(response: ChatResponse) -> Json:
-    """A model's response as JSON data, without the provider's raw reply."""
+    """Convert a model's response to JSON data, without the provider's raw response."""
     return {
         "message": message_to_json(response.message),
         "tokenUsage": without_none(**asdict(response.token_usage)),
@@ -93,15 +90,15 @@ def response_to_json(response: ChatResponse) -> Json:
 
 
 def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
-    """The response that `response_to_json` wrote.
+    """Convert JSON data from `response_to_json` to a response.
 
     Raises:
-        WireError: It is no such data.
+        WireError: The data is malformed.
     """
     try:
         message = message_from_json(json["message"])
         if not isinstance(message, AiMessage):
-            raise WireError(f"a response that is no message of a model: {short_repr(json)}")
+            raise WireError(f"a response whose message is not from a model: {short_repr(json)}")
         return ChatResponse(
             message=message,
             token_usage=TokenUsage(**json["tokenUsage"]),
@@ -114,38 +111,38 @@ def response_from_json(json: Mapping[str, Any]) -> ChatResponse:
 
 
 def parameters_to_json(parameters: ChatRequestParameters) -> Json:
-    """Parameters of a request as JSON data."""
-    said = {name: value for name, value in asdict(parameters).items() if value is not None and value != {}}
+    """Convert request parameters to JSON data."""
+    data = {name: value for name, value in asdict(parameters).items() if value is not None and value != {}}
     if parameters.stop_sequences is not None:
-        said["stop_sequences"] = list(parameters.stop_sequences)
+        data["stop_sequences"] = list(parameters.stop_sequences)
     if (choice := parameters.tool_choice) is not None:
-        said["tool_choice"] = {"mode": choice.mode.value} | without_none(tool_name=choice.tool_name)
-    return said
+        data["tool_choice"] = {"mode": choice.mode.value} | without_none(tool_name=choice.tool_name)
+    return data
 
 
 def parameters_from_json(json: Mapping[str, Any]) -> ChatRequestParameters:
-    """The parameters that `parameters_to_json` wrote.
+    """Convert JSON data from `parameters_to_json` to request parameters.
 
     Raises:
-        WireError: It is no such data.
+        WireError: The data is malformed.
     """
     try:
-        said = dict(json)
+        data = dict(json)
         if choice := optional_field(json, "tool_choice", dict):
-            said["tool_choice"] = ToolChoice(ToolChoiceMode(choice["mode"]), optional_field(choice, "tool_name", str))
+            data["tool_choice"] = ToolChoice(ToolChoiceMode(choice["mode"]), optional_field(choice, "tool_name", str))
         if (stops := optional_field(json, "stop_sequences", list)) is not None:
-            said["stop_sequences"] = tuple(stops)
-        return ChatRequestParameters(**said)
+            data["stop_sequences"] = tuple(stops)
+        return ChatRequestParameters(**data)
     except (KeyError, TypeError, ValueError) as error:
-        raise WireError(f"malformed parameters of a request: {short_repr(json)}") from error
+        raise WireError(f"malformed request parameters: {short_repr(json)}") from error
 
 
 def chat_request_to_json(request: ChatRequest) -> Json:
-    """A request as JSON data."""
+    """Convert a request to JSON data."""
     choice, form = request.tool_choice, request.response_format
     return {
         "messages": [message_to_json(message) for message in request.messages],
-        "tool_specifications": [_specification_to_json(each) for each in request.tool_specifications],
+        "tool_specifications": [_specification_to_json(specification) for specification in request.tool_specifications],
         "tool_choice": {"mode": choice.mode.value} | without_none(tool_name=choice.tool_name),
         "stop_sequences": list(request.stop_sequences),
         "extra": dict(request.extra),
@@ -155,10 +152,10 @@ def chat_request_to_json(request: ChatRequest) -> Json:
 
 
 def chat_request_from_json(json: Mapping[str, Any]) -> ChatRequest:
-    """The request that `chat_request_to_json` wrote.
+    """Convert JSON data from `chat_request_to_json` to a request.
 
     Raises:
-        WireError: It is no such data.
+        WireError: The data is malformed.
     """
     try:
         form, choice = optional_field(json, "response_format", dict), json["tool_choice"]
@@ -176,7 +173,7 @@ def chat_request_from_json(json: Mapping[str, Any]) -> ChatRequest:
 
 
 def event_to_json(event: ChatEvent) -> Json:
-    """An event as JSON data: ``{"type": …, …}``."""
+    """Convert an event to JSON data: ``{"type": …, …}``."""
     match event:
         case PartialResponse() | PartialThinking() | PartialToolCall():
             return {"type": type(event).__name__, **asdict(event)}
@@ -187,10 +184,10 @@ def event_to_json(event: ChatEvent) -> Json:
 
 
 def event_from_json(json: Mapping[str, Any]) -> ChatEvent:
-    """The event that `event_to_json` wrote.
+    """Convert JSON data from `event_to_json` to an event.
 
     Raises:
-        WireError: It is no such data.
+        WireError: The data is malformed.
     """
     try:
         match json.get("type"):
@@ -210,16 +207,16 @@ def event_from_json(json: Mapping[str, Any]) -> ChatEvent:
 
 
 def _specification_to_json(specification: ToolSpecification) -> Json:
-    said = {name: value for name in _FIELDS if (value := getattr(specification, name)) is not None}
+    data = {name: value for name in _FIELDS if (value := getattr(specification, name)) is not None}
     if specification.annotations is not None:
-        said["annotations"] = asdict(specification.annotations)
-    return said | {"icons": list(specification.icons)}
+        data["annotations"] = asdict(specification.annotations)
+    return data | {"icons": list(specification.icons)}
 
 
 def _specification_from_json(json: Mapping[str, Any]) -> ToolSpecification:
     annotations = optional_field(json, "annotations", dict)
-    said: dict[str, Any] = dict(json) | {"icons": tuple(json["icons"])}
-    return ToolSpecification(**said | {"annotations": None if annotations is None else ToolAnnotations(**annotations)})
+    data: dict[str, Any] = dict(json) | {"icons": tuple(json["icons"])}
+    return ToolSpecification(**data | {"annotations": None if annotations is None else ToolAnnotations(**annotations)})
 
 
 _FIELDS = ("name", "title", "description", "parameters", "output_schema", "metadata", "strict")

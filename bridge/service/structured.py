@@ -1,8 +1,8 @@
-"""Structured replies: what a method of a service returns beside text (LangChain4j's structured outputs).
+"""Structured replies: return types of service methods other than text (LangChain4j's structured outputs).
 
-A type becomes a JSON Schema that the model is held to, and its reply becomes a value of the type, read by the rules for
-a tool's arguments: a fence around the JSON, a number in quotes or an enum's member by its name are understood. Types
-whose JSON is no object are wrapped as ``{"value": …}``, since that is what providers want; a bare value is read too.
+The type's JSON Schema is sent to the model, and its reply is parsed by the rules for tool arguments: a code fence
+around the JSON, numbers in quotes and names of enum members are accepted. Types that are not JSON objects are wrapped
+as ``{"value": …}``, since providers require an object; a bare value is accepted as well.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _MAX_NAME_CHARS = 64
 
 
 class ReplyMismatchError(BridgeError):
-    """A reply is not what is wanted; the message tells the model what is wrong."""
+    """A reply does not match the return type; the message is meant for the model."""
 
 
 class ReplyReader:
-    """Reads the model's replies as values of one type; built once, when the service is built.
+    """Parses the model's replies into values of one type; built once per method.
 
     Args:
         kind: The type.
 
     Attributes:
-        response_format: What the model is held to.
+        response_format: Format for the request to the model.
 
     Raises:
         DefinitionError: The type has no JSON Schema.
@@ -46,7 +46,7 @@ class ReplyReader:
 
     def __init__(self, kind: Any) -> None:
         def reply(value: Any) -> None:
-            """Stand for the one parameter that the reply is read as."""
+            """Dummy function whose only parameter has the return type."""
 
         reply.__annotations__ = {_VALUE: kind, "return": None}
         signature = signature_of(reply)
@@ -56,18 +56,18 @@ class ReplyReader:
         self.response_format = ResponseFormat(_wrapped(schema) if self._is_wrapped else schema, _name_of(kind))
 
     def read(self, text: str) -> Any:
-        """The value that a reply is.
+        """Parse a reply.
 
         Raises:
-            ReplyMismatchError: It is none.
+            ReplyMismatchError: The reply does not match the type.
         """
         try:
             return self._reader.read({_VALUE: self._parsed(text)})[_VALUE]
         except ArgumentsError as error:
-            raise ReplyMismatchError("; ".join(_without_wrapper(str(each)) for each in error.problems)) from error
+            raise ReplyMismatchError("; ".join(_without_wrapper(str(problem)) for problem in error.problems)) from error
 
     def fits(self, data: Any) -> tuple[bool, Any]:
-        """Whether JSON data is a value of the type, and the value."""
+        """Return True and the parsed value if JSON data matches the type; otherwise False and None."""
         try:
             return True, self._reader.read({_VALUE: data})[_VALUE]
         except ArgumentsError:
@@ -84,7 +84,7 @@ class ReplyReader:
 
 
 def _bare(text: str) -> Any:
-    """A reply that is no object: JSON, or text."""
+    """Parse a reply that is not an object: other JSON, or plain text."""
     try:
         return from_json(text.strip(), allow_inf_nan=False)
     except ValueError:
@@ -92,7 +92,7 @@ def _bare(text: str) -> Any:
 
 
 def _with_object_root(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with what its root refers to written out: providers want an object at the root."""
+    """Replace a ``$ref`` at the root by its definition, since providers require an object there."""
     reference = schema.get("$ref")
     if reference is None:
         return dict(schema)
@@ -121,14 +121,14 @@ def _name_of(kind: Any) -> str:
 
 
 def reply_reader_of(kind: Any, source: str) -> ReplyReader:
-    """A reader of replies for a method.
+    """Create the reader for a method's replies.
 
     Args:
-        kind: What the method returns.
+        kind: The method's return type.
         source: The method, for messages.
 
     Raises:
-        DefinitionError: The model cannot be made to reply with such a thing.
+        DefinitionError: A model cannot reply with this type.
     """
     refusal = f"{source} returns {kind!r}, which a model cannot reply with; return str, data, Result or TokenStream"
     if kind in (None, NoneType):

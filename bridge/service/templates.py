@@ -1,12 +1,12 @@
-"""Templates: what a service's method says to the model, with the method's parameters filled in.
+"""Prompt templates of service methods.
 
     @system_message("You are a polite translator.")
     @user_message("Translate into {language}: {{it}}")
     async def translate(self, text: str, language: str) -> str: ...
 
-A parameter stands in one pair of braces or in two (LangChain4j's way); ``it`` is the parameter that nothing else uses,
-where there is one. Braces around anything but a name are text, so that JSON may stand in a prompt. What is filled in is
-never looked at again: a value with braces stays what it is.
+A parameter is written in single or double braces (the latter as in LangChain4j). ``it`` is the parameter that is not
+used otherwise. Braces around anything except a name are plain text, so that prompts may contain JSON. Inserted values
+are not expanded again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 IT = "it"
-"""The name of the one parameter, in a template (LangChain4j's word)."""
+"""Name of the only parameter in a template, as in LangChain4j."""
 
 _SYSTEM, _USER = "__bridge_system_message__", "__bridge_user_message__"
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}|\{([^\W\d]\w*)\}")
@@ -36,44 +36,44 @@ _NOW: Mapping[str, Callable[[], str]] = {
     "current_time": lambda: datetime.now().astimezone().time().isoformat("seconds"),
     "current_date_time": lambda: datetime.now().astimezone().isoformat(timespec="seconds"),
 }
-"""What a template may name without a parameter, as in LangChain4j; by the local clock."""
+"""Variables that need no parameter, as in LangChain4j; in local time."""
 
 
 def system_message(template: str) -> Callable[[F], F]:
-    """Say how the model is to behave in a method of a service (LangChain4j's @SystemMessage)."""
-    return lambda function: _noted(function, _SYSTEM, template)
+    """Set the system message of a service's method (LangChain4j's @SystemMessage)."""
+    return lambda function: _set_template(function, _SYSTEM, template)
 
 
 def user_message(template: str) -> Callable[[F], F]:
-    """Say what a method of a service asks of the model (LangChain4j's @UserMessage)."""
-    return lambda function: _noted(function, _USER, template)
+    """Set the user message of a service's method (LangChain4j's @UserMessage)."""
+    return lambda function: _set_template(function, _USER, template)
 
 
 def system_template_of(function: Any) -> str | None:
-    """What `system_message` noted."""
+    """Return the template set by `system_message`."""
     text: str | None = getattr(function, _SYSTEM, None)
     return text
 
 
 def user_template_of(function: Any) -> str | None:
-    """What `user_message` noted."""
+    """Return the template set by `user_message`."""
     text: str | None = getattr(function, _USER, None)
     return text
 
 
 class PromptTemplate:
-    """A text with places for parameters.
+    """A text with placeholders for parameters.
 
     Args:
-        text: The text.
-        names: The parameters that there are.
-        source: Where the template stands, for messages.
+        text: The template.
+        names: Names of the parameters.
+        source: Location of the template, for messages.
 
     Attributes:
-        used: The parameters that it uses; ``it`` is one of them until somebody says which parameter it is.
+        used: Names that the template uses, including ``it``.
 
     Raises:
-        DefinitionError: It names a parameter that there is not.
+        DefinitionError: The template uses an unknown parameter.
     """
 
     def __init__(self, text: str, names: Collection[str], source: str) -> None:
@@ -81,12 +81,12 @@ class PromptTemplate:
         self.used = {match[1] or match[2] for match in _PLACEHOLDER.finditer(text)} - (_NOW.keys() - set(names))
         for name in sorted(self.used - set(names) - {IT}):
             raise DefinitionError(
-                f"the template of {source} names {name!r}, and there is no such parameter; "
-                "add it, or put a space inside the braces where they are text"
+                f"the template of {source} uses {name!r}, but there is no such parameter; "
+                "add it, or put a space inside the braces if they are text"
             )
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The text with the values of the parameters."""
+        """Insert the values of the parameters."""
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1] or match[2]
@@ -96,7 +96,7 @@ class PromptTemplate:
 
 
 def format_value(value: Any) -> str:
-    """A value as it stands in a prompt: text as it is, everything else as JSON, or as it shows itself."""
+    """Format a value for a prompt: strings unchanged, other values as JSON, or with ``str()``."""
     if isinstance(value, str):
         return str.__str__(value)
     try:
@@ -105,7 +105,7 @@ def format_value(value: Any) -> str:
         return str(value)
 
 
-def _noted(function: F, key: str, template: str) -> F:
+def _set_template(function: F, key: str, template: str) -> F:
     if not callable(function):
         raise DefinitionError(f"{function!r} cannot have a template; decorate a method of the service's interface")
     setattr(function, key, template)

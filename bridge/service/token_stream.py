@@ -1,12 +1,12 @@
-"""TokenStream: an invocation that tells what happens while it runs (LangChain4j's TokenStream).
+"""TokenStream: an invocation with events (LangChain4j's TokenStream).
 
     async for event in assistant.chat("Cancel my booking"):
         ...
 
     await assistant.chat("Cancel my booking").on_partial_response(show).on_tool_executed(log).start()
 
-The invocation moves in step with its listener: it goes on when the next event is asked for. Leaving early, by whatever
-way, stops the model's stream and the running tools, and leaves the memory as it was.
+The invocation waits until each event is received. Leaving the iteration early stops the model's stream and the running
+tools, and leaves the memory unchanged.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Callback = Callable[[_T], "Awaitable[None] | None"]
-"""Takes what an event tells; a plain or an asynchronous function."""
+"""Receives the data of an event; a synchronous or asynchronous function."""
 
 
 class TokenStream:
-    """One invocation, which begins when it is iterated or started, and runs once.
+    """One invocation, started by iterating or by `start`; it runs only once.
 
     Args:
-        run: Runs the invocation, and tells its events.
+        run: Runs the invocation and emits its events.
     """
 
     def __init__(self, run: Callable[[Emit], Awaitable[Result[str]]]) -> None:
         self._run = run
-        self._begun = False
+        self._started = False
         self._result: Result[str] | None = None
         self._callbacks: dict[type, list[Callable[[Any], Any]]] = {}
         self._on_error: list[Callable[[Exception], Any]] = []
@@ -60,81 +60,84 @@ class TokenStream:
 
     @property
     def result(self) -> Result[str]:
-        """What the invocation gave, when it is over.
+        """The invocation's result.
 
         Raises:
-            InvocationError: It is not over, or failed.
+            InvocationError: The invocation has not finished, or failed.
         """
         if self._result is None:
             raise InvocationError("the stream has no result yet; take all its events first")
         return self._result
 
     def on_partial_response(self, callback: Callback[PartialResponse]) -> Self:
-        """Call this with every piece of text."""
+        """Register a callback for each part of the text."""
         return self._on(PartialResponse, callback)
 
     def on_partial_thinking(self, callback: Callback[PartialThinking]) -> Self:
-        """Call this with every piece of thinking."""
+        """Register a callback for each part of the thinking."""
         return self._on(PartialThinking, callback)
 
     def on_partial_tool_call(self, callback: Callback[PartialToolCall]) -> Self:
-        """Call this with every piece of a tool call."""
+        """Register a callback for each part of a tool call."""
         return self._on(PartialToolCall, callback)
 
     def on_complete_tool_call(self, callback: Callback[CompleteToolCall]) -> Self:
-        """Call this with every tool call that is whole."""
+        """Register a callback for each complete tool call."""
         return self._on(CompleteToolCall, callback)
 
     def before_tool_execution(self, callback: Callback[ToolExecutionRequest]) -> Self:
-        """Call this before a tool runs."""
+        """Register a callback for each tool that is about to run."""
         return self._on(BeforeToolExecution, lambda event: callback(event.request))
 
     def on_tool_executed(self, callback: Callback[ToolExecution]) -> Self:
-        """Call this when there is a tool's result."""
+        """Register a callback for each tool result."""
         return self._on(ToolExecuted, lambda event: callback(event.execution))
 
     def on_intermediate_response(self, callback: Callback[ChatResponse]) -> Self:
-        """Call this with every response that calls tools."""
+        """Register a callback for each response with tool calls."""
         return self._on(IntermediateResponse, lambda event: callback(event.response))
 
     def on_complete_response(self, callback: Callback[ChatResponse]) -> Self:
-        """Call this with the last response."""
+        """Register a callback for the last response."""
         return self._on(CompleteResponse, lambda event: callback(event.response))
 
     def on_error(self, callback: Callback[Exception]) -> Self:
-        """Call this where the invocation fails: `start` raises nothing then. Being cancelled is no failure."""
+        """Register a callback for failures; `start` then returns None instead of raising.
+
+        Cancellation is not a failure.
+        """
         self._on_error.append(callback)
         return self
 
     async def start(self) -> Result[str] | None:
-        """Run the invocation to its end, telling the callbacks.
+        """Run the invocation and call the callbacks.
 
         Returns:
-            What it gave; None where it failed and `on_error` was told.
+            The result; None if the invocation failed and `on_error` callbacks are registered.
 
         Raises:
-            Exception: What made it fail, where nobody is told of errors; what a callback raised.
+            Exception: The failure if there is no `on_error` callback, or an exception raised by a callback.
         """
         try:
-            return await self._invoke(self._tell)
+            return await self._invoke(self._call_callbacks)
         except Exception as error:
             if not self._on_error:
                 raise
             for callback in self._on_error:
-                await _settled(callback(error))
+                await _await_if_needed(callback(error))
             return None
 
     def start_and_wait(self) -> Result[str] | None:
-        """`start`, from synchronous code."""
+        """Run `start` from synchronous code."""
         return portal.run(self.start)
 
     def __aiter__(self) -> EventIterator:
         self._iteration = None
-        return EventIterator(self._invoke_telling)
+        return EventIterator(self._invoke_with_callbacks)
 
     def __iter__(self) -> Iterator[ServiceEvent]:
-        """The events, from synchronous code."""
-        events = EventIterator(self._invoke_telling)
+        """Iterate over the events from synchronous code."""
+        events = EventIterator(self._invoke_with_callbacks)
         try:
             while (event := portal.run(_next, events)) is not None:
                 yield event
@@ -142,8 +145,8 @@ class TokenStream:
             portal.run(events.aclose)
 
     async def __aenter__(self) -> EventIterator:
-        """The events; leaving the block waits until everything has stopped."""
-        self._iteration = EventIterator(self._invoke_telling)
+        """Return the events as an iterator; leaving the block waits until the invocation has stopped."""
+        self._iteration = EventIterator(self._invoke_with_callbacks)
         return self._iteration
 
     async def __aexit__(
@@ -156,60 +159,60 @@ class TokenStream:
         self._callbacks.setdefault(kind, []).append(callback)
         return self
 
-    async def _tell(self, event: ServiceEvent) -> None:
+    async def _call_callbacks(self, event: ServiceEvent) -> None:
         for callback in self._callbacks.get(type(event), ()):
-            await _settled(callback(event))
+            await _await_if_needed(callback(event))
 
-    async def _invoke_telling(self, emit: Emit) -> None:
-        async def tell(event: ServiceEvent) -> None:
-            await self._tell(event)
+    async def _invoke_with_callbacks(self, emit: Emit) -> None:
+        async def call_and_emit(event: ServiceEvent) -> None:
+            await self._call_callbacks(event)
             await emit(event)
 
-        await self._invoke(tell if self._callbacks else emit)
+        await self._invoke(call_and_emit if self._callbacks else emit)
 
     async def _invoke(self, emit: Emit) -> Result[str]:
-        if self._begun:
-            raise InvocationError("the stream has run already; call the method again for another")
-        self._begun = True
+        if self._started:
+            raise InvocationError("the stream has already run; call the method again for a new one")
+        self._started = True
         self._result = await self._run(emit)
         return self._result
 
 
 class EventIterator:
-    """The events of an invocation that runs in a task of its own, in step with whoever takes them."""
+    """Iterator over the events of an invocation that runs in its own task."""
 
     def __init__(self, run: Callable[[Emit], Awaitable[None]]) -> None:
         self._run = run
-        self._owner: _Owner | None = None
+        self._task: _InvocationTask | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ServiceEvent:
-        if self._owner is None:
-            self._owner = _Owner(self._run)
-            # Whoever leaves an iteration says nothing: a task group around it would be closed in another task.
-            start_detached(self._owner.own, "invocation of an AI service")
+        if self._task is None:
+            self._task = _InvocationTask(self._run)
+            # A detached task, since an abandoned iterator may be closed in another task, where a task group cannot be.
+            start_detached(self._task.run, "invocation of an AI service")
         try:
-            return await self._owner.next()
+            return await self._task.next()
         except BaseException:
             await self.aclose()
             raise
 
     async def aclose(self) -> None:
-        """Stop the invocation where it still runs, and wait until it has stopped."""
-        if self._owner is not None:
-            self._owner.stop()
+        """Stop the invocation if it is running, and wait until it has stopped."""
+        if self._task is not None:
+            self._task.stop()
             with anyio.CancelScope(shield=True):
-                await self._owner.ended.wait()
+                await self._task.ended.wait()
 
     def __del__(self) -> None:
-        if self._owner is not None:  # left early, and nobody waits for what still runs
-            self._owner.stop()
+        if self._task is not None:  # abandoned early; stop without waiting
+            self._task.stop()
 
 
-class _Owner:
-    """Runs an invocation, and hands over one event at a time."""
+class _InvocationTask:
+    """Runs an invocation and passes on one event at a time."""
 
     def __init__(self, run: Callable[[Emit], Awaitable[None]]) -> None:
         self.ended = anyio.Event()
@@ -217,29 +220,29 @@ class _Owner:
         self._scope = anyio.CancelScope()
         self._turn = anyio.Lock()
         self._event: ServiceEvent | None = None
-        self._given = anyio.Event()
-        self._asked = anyio.Event()
+        self._event_ready = anyio.Event()
+        self._event_wanted = anyio.Event()
         self._error: BaseException | None = None
 
-    async def own(self) -> None:
+    async def run(self) -> None:
         try:
             with self._scope:
-                await self._run(self._give)
+                await self._run(self._pass_on)
         except anyio.get_cancelled_exc_class():
             self._error = InvocationError("the event loop ended before the invocation did")
             raise
-        except BaseException as error:  # noqa: BLE001 - raised to whoever takes the events
+        except BaseException as error:  # noqa: BLE001 - raised in the receiver of the events
             self._error = error
         finally:
-            self._given.set()
+            self._event_ready.set()
             self.ended.set()
 
     async def next(self) -> ServiceEvent:
-        self._asked.set()
-        await self._given.wait()
+        self._event_wanted.set()
+        await self._event_ready.wait()
         event, self._event = self._event, None
         if event is not None:
-            self._given = anyio.Event()
+            self._event_ready = anyio.Event()
             return event
         if self._error is not None:
             error, self._error = self._error, None
@@ -249,19 +252,19 @@ class _Owner:
     def stop(self) -> None:
         self._scope.cancel()
 
-    async def _give(self, event: ServiceEvent) -> None:
-        """Hand over an event to whoever waits for it, and wait until the next is asked for."""
+    async def _pass_on(self, event: ServiceEvent) -> None:
+        """Pass on an event and wait until the next one is requested."""
         async with self._turn:
             self._event = event
-            self._asked = asked = anyio.Event()
-            self._given.set()
-            await asked.wait()
+            self._event_wanted = event_wanted = anyio.Event()
+            self._event_ready.set()
+            await event_wanted.wait()
 
 
 async def _next(events: EventIterator) -> ServiceEvent | None:
     return await anext(events, None)
 
 
-async def _settled(answer: Any) -> None:
+async def _await_if_needed(answer: Any) -> None:
     if inspect.isawaitable(answer):
         await answer

@@ -1,16 +1,12 @@
-"""Tool calls of one response; compensation.
+"""Execution of the tool calls of one response, and compensation.
 
-Tool calls: the tools that one response of the model wants run.
+Calls run one after another by default, or concurrently up to a limit. With streaming, concurrent calls start as soon as
+they are complete. Results keep the order of the calls. A failing tool does not affect the others, and an exception that
+stops the invocation is raised after they finish; only cancellation stops them.
 
-One after another by default; together, up to a limit, where the service wants that, and then in a streamed response
-each as soon as its call is whole. Results come in the order of the calls. A tool that fails leaves the others alone,
-and even an exception that stops the invocation waits for them; only who cancels the invocation cancels them all.
-
-Compensation: what undoes a tool's success, where the invocation that it was for fails after all.
+Compensation undoes the successful calls of an invocation that fails, in reverse order:
 
     tools = [compensated(book_flight, "cancel_flight"), cancel_flight, charge_card]
-
-Where the invocation ends without an answer, what succeeded in it is undone in reverse, as far as it says how.
 """
 
 from __future__ import annotations
@@ -45,12 +41,12 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Start = Callable[[int, "ToolExecutionRequest"], None]
-"""Starts a call, by its place in the response."""
+"""Starts a call by its index in the response."""
 
 _logger = logging.getLogger("bridge.service")
 
 UNDO_SECONDS = 60.0
-"""How long all the undoing of an invocation may take; a cancelled one waits for it."""
+"""Maximum duration of all compensation in an invocation, in seconds; cancellation waits for it."""
 
 Undo = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
 """Undoes one execution of a tool."""
@@ -58,7 +54,7 @@ Undo = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
 
 @dataclass(slots=True, kw_only=True)
 class ToolCalls:
-    """The calls of one response, and what has become of them by their place in it."""
+    """The calls of one response, with results and decisions by index."""
 
     tools: ToolBox
     context: InvocationContext
@@ -68,10 +64,10 @@ class ToolCalls:
     executed: dict[int, ToolExecution] = field(default_factory=dict)
     decisions: dict[int, Decision] = field(default_factory=dict)
     cut_off: int | None = None
-    """The call that the end of the reply may have cut off, and that does not run therefore."""
+    """Index of a call that may be truncated and therefore does not run."""
 
     async def run(self, index: int, request: ToolExecutionRequest) -> None:
-        """Run one call, or refuse it where that was decided."""
+        """Run one call, or refuse it if that was decided."""
         decision = self.decisions.get(index)
         if decision is not None and decision.verdict is Verdict.NO:
             execution = _refused(request, decision.words)
@@ -89,45 +85,45 @@ class ToolCalls:
             await self.emit(ToolExecuted(execution))
 
     def may_start(self, request: ToolExecutionRequest) -> bool:
-        """Whether a call may run without being approved."""
+        """Return True if the call needs no approval."""
         tool = self.tools.find(request.name)
         return self.approval is None or tool is None or not self.approval.applies(tool)
 
     async def decide(self, requests: Sequence[ToolExecutionRequest]) -> bool:
-        """Ask for approval of all that need it, in the order of the calls; whether everything is decided."""
+        """Ask for missing approvals in the order of the calls; return True if all calls are decided."""
         if self.approval is None:
             return True
         for index, request in enumerate(requests):
-            known = self.decisions.get(index)
+            earlier = self.decisions.get(index)
             tool = self.tools.find(request.name)
-            if index in self.executed or tool is None or (known and known.verdict is not Verdict.LATER):
+            if index in self.executed or tool is None or (earlier and earlier.verdict is not Verdict.LATER):
                 continue
             if index == self.cut_off:
                 continue
             decision = await self.approval.decide(request, tool, self.context)
             if decision is not None:
                 self.decisions[index] = decision
-        return all(each.verdict is not Verdict.LATER for each in self.decisions.values())
+        return all(decision.verdict is not Verdict.LATER for decision in self.decisions.values())
 
     def missing(self, requests: Sequence[ToolExecutionRequest]) -> Mapping[int, ToolExecutionRequest]:
-        """The calls that have not run yet."""
+        """Return the calls without a result."""
         return {index: request for index, request in enumerate(requests) if index not in self.executed}
 
 
 async def run_concurrently(calls: ToolCalls, limit: float, body: Callable[[Start], Awaitable[_T]]) -> _T:
-    """Run calls at the same time, while something else goes on.
+    """Run calls concurrently with a body that starts them.
 
     Args:
         calls: The calls.
-        limit: How many run at once.
-        body: What goes on; it gets what starts a call, once.
+        limit: Maximum concurrent calls.
+        body: Receives a function that starts a call; starting a call again has no effect.
 
     Returns:
-        What the body returned, when all that was started is done.
+        The body's result, after all started calls have finished.
 
     Raises:
-        BaseException: What the body raised, in which case all that was started is cancelled; else what the first of
-            the calls raised, when the others are done.
+        BaseException: Raised by the body, after the started calls were cancelled; or raised by a call (the first one by
+            index), after the others have finished.
     """
     limiter = anyio.CapacityLimiter(limit)
     errors: dict[int, BaseException] = {}
@@ -140,7 +136,7 @@ async def run_concurrently(calls: ToolCalls, limit: float, body: Callable[[Start
                 await calls.run(index, request)
         except get_cancelled_exc_class():
             raise
-        except BaseException as error:  # noqa: BLE001 - raised when the others are done
+        except BaseException as error:  # noqa: BLE001 - raised after the others have finished
             errors[index] = error
 
     async with anyio.create_task_group() as group:
@@ -154,7 +150,7 @@ async def run_concurrently(calls: ToolCalls, limit: float, body: Callable[[Start
             value = await body(start)
         except get_cancelled_exc_class():
             raise
-        except BaseException as error:  # noqa: BLE001 - raised outside the group, which would wrap it
+        except BaseException as error:  # noqa: BLE001 - raised outside the task group, which would wrap it
             failure = error
             group.cancel_scope.cancel()
     if failure is not None:
@@ -171,16 +167,16 @@ def _refused(request: ToolExecutionRequest, words: str) -> ToolExecution:
 
 def _cut_off(request: ToolExecutionRequest) -> ArgumentsError:
     expected = (
-        "your reply broke off, at its limit of tokens or by a filter, and this call may be incomplete: it was not run; "
+        "your reply was cut off, by its token limit or a filter, and this call may be incomplete: it was not run; "
         "call the tool again, with less text before it and in it"
     )
     return ArgumentsError(request.name, [ArgumentProblem("", expected)])
 
 
 def returns_immediately(tools: ToolBox, executions: Sequence[ToolExecution]) -> bool:
-    """Whether the results are the answer: LangChain4j's truth table of return behaviours.
+    """Return True if the results are the answer, according to LangChain4j's rules for return behaviours.
 
-    That is so where no tool failed, and the last is IMMEDIATE_IF_LAST or all are IMMEDIATE or IMMEDIATE_IF_LAST.
+    No tool failed, and either the last one is IMMEDIATE_IF_LAST or all are IMMEDIATE or IMMEDIATE_IF_LAST.
     """
     if any(execution.result.is_error for execution in executions):
         return False
@@ -194,55 +190,55 @@ def _behavior(tool: Tool | None) -> ReturnBehavior:
 
 @dataclass(frozen=True, slots=True)
 class CompensatedTool(Tool):
-    """A tool whose successes can be undone; see `compensated`."""
+    """A tool whose successful calls can be undone; see `compensated`."""
 
     undo: Undo | str = field(kw_only=True)
-    """What undoes a success, or the name of the tool that does."""
+    """Function that undoes a successful call, or the name of a tool."""
 
 
 def compensated(source: object, undo: Undo | str) -> CompensatedTool:
-    """A tool whose successes are undone where the invocation fails after all.
+    """Undo a tool's successful calls if the invocation fails later.
 
     Args:
-        source: The tool: a Tool, or a function.
-        undo: A function that gets the execution and the context; or the name of another tool of the service, which the
-            model does not see. That one is called with the arguments of the call and the fields of its structured
-            result, by name; those that are not among its parameters are left out, unless it takes any.
+        source: A Tool or a function.
+        undo: A function of the execution and the context, or the name of another tool of the service, which is then
+            hidden from the model. That tool is called with the arguments of the call and the fields of its structured
+            result, by name; unknown ones are dropped if it does not accept them.
 
     Raises:
-        DefinitionError: It is not one tool.
+        DefinitionError: The source is not one tool.
     """
     tools = tools_from(source)
     if len(tools) != 1:
-        raise DefinitionError(f"compensated takes one tool, and {source!r} holds {len(tools)}; name one of them")
-    values = {each.name: getattr(tools[0], each.name) for each in fields(Tool)}
+        raise DefinitionError(f"expected one tool, but {source!r} has {len(tools)}; use compensated on one of them")
+    values = {attribute.name: getattr(tools[0], attribute.name) for attribute in fields(Tool)}
     return CompensatedTool(values.pop("specification"), values.pop("executor"), undo=undo, **values)
 
 
 def undoing_names(tools: Collection[Tool], *, may_miss: bool) -> frozenset[str]:
-    """The names of the tools that undo others: a model neither sees nor calls them.
+    """Return the names of tools that undo others; they are hidden from the model.
 
     Args:
         tools: All tools of a service.
-        may_miss: A tool that undoes another may come later.
+        may_miss: Accept missing tools, since a provider may add them later.
 
     Raises:
-        DefinitionError: A tool is to be undone by one that is not there.
+        DefinitionError: A tool that is needed to undo another one is missing.
     """
-    undone = {
+    tool_by_undo_name = {
         tool.undo: tool.name for tool in tools if isinstance(tool, CompensatedTool) and isinstance(tool.undo, str)
     }
-    missing = [] if may_miss else sorted(undone.keys() - {tool.name for tool in tools})
+    missing = [] if may_miss else sorted(tool_by_undo_name.keys() - {tool.name for tool in tools})
     if missing:
         raise DefinitionError(
-            f"the tool {undone[missing[0]]!r} is to be undone by {missing[0]!r}, which is no tool of the service; "
-            "give that tool too, or a function"
+            f"the tool {tool_by_undo_name[missing[0]]!r} is undone by {missing[0]!r}, which the service does not have; "
+            "add that tool, or give a function"
         )
-    return frozenset(undone)
+    return frozenset(tool_by_undo_name)
 
 
 class Compensations:
-    """What has succeeded in one invocation and can be undone."""
+    """Successful calls of one invocation that can be undone."""
 
     __slots__ = ("_context", "_done")
 
@@ -251,36 +247,36 @@ class Compensations:
         self._done: list[tuple[Undo | str, ToolExecution]] = []
 
     def note(self, tool: Tool | None, execution: ToolExecution) -> None:
-        """A tool has run."""
+        """Record an execution."""
         if isinstance(tool, CompensatedTool) and not execution.result.is_error:
             self._done.append((tool.undo, execution))
 
     async def undo(self, tools: ToolBox, cause: BaseException) -> None:
-        """Undo all of it, last first; what cannot be undone is logged, and noted on the cause."""
+        """Undo all calls, last first. Failures are logged and added as notes to the cause."""
         if not self._done:
             return
         with anyio.move_on_after(UNDO_SECONDS, shield=True) as scope:
             while self._done:
-                how, execution = self._done.pop()
+                undo, execution = self._done.pop()
                 try:
-                    await self._undo(how, execution, tools)
-                except Exception as error:  # noqa: BLE001 - the others are undone nevertheless
-                    _note(execution, f"{error!s} ({type(error).__name__})", cause, error)
+                    await self._undo(undo, execution, tools)
+                except Exception as error:  # noqa: BLE001 - continue with the other calls
+                    _report_failure(execution, f"{error!s} ({type(error).__name__})", cause, error)
         if scope.cancelled_caught:
-            _note(execution, f"no end within {UNDO_SECONDS:g} seconds", cause, None)
+            _report_failure(execution, f"not finished within {UNDO_SECONDS:g} seconds", cause, None)
 
-    async def _undo(self, how: Undo | str, execution: ToolExecution, tools: ToolBox) -> None:
-        if not isinstance(how, str):
-            answer = how(execution, self._context)
-            if inspect.isawaitable(answer):
-                await answer
+    async def _undo(self, undo: Undo | str, execution: ToolExecution, tools: ToolBox) -> None:
+        if not isinstance(undo, str):
+            outcome = undo(execution, self._context)
+            if inspect.isawaitable(outcome):
+                await outcome
             return
         values = {**_arguments(execution), **_structured(execution)}
-        parameters = tools.get(how).specification.parameters
+        parameters = tools.get(undo).specification.parameters
         if parameters.get("additionalProperties") is False:
             values = {name: value for name, value in values.items() if name in parameters.get("properties", {})}
-        request = ToolExecutionRequest(how, values)
-        with approve_call(request):  # whoever approved the call approved this
+        request = ToolExecutionRequest(undo, values)
+        with approve_call(request):  # covered by the approval of the original call
             result = await execute(tools, request, self._context, LOCAL)
         if result.is_error:
             raise RuntimeError(result.text)
@@ -296,7 +292,7 @@ def _structured(execution: ToolExecution) -> Mapping[str, Any]:
     return content if isinstance(content, Mapping) else {}
 
 
-def _note(execution: ToolExecution, why: str, cause: BaseException, error: Exception | None) -> None:
-    said = f"the success of the tool {execution.request.name!r} could not be undone: {why}"
-    cause.add_note(said)
-    _logger.error("%s", said, exc_info=error)
+def _report_failure(execution: ToolExecution, reason: str, cause: BaseException, error: Exception | None) -> None:
+    message = f"the call of the tool {execution.request.name!r} could not be undone: {reason}"
+    cause.add_note(message)
+    _logger.error("%s", message, exc_info=error)

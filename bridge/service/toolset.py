@@ -1,11 +1,7 @@
-"""Tools of a service and of one invocation; tool search.
+"""Tools of a service and of one invocation, and tool search.
 
-Toolset: the tools of a service, and which of them one invocation has at each of its steps.
-
-Tool search: one tool that finds tools, instead of hundreds of definitions in every request.
-
-The model is shown the search tool, the tools that are always wanted, and those that it has found. Found tools stay as
-long as the message that found them is among what the model is shown: nothing else has to be remembered.
+With a tool search, requests contain the search tool, selected tools and tools found earlier, instead of all
+definitions. A tool counts as found while the message that found it is within the memory's window.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ _MIN_STEM_CHARS = 3
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
 
 SearchStrategy = Callable[[str, Sequence[ToolSpecification]], Sequence[str]]
-"""Finds the names of tools that fit a query, best first."""
+"""Returns the names of the tools that match a query, best first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +45,22 @@ class Offer:
     """Tools that are ready to run."""
 
     box: ToolBox
-    """Those that the model may call."""
+    """Tools that the model may call."""
     undoing: ToolBox
-    """Those, and the tools that undo others, which the model does not see."""
+    """The same tools, and those that undo others, which are hidden from the model."""
     specifications: tuple[ToolSpecification, ...]
-    """What the model may be shown."""
+    """Specifications that may be sent to the model."""
 
 
 class Toolset:
     """The tools of a service.
 
     Args:
-        tools: Those that it always has; a change of the ToolBox counts from the next invocation.
-        providers: Give further tools for an invocation, or for each of its steps.
-        approval: Which of them need approval.
+        tools: The service's tools; changes of the ToolBox apply from the next invocation on.
+        providers: Provide further tools per invocation, or per model request.
+        approval: Policy for calls that need approval.
         search: Lets the model search for tools.
-        admit: Refuses a tool that the service cannot have, by raising.
+        admit: Raises for tools that the service cannot use.
     """
 
     def __init__(
@@ -79,27 +75,27 @@ class Toolset:
         self._tools = tools
         self._providers = tuple(providers)
         self._approval = approval
-        self._admit = admit
+        self._check = admit
         self.search = search
         self._fixed: Offer | None = None
         tools.on_change(self._forget)
         self.fixed()
 
     def fixed(self) -> Offer:
-        """The tools of an invocation without those of providers; made once, and again after a change."""
+        """Return the tools of an invocation without providers; cached until the ToolBox changes."""
         if self._fixed is None:
             self._fixed = self.made_with(())
         return self._fixed
 
     def made_with(self, provided: Iterable[Tool]) -> Offer:
-        """The service's own tools and others, ready to run.
+        """Combine the service's tools with provided ones.
 
         Raises:
-            NameClashError: Two of them have one name.
-            DefinitionError: One of them is not for this service, or is to be undone by a tool that is not there.
+            NameClashError: Two tools have the same name.
+            DefinitionError: A tool cannot be used by this service, or a tool that it needs for undo is missing.
         """
         tools = [*self._tools, *provided]
-        self._admit(tools)
+        self._check(tools)
         undoing = undoing_names(tools, may_miss=bool(self._providers))
         shown = [tool for tool in tools if tool.name not in undoing]
         if self.search is not None:
@@ -118,12 +114,17 @@ class Toolset:
         return box
 
     async def open(self, message: UserMessage, context: InvocationContext) -> OfferedTools:
-        """The tools of one invocation."""
+        """Return the tools of one invocation."""
         if not self._providers:
             return OfferedTools(self, self.fixed())
         request = ToolProviderRequest(user_message=message.content, context=context)
-        once = [tool for each in self._providers if not each.is_dynamic for tool in await _provided(each, request)]
-        dynamic = [each for each in self._providers if each.is_dynamic]
+        once = [
+            tool
+            for provider in self._providers
+            if not provider.is_dynamic
+            for tool in await _provided(provider, request)
+        ]
+        dynamic = [provider for provider in self._providers if provider.is_dynamic]
         return OfferedTools(self, self.made_with(once), once=once, dynamic=dynamic, request=request)
 
     def _forget(self) -> None:
@@ -131,10 +132,10 @@ class Toolset:
 
 
 class OfferedTools:
-    """The tools of one invocation; what providers gave for it stays, what dynamic ones give is asked for again.
+    """Tools of one invocation; dynamic providers are called again before each model request.
 
     Attributes:
-        offer: Those that can run now.
+        offer: The tools available now.
     """
 
     __slots__ = ("_dynamic", "_once", "_request", "_toolset", "offer")
@@ -155,21 +156,21 @@ class OfferedTools:
         self._request = request
 
     async def next(self, messages: Sequence[ChatMessage]) -> tuple[ToolSpecification, ...]:
-        """What the model is shown in its next request.
+        """Return the specifications for the next model request.
 
         Args:
-            messages: The request's messages.
+            messages: Messages of the request.
         """
         if self._dynamic and self._request is not None:
-            given = [tool for each in self._dynamic for tool in await _provided(each, self._request)]
-            self.offer = self._toolset.made_with([*self._once, *given])
+            provided = [tool for provider in self._dynamic for tool in await _provided(provider, self._request)]
+            self.offer = self._toolset.made_with([*self._once, *provided])
         if self._toolset.search is not None:
             return self._toolset.search.shown(self.offer.box, messages)
         return self.offer.specifications
 
     @property
     def box(self) -> ToolBox:
-        """Those that the model may call now."""
+        """Tools that the model may call now."""
         return self.offer.box
 
 
@@ -179,18 +180,18 @@ async def _provided(provider: ToolProvider, request: ToolProviderRequest) -> Seq
 
 
 def match_words(query: str, tools: Sequence[ToolSpecification]) -> list[str]:
-    """The tools that share words with the query: rare words count more, and words of the name count three times."""
+    """Rank tools by words shared with the query; rare words count more, and words of the name three times."""
     indexed = [(tool.name, _words_of(tool)) for tool in tools]
     frequency = Counter(word for _, words in indexed for word in words)
     scored: list[tuple[float, int, str]] = []
     for name, words in indexed:
         score = math.inf if query.strip() == name else 0.0
-        for wanted in set(_words(query)):
+        for query_word in set(_words(query)):
             score += max(
                 (
                     weight * _rarity(frequency[word], len(indexed))
                     for word, weight in words.items()
-                    if _alike(wanted, word)
+                    if _matches(query_word, word)
                 ),
                 default=0.0,
             )
@@ -201,17 +202,17 @@ def match_words(query: str, tools: Sequence[ToolSpecification]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSearch:
-    """Lets the model search for tools instead of showing it all of them."""
+    """Lets the model search for tools instead of receiving all definitions."""
 
     strategy: SearchStrategy = match_words
     max_results: int = 10
-    """How many tools one search finds at most."""
+    """Maximum number of tools per search."""
     always: Callable[[Tool], bool] = lambda _: False
-    """Says of a tool whether it is shown without having been found."""
+    """Returns True for tools that are always sent to the model."""
     tool_name: str = "search_tools"
 
     def tool(self, tools: Iterable[Tool]) -> Tool:
-        """The tool that searches among others."""
+        """Create the search tool for these tools."""
         specifications = tuple(tool.specification for tool in tools)
         specification = ToolSpecification(
             name=self.tool_name,
@@ -222,25 +223,25 @@ class ToolSearch:
         return Tool(specification, _Search(self, specifications), interactive=False, source="the tool search")
 
     def shown(self, tools: Iterable[Tool], messages: Iterable[ChatMessage]) -> tuple[ToolSpecification, ...]:
-        """What the model is shown of the tools, after these messages."""
-        found = {name for message in messages for name in self._found_in(message)}
+        """Return the specifications to send to the model after these messages."""
+        found_names = {name for message in messages for name in self._found_in(message)}
         return tuple(
             tool.specification
             for tool in tools
-            if tool.name == self.tool_name or tool.name in found or self.always(tool)
+            if tool.name == self.tool_name or tool.name in found_names or self.always(tool)
         )
 
     def _found_in(self, message: ChatMessage) -> list[str]:
         if not isinstance(message, ToolExecutionResultMessage) or message.tool_name != self.tool_name:
             return []
         try:
-            return [each["name"] for each in json.loads(message.text)]
-        except (ValueError, TypeError, KeyError):  # an error's words
+            return [tool["name"] for tool in json.loads(message.text)]
+        except (ValueError, TypeError, KeyError):  # an error message, or text in another format
             return []
 
 
 class _Search:
-    """Runs searches."""
+    """Executor of the search tool."""
 
     __slots__ = ("_search", "_specifications")
 
@@ -253,9 +254,9 @@ class _Search:
         names = self._search.strategy(query, self._specifications)[: self._search.max_results]
         if not names:
             return ToolExecutionResult.of_text(f"no tool fits {query!r}; use other words")
-        described = {each.name: each.description for each in self._specifications}
-        found = [{"name": name, "description": described.get(name)} for name in names]
-        return ToolExecutionResult.of_text(json.dumps(found, ensure_ascii=False))
+        described = {specification.name: specification.description for specification in self._specifications}
+        matches = [{"name": name, "description": described.get(name)} for name in names]
+        return ToolExecutionResult.of_text(json.dumps(matches, ensure_ascii=False))
 
 
 def _query_of(request: ToolExecutionRequest) -> str:
@@ -268,7 +269,7 @@ def _query_of(request: ToolExecutionRequest) -> str:
 
 def _words_of(tool: ToolSpecification) -> Mapping[str, float]:
     properties = tool.parameters.get("properties")
-    names = properties if isinstance(properties, dict) else ()  # a remote server may write anything there
+    names = properties if isinstance(properties, dict) else ()  # remote schemas are not validated
     rest = " ".join([tool.title or "", tool.description or "", *names])
     return dict.fromkeys(_words(rest), 1.0) | dict.fromkeys(_words(tool.name), _NAME_WEIGHT)
 
@@ -281,9 +282,9 @@ def _rarity(frequency: int, total: int) -> float:
     return math.log(1 + total / frequency)
 
 
-def _alike(wanted: str, word: str) -> bool:
-    """The same word, or one that begins with the other: ``booking`` and ``bookings``."""
-    if wanted == word:
+def _matches(query_word: str, word: str) -> bool:
+    """Return True for equal words, or if one is a prefix of the other: ``booking`` and ``bookings``."""
+    if query_word == word:
         return True
-    short, long = sorted((wanted, word), key=len)
+    short, long = sorted((query_word, word), key=len)
     return len(short) >= _MIN_STEM_CHARS and long.startswith(short)

@@ -149,7 +149,9 @@ async def test_a_provider_is_asked_once_for_each_conversation_which_goes_on() ->
 
 async def test_a_provider_that_gives_no_memory_is_a_mistake() -> None:
     provide: Any = lambda who: None  # noqa: E731 - a provider without types
-    with pytest.raises(DefinitionError, match="the memory_provider gave None for 'ada'; it returns a ChatMemory"):
+    with pytest.raises(
+        DefinitionError, match=r"memory_provider must return a ChatMemory, not None \(memory id 'ada'\)"
+    ):
         await ai_service(Desk, chat_model=FakeModel("a"), memory_provider=provide).chat("ada", "1")
 
 
@@ -290,7 +292,7 @@ async def test_an_asynchronous_method_may_return_a_stream() -> None:
 
 async def test_only_a_service_can_be_resumed() -> None:
     state: Any = None
-    with pytest.raises(DefinitionError, match="is no AI service"):
+    with pytest.raises(DefinitionError, match="is not an AI service"):
         await resume(object(), state)
 
 

@@ -128,7 +128,7 @@ async def test_what_cannot_be_undone_is_noted_and_the_rest_is_undone(
     with pytest.raises(ChatModelError) as caught:
         await ask(service, way)
     assert trip.done == ["flight to Rome", "no flight F-Rome"]
-    note = "the success of the tool 'pay' could not be undone: 'too late' (KeyError)"
+    note = "the call of the tool 'pay' could not be undone: 'too late' (KeyError)"
     assert caught.value.__notes__ == [note]
     assert note in caplog.text
     caught.value.__notes__.clear()
@@ -144,7 +144,7 @@ async def test_undoing_by_a_tool_that_fails_is_noted_too(way: str) -> None:
     service = assistant(calls(call("book")), ERROR, tools=[compensated(book, "unbook"), unbook])
     with pytest.raises(ChatModelError) as caught:
         await ask(service, way)
-    assert caught.value.__notes__ == ["the success of the tool 'book' could not be undone: too late (RuntimeError)"]
+    assert caught.value.__notes__ == ["the call of the tool 'book' could not be undone: too late (RuntimeError)"]
     caught.value.__notes__.clear()
 
 
@@ -171,7 +171,7 @@ async def test_a_tool_that_is_to_undo_another_has_to_be_there() -> None:
     async def book() -> str:
         return "B"
 
-    with pytest.raises(DefinitionError, match="'book' is to be undone by 'unbook', which is no tool of the service"):
+    with pytest.raises(DefinitionError, match="'book' is undone by 'unbook', which the service does not have"):
         assistant("never", tools=[compensated(book, "unbook")])
 
 
@@ -203,5 +203,5 @@ async def test_only_one_tool_is_compensated_at_a_time() -> None:
         @tool
         def b(self) -> None: ...
 
-    with pytest.raises(DefinitionError, match="takes one tool"):
+    with pytest.raises(DefinitionError, match="expected one tool"):
         compensated(Two(), "c")

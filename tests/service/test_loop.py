@@ -156,7 +156,7 @@ async def test_a_response_may_want_a_hundred_tools_unless_there_is_no_limit(way:
     for wanted, options in ((100, {}), (101, {"max_tool_calls_per_response": None})):
         many = calls(*[call("add", a=1, b=n) for n in range(wanted)])
         assert len((await ask(assistant(many, "ok", tools=[add], **options), way)).tool_executions) == wanted
-    with pytest.raises(ToolLimitError, match=r"wants 101 tools at once .*=100; raise it"):
+    with pytest.raises(ToolLimitError, match=r"requests 101 tools at once .*=100; raise it"):
         await ask(assistant(many, "never", tools=[add]), way)
 
 
@@ -177,7 +177,7 @@ async def test_a_model_that_stalls_is_an_error_that_says_so(way: str) -> None:
     model = FakeModel(stall)
     service = ai_service(Assistant, chat_model=model, model_timeout_seconds=0.01)
     with anyio.fail_after(DEADLINE_SECONDS):
-        with pytest.raises(ChatModelError, match=r"FakeModel: said nothing for 0\.01 seconds") as caught:
+        with pytest.raises(ChatModelError, match=r"FakeModel: no response for 0\.01 seconds") as caught:
             await ask(service, way)
     assert caught.value.retryable
     assert model.open_streams == 0
@@ -241,7 +241,7 @@ async def test_a_stream_that_breaks_off_is_an_error() -> None:
                     return
 
     service = ai_service(Assistant, chat_model=Broken("one two"))
-    with pytest.raises(ChatModelError, match="the stream ended before the response was whole"):
+    with pytest.raises(ChatModelError, match="the stream ended before the response was complete"):
         async for _ in service.stream("Hello"):
             pass
 

@@ -92,7 +92,7 @@ async def test_the_inspector_shows_each_argument_with_its_type() -> None:
     assert shown == [
         "add (memory id 'm-1')\n  a: 4711 (int)\n  b: 2 (int)",
         "add (memory id 'm-1')\n  a: 1 (int)\n  b: \"x\" (str)",
-        "add (memory id 'm-1')\n  no JSON object: {oh no",
+        "add (memory id 'm-1')\n  not a JSON object: {oh no",
     ]
 
 

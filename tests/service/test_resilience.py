@@ -325,5 +325,5 @@ async def test_a_library_that_is_not_installed_is_said(
 
 
 async def test_a_guard_stands_around_one_tool() -> None:
-    with pytest.raises(DefinitionError, match=r"takes one tool, and .* holds 2"):
+    with pytest.raises(DefinitionError, match=r"expected one tool, but .* has 2"):
         retried([Shop(), Shop()])

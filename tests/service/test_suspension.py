@@ -205,7 +205,7 @@ def test_plain_code_sees_it_too() -> None:
 
 async def test_another_service_cannot_go_on() -> None:
     state = await suspended(Bookings(), ChatMemory())
-    with pytest.raises(DefinitionError, match=r"suspended in 'Desk\.chat', which is no method of this service"):
+    with pytest.raises(DefinitionError, match=r"suspended in 'Desk\.chat', which this service does not have"):
         await resume(assistant(), state)
 
 

@@ -59,7 +59,7 @@ def test_what_is_filled_in_is_never_looked_at_again(value: str) -> None:
 
 
 def test_a_name_that_is_no_parameter_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="the template of m names 'city', and there is no such parameter"):
+    with pytest.raises(DefinitionError, match="the template of m uses 'city', but there is no such parameter"):
         PromptTemplate("Weather in {city}?", ["town"], "m")
 
 

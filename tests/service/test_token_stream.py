@@ -134,9 +134,9 @@ async def test_a_stream_runs_once_and_has_a_result_when_it_is_over() -> None:
     with pytest.raises(InvocationError, match="no result yet"):
         _ = stream.result
     await stream.start()
-    with pytest.raises(InvocationError, match="has run already"):
+    with pytest.raises(InvocationError, match="has already run"):
         await stream.start()
-    with pytest.raises(InvocationError, match="has run already"):
+    with pytest.raises(InvocationError, match="has already run"):
         async for _ in stream:
             pass
 
