@@ -1,6 +1,6 @@
-"""The gateway: remote servers' tools, and local ones beside them, served again as one server.
+"""Gateway: publishes the tools of remote servers, and local ones, as one server.
 
-The names are loaded when they are first used (PEP 562).
+Names are imported on first use (PEP 562).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway", "merged_servers"]
 
-_HOMES = {"Gateway": "gateway", "merged_servers": "gateway"}
+_MODULES = {"Gateway": "gateway", "merged_servers": "gateway"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

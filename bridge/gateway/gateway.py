@@ -1,13 +1,7 @@
-"""Gateway, merged configurations, forwarded headers.
+"""Gateway: the tools of several servers and local tools in one ToolBox.
 
-Gateway: the tools of many servers, and local ones beside them, in one ToolBox that is fit to be served.
-
-Gateway ── .tools ── local tools under their names; remote ones, passed through, under names that are free
+Gateway ── .tools ── local tools under their names, and proxies for remote ones under unused names
    ╰── McpToolProvider ── the servers (`bridge.client.provider`)
-
-Headers: which of a caller's headers a gateway hands on.
-
-Merging: the servers of several configurations, under names that are all different.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.gateway")
 
 START_SECONDS = 10.0
-"""How long the start waits for servers: a client that is told of changes gets the tools of later ones too."""
+"""Default time to wait for servers on start, in seconds. Tools of slower servers are added later."""
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -60,26 +54,25 @@ _PREFIXES = ("content-", "mcp-", "proxy-", "sec-")
 
 
 class Gateway:
-    """Remote servers, to be served again as one. It belongs to the event loop in which it is opened.
+    """Remote servers published as one server. Belongs to the event loop in which it is opened.
 
-    Serve `tools` with a `bridge.server.publisher.Publisher`, over any transport, while the gateway is open.
+    Publish `tools` with a `bridge.server.publisher.Publisher` over any transport while the gateway is open.
 
     Args:
-        servers: The servers; their names are all different (see `bridge.gateway.gateway.merged_servers`).
-        local: Tools beside them, which keep their names; the gateway follows its changes.
-        prefix: When a server's name stands before the names of its tools, as for
-            `bridge.client.provider.McpToolProvider`.
-        forward_headers: The headers of a caller that are handed on to servers over HTTP. None unless named here, and
-            none that proves who somebody is.
-        held_seconds: How long a call of a server of the handshake era waits for the answer of a caller of the modern
-            one.
-        max_held_calls: How many may wait at once.
-        start_seconds: How long opening waits for servers that are not required; the tools of later ones come later.
-        auth: Gives what signs a server's HTTP requests; None for the configured headers alone.
-        healing: How soon a lost server is tried again.
+        servers: The servers, with unique names (see `bridge.gateway.gateway.merged_servers`).
+        local: Local tools, which keep their names; changes apply.
+        prefix: Use of server names as prefixes of tool names; see `bridge.client.provider.McpToolProvider`.
+        forward_headers: Headers of a caller to forward to servers over HTTP. Defaults to none; credentials are never
+            forwarded.
+        held_seconds: Maximum wait of a suspended call for its caller's answer. Only needed for servers of protocol
+            versions before 2026-07-28 with callers of that version.
+        max_held_calls: Maximum number of suspended calls.
+        start_seconds: Maximum wait for optional servers on opening; tools of slower servers are added later.
+        auth: Returns the authentication for a server's HTTP requests; None uses only the configured headers.
+        healing: Reconnect policy.
 
     Raises:
-        DefinitionError: Two servers have one name, or a header cannot be handed on.
+        DefinitionError: Two servers have the same name, or a header cannot be forwarded.
     """
 
     def __init__(
@@ -96,47 +89,47 @@ class Gateway:
         healing: Healing | None = None,
     ) -> None:
         self.tools = ToolBox()
-        """What is to be served."""
+        """The tools to publish."""
         self._local = ToolBox() if local is None else local
         self.provider = McpToolProvider(
             list(servers),
             prefix=prefix,
-            local=self._local,  # it follows the changes before this gateway does
+            local=self._local,  # registered first, so that it sees changes before this gateway
             handlers=proxy_handlers(),
             headers_supplier=forwarded_headers(forward_headers),
             auth=auth,
             healing=healing,
             validates_results=False,
         )
-        """The servers."""
+        """The provider of the servers' tools."""
         self._start_seconds = start_seconds
-        self._holding = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
+        self._suspended_calls = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
 
     async def open(self) -> None:
-        """Open all servers at once, and wait until those that are there are listed.
+        """Open all servers concurrently, and wait for their lists of tools.
 
         Raises:
-            ServerError: A required server cannot be reached or listed; everything is closed again.
+            ServerError: A required server cannot be reached or listed; all servers are closed again.
         """
         try:
             await self.provider.open(wait=False)
             with anyio.move_on_after(self._start_seconds):
                 await self.provider.settled()
-            if required := [each.name for each in self.status() if each.required]:
+            if required := [status.name for status in self.status() if status.required]:
                 await self.provider.settled(*required)
             for status in self.status():
-                _check(status)
+                _require_listed(status)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
             raise
 
     async def aclose(self) -> None:
-        """End all connections, and every call that waits for an answer."""
-        self._holding.cancel_all()
+        """Close all connections, and cancel all suspended calls."""
+        self._suspended_calls.cancel_all()
         await self.provider.aclose()
 
     async def __aenter__(self) -> Self:
@@ -146,24 +139,24 @@ class Gateway:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._holding.cancel_all()
+        self._suspended_calls.cancel_all()
         await self.provider.__aexit__(kind, error, traceback)
 
     async def reconfigure(self, servers: Iterable[ServerConfig], *, wait: bool = True) -> None:
-        """Let exactly these servers be here. Only those that changed are ended and started.
+        """Replace the set of servers; only changed servers are restarted.
 
         Args:
-            servers: As for the constructor.
-            wait: Return when each new server's tools are listed, or it is known that they cannot be now.
+            servers: See the constructor.
+            wait: Wait until each new server is listed, or has failed.
 
         Raises:
             ServerError: A required server cannot be reached or listed.
-            DefinitionError: Two servers have one name.
+            DefinitionError: Two servers have the same name.
         """
         await self.provider.reconfigure(list(servers), wait=wait)
 
     def status(self) -> tuple[ServerStatus, ...]:
-        """How each server is now."""
+        """Return the current status of each server."""
         return self.provider.status()
 
     def _rebuild(self) -> None:
@@ -173,35 +166,35 @@ class Gateway:
             executor = tool.executor
             if isinstance(executor, RemoteExecutor):
                 connection = connections[origins[tool.name].server]
-                remote.append(replace(tool, executor=ProxyExecutor(executor, connection, self._holding)))
+                remote.append(replace(tool, executor=ProxyExecutor(executor, connection, self._suspended_calls)))
         self.tools.replace([*self._local, *remote])
 
 
-def _check(status: ServerStatus) -> None:
-    """Say that a server is not there.
+def _require_listed(status: ServerStatus) -> None:
+    """Log a warning if a server is not listed.
 
     Raises:
-        ServerError: It is required.
+        ServerError: The server is required.
     """
     if status.is_listed:
         return
     if status.required and status.problem is not None:
         raise status.problem
     reason = status.problem or "it is still starting"
-    _logger.warning("going on without the server %r until it is there: %s", status.name, reason)
+    _logger.warning("continuing without the server %r until it is available: %s", status.name, reason)
 
 
 def forwarded_headers(names: Iterable[str]) -> Callable[[str, InvocationContext], Mapping[str, str]] | None:
-    """What hands on some of a caller's headers; None where there are none to hand on.
+    """Return a function that selects the headers to forward; None if there are none.
 
     Args:
-        names: The headers, whatever their case.
+        names: Names of the headers; case-insensitive.
 
     Raises:
-        DefinitionError: One is no header, belongs to the connection, or carries what proves who somebody is: a token
-            that was meant for this server is never shown to another (MCP, "Token Passthrough").
+        DefinitionError: A name is invalid, or the header belongs to the connection or carries credentials. Tokens for
+            this server must not be sent to other servers (MCP, "Token Passthrough").
     """
-    allowed = tuple(dict.fromkeys(_checked(name) for name in names))
+    allowed = tuple(dict.fromkeys(_forwardable(name) for name in names))
     if not allowed:
         return None
 
@@ -212,33 +205,33 @@ def forwarded_headers(names: Iterable[str]) -> Callable[[str, InvocationContext]
     return supply
 
 
-def _checked(name: str) -> str:
+def _forwardable(name: str) -> str:
     lower = name.strip().lower()
     if not _NAME.fullmatch(lower):
-        raise DefinitionError(f"{name!r} is no name of a header")
+        raise DefinitionError(f"{name!r} is not a valid header name")
     if names_secret(lower) and not lower.startswith("mcp-"):
         raise DefinitionError(
-            f"the header {name!r} carries a secret that was meant for this server, and is never handed on: "
-            "give each server a credential of its own in its 'headers'"
+            f"the header {name!r} carries credentials for this server, which are never forwarded: "
+            "give each server its own credentials in its 'headers'"
         )
     if lower in _OF_THE_CONNECTION or lower.startswith(_PREFIXES):
-        raise DefinitionError(f"the header {name!r} belongs to one connection, and cannot be handed on")
+        raise DefinitionError(f"the header {name!r} belongs to one connection and cannot be forwarded")
     return lower
 
 
 def merged_servers(groups: Iterable[tuple[str, Iterable[ServerConfig]]]) -> list[ServerConfig]:
-    """The servers of several sources together.
+    """Merge the servers of several sources under unique names.
 
-    A server that two sources describe alike is one server. Of different ones with one name, the first keeps it, and
-    the others have their source's name before it.
+    Identical servers of two sources are merged. If different servers have the same name, the first keeps it, and the
+    source's name is added to the others.
 
     Args:
-        groups: For each source what it is called, such as a file's stem, and its servers.
+        groups: For each source its name, such as a file's stem, and its servers.
     """
     merged: dict[str, ServerConfig] = {}
     for label, servers in groups:
         for server in servers:
-            name = next(each for each in _names(label, server) if _is_free(each, server, merged))
+            name = next(candidate for candidate in _names(label, server) if _is_free(candidate, server, merged))
             merged[name] = server if name == server.name else replace(server, name=name)
     return list(merged.values())
 

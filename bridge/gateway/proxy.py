@@ -1,8 +1,8 @@
-"""Passing: a remote tool served again. Arguments go as they came, results come as they are, questions reach the caller.
+"""Proxies for remote tools: arguments, results and questions are passed on unchanged.
 
-A server of the modern era ends a call with its questions: they are passed on, its state inside ours. A server of the
-handshake era asks while the call runs: the call is attended by the caller's request, and held between two of them
-(`bridge.gateway.suspended_calls`).
+A server of protocol version 2026-07-28 ends a call with its questions. They are passed on, with the server's state
+inside the gateway's state. An earlier server asks while the call runs; the call is kept open, and suspended between two
+requests of its caller if necessary (`bridge.gateway.suspended_calls`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 MAX_ROUNDS = 10
-"""How often a server may ask within one request, as in the SDKs."""
+"""Maximum rounds of questions within one request, as in the SDKs."""
 
 _STATE_ONLY_SECONDS = 0.1
 _QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
@@ -50,22 +50,23 @@ _UPSTREAM = "upstream"
 
 @dataclass(frozen=True, slots=True)
 class ProxyExecutor:
-    """Runs a remote tool for somebody else's caller."""
+    """Runs a remote tool on behalf of a caller of the gateway."""
 
     remote: RemoteExecutor
-    """The tool where it lives."""
+    """Executor of the remote tool."""
     connection: Connection = field(compare=False)
-    """The connection to its server, which knows the server's era."""
+    """Connection to the server; provides the protocol era."""
     holding: SuspendedCalls = field(compare=False)
-    """Where calls wait for answers."""
+    """Calls suspended until an answer arrives."""
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request.
 
         Raises:
-            ToolError: The server is not there, refused, or answered what is no result; it names server and tool.
-            InputRequired: The server asked, and only the caller's next request can answer.
-            CallRefused: An answer is not what its question asks for, or the server wants pages visited first.
+            ToolError: The server is unavailable, refused, or returned an invalid result; the message names server and
+                tool.
+            InputRequired: The server asked a question that only the caller's next request can answer.
+            CallRefused: An answer does not match its question, or the server requires pages to be visited first.
         """
         assert not isinstance(request.arguments, str)
         try:
@@ -74,20 +75,20 @@ class ProxyExecutor:
         except ServerRefusedError as error:
             if error.code != URL_ELICITATION_REQUIRED:
                 raise ToolError(error.brief) from error
-            # It is an error of the protocol that a client acts upon: pages to visit before the call can be made.
+            # Clients handle this protocol error: the user has to visit pages before the call can be repeated.
             message = self.connection.config.transport.scrub(error.message)
             raise CallRefused(ProtocolError(error.code, message, error.data)) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
         except WireError as error:
-            raise ToolError(f"{self._shown} answered what is no result: {error}") from error
-        if SERVER_INFO_KEY in result.metadata:  # which server made it is for this side to say
-            kept = {key: value for key, value in result.metadata.items() if key != SERVER_INFO_KEY}
-            return replace(result, metadata=kept)
+            raise ToolError(f"{self._label} returned an invalid result: {error}") from error
+        if SERVER_INFO_KEY in result.metadata:  # replaced by this server's own
+            metadata = {key: value for key, value in result.metadata.items() if key != SERVER_INFO_KEY}
+            return replace(result, metadata=metadata)
         return result
 
     @property
-    def _shown(self) -> str:
+    def _label(self) -> str:
         return f"the tool {self.remote.tool!r} of the server {self.remote.server.name!r}"
 
     async def _call(self, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
@@ -97,10 +98,8 @@ class ProxyExecutor:
         may_be_asked = not _QUESTIONS.isdisjoint(context.client_capabilities)
         if _UPSTREAM in state or self.connection.era == "modern" or not may_be_asked:
             return await self._call_in_rounds(arguments, context)
-        held = self.holding.begin(lambda inner: self.remote.call(arguments, inner), context)
-        return await self._attend(held, context)
-
-    # --- a server that ends a call in order to ask -------------------------------------------------------------------
+        suspended_call = self.holding.begin(lambda inner: self.remote.call(arguments, inner), context)
+        return await self._attend(suspended_call, context)
 
     async def _call_in_rounds(self, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
         responses: Json | None = None
@@ -121,118 +120,118 @@ class ProxyExecutor:
                 return wire
             request_state = wire.get("requestState")
             responses = await self._answers(wire.get("inputRequests"), request_state, context, number)
-        raise ToolError(f"{self._shown} asks more than {MAX_ROUNDS} times")
+        raise ToolError(f"{self._label} asks more than {MAX_ROUNDS} times")
 
     async def _answers(
-        self, asked: Any, request_state: str | None, context: InvocationContext, number: int
+        self, requests: Any, request_state: str | None, context: InvocationContext, number: int
     ) -> Json | None:
-        """The caller's answers to one round of questions, as MCP writes them.
+        """Return the caller's answers to one round of questions as MCP JSON.
 
         Raises:
-            InputRequired: They come with the caller's next request.
+            InputRequired: The answers arrive with the caller's next request.
         """
-        if not asked:
+        if not requests:
             await anyio.sleep(_STATE_ONLY_SECONDS)
             return None
         try:
-            questions = {key: question_from_wire(wire) for key, wire in asked.items()}
+            questions = {key: question_from_wire(wire) for key, wire in requests.items()}
         except WireError as error:
-            raise ToolError(f"{self._shown} asks what is not known here: {error}") from error
-        # A caller that answers in place is asked again where the server uses a key again.
-        named = {key: key if number == 0 else f"{key}-{number}" for key in questions}
+            raise ToolError(f"{self._label} asks an unsupported question: {error}") from error
+        # Keys must be unique for a caller that answers during the call, even if the server reuses a key.
+        unique_keys = {key: key if number == 0 else f"{key}-{number}" for key in questions}
         try:
-            answers = await context.ask({named[key]: question for key, question in questions.items()})
+            answers = await context.ask({unique_keys[key]: question for key, question in questions.items()})
         except InputRequired as waiting:
-            unanswered = {key: questions[key] for key in questions if named[key] in waiting.questions}
+            unanswered = {key: questions[key] for key in questions if unique_keys[key] in waiting.questions}
             raise InputRequired(unanswered, {_UPSTREAM: request_state, "asked": list(questions)}) from None
-        return {key: answer_to_wire(answers[named[key]]) for key in questions}
-
-    # --- a server that asks while the call runs ----------------------------------------------------------------------
+        return {key: answer_to_wire(answers[unique_keys[key]]) for key in questions}
 
     def _resumed(self, state: Mapping[str, Any], context: InvocationContext) -> SuspendedCall:
         try:
             return self.holding.resume(state, context)
         except ToolError as error:
-            raise ToolError(f"{self._shown}: {error}") from None
+            raise ToolError(f"{self._label}: {error}") from None
 
-    async def _attend(self, held: SuspendedCall, context: InvocationContext) -> Json:
-        """Bring the questions of a call to its caller until it has ended."""
+    async def _attend(self, call: SuspendedCall, context: InvocationContext) -> Json:
+        """Send the questions of a call to its caller until the call has ended."""
         try:
-            given = context.resumption.answers if context.resumption is not None else {}
-            while (asked := await held.next_question()) is not None:
-                if not _answered(asked, given):
-                    await self._put(asked, held, context)
-            return held.collect()
+            answers = context.resumption.answers if context.resumption is not None else {}
+            while (questions := await call.next_question()) is not None:
+                if not _answer_from(questions, answers):
+                    await self._ask_caller(questions, call, context)
+            return call.collect()
         except InputRequired:
             raise
         except CallRefused:
-            self.holding.keep(held, beyond_limit=True)  # the caller may give a better answer
+            self.holding.keep(call, beyond_limit=True)  # the caller may send a valid answer later
             raise
         except BaseException:
-            held.cancel()
+            call.cancel()
             raise
 
-    async def _put(self, asked: PendingQuestions, held: SuspendedCall, context: InvocationContext) -> None:
-        """Put one question to the caller.
+    async def _ask_caller(self, pending: PendingQuestions, call: SuspendedCall, context: InvocationContext) -> None:
+        """Send pending questions to the caller.
 
         Raises:
-            InputRequired: It is answered with the caller's next request.
+            InputRequired: The answers arrive with the caller's next request.
         """
-        if any(missing_capability(question, context.client_capabilities) for question in asked.questions.values()):
-            asked.refuse("the client behind this gateway cannot be asked that")
+        if any(missing_capability(question, context.client_capabilities) for question in pending.questions.values()):
+            pending.refuse("the client behind this gateway cannot be asked that")
             return
         try:
-            with asked.asking():
-                asked.answer(await context.ask(asked.questions))
+            with pending.asking():
+                pending.answer(await context.ask(pending.questions))
         except ToolError as error:
-            asked.refuse(str(error))
+            pending.refuse(str(error))
         except InputRequired as waiting:
             try:
-                state = self.holding.keep(held)
+                state = self.holding.keep(call)
             except ToolError as error:
-                asked.refuse(str(error))
+                pending.refuse(str(error))
             else:
                 raise InputRequired(waiting.questions, state) from None
 
 
-def _answered(asked: PendingQuestions, given: Mapping[str, Any]) -> bool:
-    """Whether the caller's request brought the answers.
+def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:
+    """Answer the questions if the caller's request contains all answers; return True if it does.
 
     Raises:
-        CallRefused: One is not what its question asks for.
+        CallRefused: An answer does not match its question.
     """
-    if not asked.questions.keys() <= given.keys():
+    if not pending.questions.keys() <= answers.keys():
         return False
     try:
-        asked.answer({key: answer_from_wire(question, given[key]) for key, question in asked.questions.items()})
+        pending.answer({key: answer_from_wire(question, answers[key]) for key, question in pending.questions.items()})
     except WireError as error:
         raise CallRefused(ProtocolError(INVALID_PARAMS, f"a malformed answer in inputResponses: {error}")) from error
     return True
 
 
-class _PassingHandlers(ClientHandlers):
-    """Puts every question as it is to the caller of the call within which a server asks."""
+class _ForwardingHandlers(ClientHandlers):
+    """Forwards each question to the caller of the call during which the server asks."""
 
     __slots__ = ()
 
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
         if not context.has_listener:
             raise ToolError(
-                "calls of several callers are under way, or were given up within the last "
-                f"{with_count(GIVEN_UP_SECONDS, 'second')} and may go on, and this server does not tell which of them "
-                "asks: nobody was asked; call again in a moment, when it is idle"
+                "calls of several callers are running, or were abandoned within the last "
+                f"{with_count(GIVEN_UP_SECONDS, 'second')} and may still run, and this server does not tell which of "
+                "them asks: the question was refused; call again in a moment, when the server is idle"
             )
         key = uuid4().hex
         try:
             return (await context.ask({key: question}))[key]
-        except InputRequired:  # the server has another era than a moment ago
+        except InputRequired:  # the caller's protocol version cannot answer during the call
             raise ToolError("the caller cannot be asked while the call runs") from None
 
 
 def proxy_handlers() -> ClientHandlers:
-    """Handlers that put what a server asks to the caller of the call within which it asks."""
+    """Create handlers that forward a server's questions to the caller of the call during which it asks."""
 
     async def unused(*_: object) -> Any:
-        raise AssertionError("questions are passed on whole")
+        raise AssertionError("questions are forwarded by answer()")
 
-    return _PassingHandlers(elicitation=unused, sampling=unused, sampling_features=("tools", "context"), roots=unused)
+    return _ForwardingHandlers(
+        elicitation=unused, sampling=unused, sampling_features=("tools", "context"), roots=unused
+    )

@@ -1,13 +1,13 @@
-"""Holding: calls of servers that wait for an answer while the request that began them has ended with the question.
+"""Calls of servers that wait for an answer between two requests of their caller.
 
-    begun ──> attended ──> result
-               │    ↑
-             asks   ╰─────────── retry
-               ├──> the caller answers in place (handshake era)
-               ╰──> waiting ──── time to live ──> cancelled and forgotten
+    started ──> attended ──> result
+                 │    ↑
+               asks   ╰─────────── retry
+                 ├──> the caller answers during the call (before 2026-07-28)
+                 ╰──> suspended ── time to live ──> cancelled
 
-A server of the handshake era asks while its tool runs, and a caller of the modern era answers only in its next request:
-between the two the call is held here. It is never run again in order to ask.
+A server of a protocol version before 2026-07-28 asks while its tool runs; a caller of that version answers with its
+next request. In between the call is suspended here, so that the tool does not run again.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 HELD_SECONDS = 300.0
-"""How long a call waits for its caller's answer."""
+"""Default maximum wait for a caller's answer, in seconds."""
 
 MAX_HELD_CALLS = 100
-"""How many calls may wait at once, of which a caller has its share: each keeps a server busy."""
+"""Default maximum of suspended calls, shared among callers; each occupies its server."""
 _RETRY_SECONDS = 10
 
 
 class PendingQuestions:
-    """Questions of a call that wait for an answer.
+    """Questions of a call without an answer.
 
     Args:
-        questions: The questions, each under a key of its own within the call.
+        questions: The questions by key, unique within the call.
     """
 
     def __init__(self, questions: Mapping[str, Question]) -> None:
@@ -54,39 +54,39 @@ class PendingQuestions:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Put them to a caller in this block, which ends at once when they are withdrawn."""
+        """Ask a caller in this block, which is cancelled if the questions are withdrawn."""
         with anyio.CancelScope() as self._asking:
             yield
         self._asking = None
 
     def withdraw(self) -> None:
-        """Nobody waits for the answers any more."""
+        """Withdraw the questions; their answers are no longer needed."""
         self.settled.set()
         if self._asking is not None:
             self._asking.cancel()
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
-        """Let the call go on."""
+        """Continue the call with the answers."""
         self.answers = answers
         self.settled.set()
 
     def refuse(self, reason: str) -> None:
-        """Let the call go on without an answer."""
+        """Continue the call without answers."""
         self.refusal = reason
         self.settled.set()
 
 
 class SuspendedCall:
-    """One call of a server, which can outlive the request that began it.
+    """A call of a server that can outlive the request that started it.
 
     Args:
-        call: Makes the call, with the context that it gets.
-        caller: The context of the request that begins it.
+        call: Makes the call with the given context.
+        caller: Context of the request that starts it.
 
     Attributes:
-        id: What names it in a state.
-        attendant: The context of the request that waits for it just now; None while none does.
-        account: Whose call it is, as `InvocationContext.account` says it.
+        id: Identifier of the call in a state.
+        attendant: Context of the request that currently waits for the call; None if there is none.
+        account: Name under which the call counts towards limits; see `InvocationContext.account`.
     """
 
     def __init__(self, call: Callable[[InvocationContext], Awaitable[Json]], caller: InvocationContext) -> None:
@@ -106,129 +106,129 @@ class SuspendedCall:
         )
         self.account = caller.account
         self._scope = anyio.CancelScope()
-        self._asked: list[PendingQuestions] = []
+        self._pending: list[PendingQuestions] = []
         self._count = 0
         self._result: Json | None = None
         self._error: Exception | None = None
         self._has_ended = False
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
         self._collected = anyio.Event()
 
     async def run(self) -> None:
-        """Make the call, and keep what comes of it until somebody has it, or nobody wants it any more."""
+        """Run the call, and keep its result until it is collected or the call is cancelled."""
         with self._scope:
             try:
                 self._result = await self._call(self._context)
-            except Exception as error:  # noqa: BLE001 - raised again where the result is collected
+            except Exception as error:  # noqa: BLE001 - raised by collect()
                 self._error = error
             self._end()
             await self._collected.wait()
         self._end()
 
     async def next_question(self) -> PendingQuestions | None:
-        """What waits for an answer, the oldest first; None once the call has ended."""
+        """Return the oldest unanswered questions; None once the call has ended."""
         while True:
-            for asked in self._asked:  # which may be of another call of the same caller's, and outlive this one
-                if not asked.settled.is_set():
-                    return asked
+            for pending in self._pending:  # may belong to another call of the same caller, and outlive this one
+                if not pending.settled.is_set():
+                    return pending
             if self._has_ended:
                 return None
-            await self._news.wait()
+            await self._changed.wait()
 
     def collect(self) -> Json:
-        """What came of the call.
+        """Return the result of the call.
 
         Raises:
-            Exception: What it raised.
-            ToolError: It was cancelled.
+            Exception: Raised by the call.
+            ToolError: The call was cancelled.
         """
         self._collected.set()
         if self._error is not None:
             raise self._error
         if self._result is None:
-            raise ToolError("the call was cancelled: whether it ran is unknown")
+            raise ToolError("the call was cancelled: it is unknown whether it ran")
         return self._result
 
     def cancel(self) -> None:
-        """End the call, at its server too."""
+        """Cancel the call, also on its server."""
         self._scope.cancel()
 
     def expire_in(self, seconds: float) -> None:
-        """Have the call cancelled after so long; infinite for never."""
+        """Cancel the call after this time; infinite for never."""
         self._scope.deadline = anyio.current_time() + seconds
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        """Put questions of the server, and wait.
+        """Ask the server's questions and wait for the answers.
 
         Raises:
-            ToolError: They are refused.
+            ToolError: The questions were refused.
         """
         if self._collected.is_set():
-            raise ToolError("the call has ended, and its caller cannot be asked any more")
+            raise ToolError("the call has ended, and its caller can no longer be asked")
         keys = {}
         for key in questions:
             self._count += 1
-            keys[key] = f"question-{self._count}"  # a server may use a key again, and means another question then
-        asked = PendingQuestions({keys[key]: question for key, question in questions.items()})
-        self._asked.append(asked)
-        self._tell()
+            keys[key] = f"question-{self._count}"  # unique even if the server reuses a key
+        pending = PendingQuestions({keys[key]: question for key, question in questions.items()})
+        self._pending.append(pending)
+        self._notify()
         try:
-            await asked.settled.wait()
+            await pending.settled.wait()
         finally:
-            self._asked.remove(asked)
-            asked.withdraw()
-        if asked.answers is None:
-            raise ToolError(asked.refusal or "it was not answered")
-        return {key: asked.answers[keys[key]] for key in questions}
+            self._pending.remove(pending)
+            pending.withdraw()
+        if pending.answers is None:
+            raise ToolError(pending.refusal or "the question was not answered")
+        return {key: pending.answers[keys[key]] for key in questions}
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will come of it any more."""
+        """True if the call has ended without a result or error."""
         return self._has_ended and self._result is None and self._error is None
 
     def _end(self) -> None:
         self._has_ended = True
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
 class _Relay:
-    """The channel of a held call: to whoever attends it; nowhere while nobody does."""
+    """Channel of a suspended call to the request that currently waits for it, if any."""
 
-    def __init__(self, held: SuspendedCall) -> None:
-        self._held = held
+    def __init__(self, call: SuspendedCall) -> None:
+        self._call = call
 
     @property
     def peer(self) -> object | None:
-        return None if self._held.attendant is None else self._held.attendant.peer
+        return None if self._call.attendant is None else self._call.attendant.peer
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._held.attendant is not None:
-            await self._held.attendant.progress(progress, total, message)
+        if self._call.attendant is not None:
+            await self._call.attendant.progress(progress, total, message)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        if self._held.attendant is not None:
-            await self._held.attendant.log(level, data, logger)
+        if self._call.attendant is not None:
+            await self._call.attendant.log(level, data, logger)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        return await self._held.ask(questions)
+        return await self._call.ask(questions)
 
 
 class SuspendedCalls:
-    """The held calls of one process.
+    """The suspended calls of one process.
 
     Args:
-        held_seconds: How long a call waits for its caller.
-        max_held_calls: How many may wait at once.
+        held_seconds: Maximum wait for a caller.
+        max_held_calls: Maximum number of suspended calls.
     """
 
     def __init__(self, *, held_seconds: float = HELD_SECONDS, max_held_calls: int = MAX_HELD_CALLS) -> None:
         self._process = token_urlsafe(9)
         self._held_seconds = held_seconds
-        self._places = Shares(max_held_calls)
+        self._limit = Shares(max_held_calls)
         self._running: set[SuspendedCall] = set()
         self._waiting: dict[str, SuspendedCall] = {}
 
@@ -236,74 +236,76 @@ class SuspendedCalls:
         return len(self._waiting)
 
     def begin(self, call: Callable[[InvocationContext], Awaitable[Json]], caller: InvocationContext) -> SuspendedCall:
-        """Begin a call, attended by its caller.
+        """Start a call on behalf of a caller.
 
         Args:
             call: Makes the call.
-            caller: The context of the request.
+            caller: Context of the request.
         """
-        held = SuspendedCall(call, caller)
-        self._running.add(held)
+        suspended = SuspendedCall(call, caller)
+        self._running.add(suspended)
 
         async def run() -> None:
             try:
-                await held.run()
+                await suspended.run()
             finally:
-                self._running.discard(held)
-                self._leave(held.id)
+                self._running.discard(suspended)
+                self._remove(suspended.id)
 
-        start_detached(run, "held call")
-        return held
+        start_detached(run, "suspended call")
+        return suspended
 
     def keep(self, held: SuspendedCall, *, beyond_limit: bool = False) -> Json:
-        """Let a call wait for its caller's next request; returns the state that names it.
+        """Suspend a call until its caller's next request; return the state that identifies it.
 
         Args:
             held: The call.
-            beyond_limit: It waited already, and has a place.
+            beyond_limit: True if the call was suspended before and keeps its place.
 
         Raises:
-            ToolError: Too many wait, of all callers or of this one.
+            ToolError: Too many calls are suspended, in total or for this caller.
         """
-        if not (beyond_limit or self._places.has_room(held.account)):
+        if not (beyond_limit or self._limit.has_room(held.account)):
             raise ToolError(
-                "too many calls wait for answers already: a caller has as many as places are left of "
-                f"{self._places.places}; answer one, or try again in {_RETRY_SECONDS} seconds"
+                "too many calls are waiting for answers: a caller may use the places that are left of "
+                f"{self._limit.places}; answer one, or try again in {_RETRY_SECONDS} seconds"
             )
-        self._places.take(held.account)
+        self._limit.take(held.account)
         held.attendant = None
         held.expire_in(self._held_seconds)
         self._waiting[held.id] = held
         return {"held": held.id, "process": self._process}
 
     def resume(self, state: Mapping[str, Any], caller: InvocationContext) -> SuspendedCall:
-        """The call that a state names, attended by its caller again.
+        """Return the call identified by a state, on behalf of its caller.
 
         Args:
-            state: What `keep` gave.
-            caller: The context of the request that goes on with it.
+            state: Return value of `keep`.
+            caller: Context of the request that continues the call.
 
         Raises:
-            ToolError: It is not here: it began in another process, or waited too long. Its outcome is unknown.
+            ToolError: The call started in another process, or waited too long. Its outcome is unknown.
         """
-        held = self._leave(str(state.get("held")))
+        held = self._remove(str(state.get("held")))
         if held is None or held.is_over:
-            why = "waited too long, or was cancelled" if state.get("process") == self._process else "began elsewhere"
+            reason = (
+                "waited too long, or was cancelled" if state.get("process") == self._process else "started elsewhere"
+            )
             raise ToolError(
-                f"the call that waited for this answer is not here any more: it {why}. Whether it ran is unknown; "
+                f"the call that waited for this answer no longer exists: it {reason}. It is unknown whether it ran; "
                 "it was not run again"
             )
         held.expire_in(float("inf"))
         held.attendant = caller
         return held
 
-    def _leave(self, held_id: str) -> SuspendedCall | None:
+    def _remove(self, held_id: str) -> SuspendedCall | None:
         held = self._waiting.pop(held_id, None)
         if held is not None:
-            self._places.give_back(held.account)
+            self._limit.give_back(held.account)
         return held
 
     def cancel_all(self) -> None:
-        """End every call."""
+        """Cancel all calls."""
         for held in tuple(self._running):
             held.cancel()

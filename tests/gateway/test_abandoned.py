@@ -118,7 +118,7 @@ async def test_what_a_server_says_and_asks_for_a_call_that_was_given_up_reaches_
     caplog.set_level(logging.INFO, "bridge.client")
     async with two_callers() as callers:
         await callers.begin_and_give_up(callers.alice)
-        assert "nobody was asked" in await callers.call(callers.bob, "speak")
+        assert "the question was refused" in await callers.call(callers.bob, "speak")
         assert (callers.bob.asked, callers.bob.heard) == ([], [])
     assert f"server 'child': {SECRET}" in caplog.messages
 
@@ -135,7 +135,7 @@ async def test_a_server_that_never_answers_a_cancelled_call_may_ask_others_after
 ) -> None:
     async with two_callers() as callers:
         await callers.begin_and_give_up(callers.alice)
-        assert "nobody was asked" in await callers.call(callers.bob, "speak")
+        assert "the question was refused" in await callers.call(callers.bob, "speak")
         later = monotonic() + requests.GIVEN_UP_SECONDS
         monkeypatch.setattr(requests, "monotonic", lambda: later)
         assert '"pin": "bob"' in await callers.call(callers.bob, "speak")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-UNKNOWN = "Whether it ran is unknown; it was not run again"
+UNKNOWN = "It is unknown whether it ran; it was not run again"
 
 
 async def test_a_call_that_asks_goes_on_with_the_next_request_and_has_run_once() -> None:
@@ -84,7 +84,7 @@ async def test_an_answer_that_reaches_another_process_is_told_that_the_outcome_i
         asked = await first_round(here)
         astray = await next_round(there, asked)
         assert astray["isError"]
-        assert "it began elsewhere. " + UNKNOWN in text_of(astray)
+        assert "it started elsewhere. " + UNKNOWN in text_of(astray)
         assert journal.entries == ["began"]
         assert text_of(await next_round(here, asked)) == "Hello Ada"
     assert journal.entries == ["began", "ended"]
@@ -107,7 +107,7 @@ async def test_where_too_many_wait_a_question_is_refused_and_the_call_goes_on() 
         asked = await first_round(connection)
         refused = await connection.call_tool("greet", {}, hands_on_questions=True)
         assert refused["isError"]
-        assert "too many calls wait for answers already" in text_of(refused)
+        assert "too many calls are waiting for answers" in text_of(refused)
         assert text_of(await next_round(connection, asked)) == "Hello Ada"
     assert [entry.partition(":")[0] for entry in journal.entries] == ["began", "began", "refused", "ended"]
 
@@ -230,7 +230,7 @@ async def test_calls_of_one_caller_that_wait_leave_room_for_another_callers() ->
 
     kept = [held_by("ada"), held_by("ada")]
     states = [holding.keep(each) for each in kept]
-    with pytest.raises(ToolError, match=r"as many as places are left of 4; answer one, or try again in 10 seconds"):
+    with pytest.raises(ToolError, match=r"may use the places that are left of 4; answer one, or try again in 10 seconds"):
         holding.keep(held_by("ada"))
     holding.keep(held_by("bob"))
     resumed = holding.resume(states[0], InvocationContext(caller=Caller("ada")))

@@ -74,7 +74,7 @@ async def test_of_several_callers_nobody_is_asked_for_another(eras: tuple[str, s
     async with AsyncExitStack() as stack:
         both = await opened(stack, people, *eras)
         for told in await ordered(*both):
-            assert "calls of several callers are under way" in told
+            assert "calls of several callers are running" in told
         assert people.asked == []
         # Alone, each is asked for itself.
         for number, connection in enumerate(both):
