@@ -1,4 +1,4 @@
-"""Reading JSON that someone else wrote: strict about what is needed, with errors that show what came."""
+"""Checks for untrusted JSON; errors show the received value."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class ValueBounds:
 
 
 def without_none(**fields: Any) -> Json:
-    """Those of the fields that are not None."""
+    """Return the fields that are not None."""
     return {key: value for key, value in fields.items() if value is not None}
 
 
 def optional_field(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
-    """A field that may be absent or null.
+    """Return a field that may be absent or null.
 
     Raises:
-        WireError: It is there and of another type.
+        WireError: The field has another type.
     """
     value = json.get(key)
     if value is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
@@ -74,34 +74,34 @@ def optional_field(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None
 
 
 def require_object(value: object, what: str) -> Json:
-    """A value that must be an object.
+    """Return the value if it is a JSON object.
 
     Raises:
-        WireError: It is not.
+        WireError: The value has another type.
     """
     if not isinstance(value, dict):
-        raise WireError(f"{what} that is no object: {short_repr(value)}")
+        raise WireError(f"{what} is not an object: {short_repr(value)}")
     return value
 
 
 def require_text(value: object) -> str:
-    """A value that must be text.
+    """Return the value if it is a string.
 
     Raises:
-        WireError: It is not.
+        WireError: The value has another type.
     """
     if not isinstance(value, str):
-        raise WireError(f"text was expected: {short_repr(value)}")
+        raise WireError(f"expected a string: {short_repr(value)}")
     return value
 
 
 def require_base64(value: object) -> bytes:
-    """A value that must be base64.
+    """Decode a base64 string.
 
     Raises:
-        WireError: It is not.
+        WireError: The value is not a base64 string.
     """
     try:
         return b64decode(require_text(value).encode("ascii"), validate=True)
     except (Base64Error, UnicodeEncodeError) as error:
-        raise WireError(f"base64 was expected: {short_repr(value)}") from error
+        raise WireError(f"expected base64: {short_repr(value)}") from error

@@ -1,1 +1,1 @@
-"""Values of this package to MCP JSON and back, one file per feature."""
+"""Conversion of this package's values to MCP JSON and back."""

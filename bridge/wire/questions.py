@@ -1,8 +1,8 @@
-"""The wire: this package's values as MCP's JSON, and back, both directions side by side.
+"""Conversion of questions and answers to MCP JSON and back.
 
-Plain mappings in and out (the SDK's handlers accept them), the same for server, fast path, client and gateway. Sources:
-MCP schema 2025-11-25 and 2026-07-28, ``Tool``, ``CallToolResult``, ``ContentBlock``, ``InputRequests``.
-Reading is strict about what it needs and carries the rest: what cannot be read is a `WireError` that names it.
+The functions use plain mappings, which the SDK's handlers accept. They are shared by the server, fast path, client and
+gateway. Sources: MCP schema 2025-11-25 and 2026-07-28, ``InputRequests``. Required fields are checked and other fields
+preserved; malformed data raises `WireError`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,8 @@ if TYPE_CHECKING:
     from bridge.tools.questions import Answer, Question
 
 
-# --- questions -------------------------------------------------------------------------------------------------------
-
-
 def question_to_wire(question: Question) -> Json:
-    """A question as MCP's request: ``{"method": …, "params": …}``."""
+    """Convert a question to MCP's request: ``{"method": …, "params": …}``."""
     match question:
         case Elicitation():
             params: Json = {"mode": "form", "message": question.message, "requestedSchema": question.schema}
@@ -54,18 +51,20 @@ def question_to_wire(question: Question) -> Json:
 
 
 def question_from_wire(wire: Mapping[str, Any]) -> Question:
-    """MCP's request as a question.
+    """Convert MCP's request to a question.
 
     Raises:
-        WireError: The method is unknown, or something that it needs is missing or malformed.
+        WireError: The method is unknown, or a required field is missing or malformed.
     """
     params = optional_field(require_object(wire, "a question"), "params", dict) or {}
     meta = forwarded_meta(optional_field(params, "_meta", dict))
     try:
         match wire.get("method"):
             case "elicitation/create" if params.get("mode", "form") == "url":
-                told = optional_field(params, "elicitationId", str) or ""
-                return UrlElicitation(require_text(params["message"]), require_text(params["url"]), told, meta)
+                elicitation_id = optional_field(params, "elicitationId", str) or ""
+                return UrlElicitation(
+                    require_text(params["message"]), require_text(params["url"]), elicitation_id, meta
+                )
             case "elicitation/create":
                 return Elicitation(
                     require_text(params["message"]), require_object(params["requestedSchema"], "a form"), meta
@@ -80,7 +79,7 @@ def question_from_wire(wire: Mapping[str, Any]) -> Question:
 
 
 def answer_to_wire(answer: Answer) -> Json:
-    """An answer as MCP's result of the request that asked."""
+    """Convert an answer to the result of MCP's request."""
     match answer:
         case ElicitationAnswer():
             return {"action": answer.action} | without_none(content=answer.content, _meta=answer.meta or None)
@@ -94,16 +93,18 @@ def answer_to_wire(answer: Answer) -> Json:
 
 
 def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
-    """MCP's result of the request that asked, as the answer to a question.
+    """Convert the result of MCP's request to the answer to a question.
 
     Raises:
-        WireError: The result is not what the question asks for.
+        WireError: The result does not match the question.
     """
     try:
         match question:
             case Elicitation() | UrlElicitation():
                 if wire["action"] not in {"accept", "decline", "cancel"}:
-                    raise WireError(f"an elicitation's action is accept, decline or cancel: {short_repr(wire)}")
+                    raise WireError(
+                        f"the action of an elicitation must be accept, decline or cancel: {short_repr(wire)}"
+                    )
                 meta = forwarded_meta(optional_field(wire, "_meta", dict))
                 return ElicitationAnswer(wire["action"], optional_field(wire, "content", dict), meta)
             case Sampling():
@@ -125,7 +126,7 @@ def answer_from_wire(question: Question, wire: Mapping[str, Any]) -> Answer:
 
 def _role(wire: Mapping[str, Any]) -> Literal["user", "assistant"]:
     if wire["role"] not in {"user", "assistant"}:
-        raise WireError(f"a message's role is user or assistant: {short_repr(wire)}")
+        raise WireError(f"the role of a message must be user or assistant: {short_repr(wire)}")
     return cast("Literal['user', 'assistant']", wire["role"])
 
 
@@ -169,20 +170,20 @@ def _sampling_from_wire(params: Json, meta: Json) -> Sampling:
     )
 
 
-def _one_of(wire: Json, key: str, *known: str) -> Any:
-    """A word that may be absent.
+def _one_of(wire: Json, key: str, *choices: str) -> Any:
+    """Return an optional string with a fixed set of values.
 
     Raises:
-        WireError: It is none of those that are known.
+        WireError: The value is not one of them.
     """
-    word = optional_field(wire, key, str)
-    if word is not None and word not in known:
-        raise WireError(f"{key!r} is one of {', '.join(known)}: {short_repr(wire)}")
-    return word
+    value = optional_field(wire, key, str)
+    if value is not None and value not in choices:
+        raise WireError(f"{key!r} must be one of {', '.join(choices)}: {short_repr(wire)}")
+    return value
 
 
 def _part_to_wire(part: Content | ToolUse | ToolUseResult) -> Json:
-    """A part of a message to or from a model as MCP's ``SamplingMessageContentBlock``."""
+    """Convert a part of a sampling message to MCP's ``SamplingMessageContentBlock``."""
     match part:
         case ToolUse():
             wire: Json = {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}

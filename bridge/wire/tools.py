@@ -1,4 +1,4 @@
-"""Tool specifications and results to and from MCP."""
+"""Conversion of tool specifications and results to MCP JSON and back."""
 
 from __future__ import annotations
 
@@ -15,41 +15,35 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STRICT_META_KEY = "io.github.mcp-toolbridge/strict"
-"""Where a specification's ``strict`` travels, in ``_meta``: MCP has no field for it."""
-
-
-# --- what goes with a message ----------------------------------------------------------------------------------------
+"""Key of a specification's ``strict`` in ``_meta``, since MCP has no field for it."""
 
 
 def forwarded_meta(meta: Mapping[str, Any] | None) -> Json:
-    """What of a ``_meta`` its sender says, and is passed on: a trace's context, say, and any key that is not MCP's own.
+    """Return the part of ``_meta`` to forward: a trace context, for example, and all keys that are not MCP's own.
 
-    What belongs to the protocol (``progressToken``, ``io.modelcontextprotocol/…``) concerns only the two who exchange
-    the message.
+    Keys of the protocol (``progressToken``, ``io.modelcontextprotocol/…``) only concern the sender and receiver of one
+    message.
 
     Args:
-        meta: The ``_meta`` as it came; None for none.
+        meta: The received ``_meta``, or None.
     """
     return {key: value for key, value in meta.items() if not _is_protocols(key)} if meta else {}
 
 
 def _is_protocols(key: str) -> bool:
-    # The second is how the SDK spells the first.
+    # The SDK also uses the snake_case form.
     return key in {"progressToken", "progress_token"} or key.startswith("io.modelcontextprotocol/")
 
 
-# --- tools -----------------------------------------------------------------------------------------------------------
-
-
 def tool_to_wire(specification: ToolSpecification) -> Json:
-    """A specification as MCP's ``Tool``."""
+    """Convert a specification to MCP's ``Tool``."""
     wire: Json = {"name": specification.name, "inputSchema": _object_schema(specification.parameters)}
     metadata = dict(specification.metadata)
     if specification.strict is not None:
         metadata[STRICT_META_KEY] = specification.strict
     if (hints := specification.annotations) is not None:
-        said = {key: getattr(hints, name) for name, key in HINTS.items()}
-        wire["annotations"] = {key: value for key, value in said.items() if value is not None}
+        all_hints = {key: getattr(hints, name) for name, key in HINTS.items()}
+        wire["annotations"] = {key: value for key, value in all_hints.items() if value is not None}
     return wire | without_none(
         title=specification.title,
         description=specification.description,
@@ -60,10 +54,10 @@ def tool_to_wire(specification: ToolSpecification) -> Json:
 
 
 def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
-    """MCP's ``Tool`` as a specification, its schemas exactly as they came.
+    """Convert MCP's ``Tool`` to a specification, with its schemas unchanged.
 
     Raises:
-        WireError: The name or the input schema is missing or of the wrong type.
+        WireError: The name or the input schema is missing or has the wrong type.
     """
     name, schema = require_object(wire, "a tool").get("name"), wire.get("inputSchema")
     if not isinstance(name, str) or not name:
@@ -82,35 +76,32 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
             output_schema=optional_field(wire, "outputSchema", dict),
             annotations=None if hints is None else _annotations_from_wire(hints),
             metadata=metadata,
-            # They are only for show: one that is none is left out.
+            # Icons are decorative: malformed ones are dropped.
             icons=tuple(filter(is_icon, optional_field(wire, "icons", list) or ())),
             strict=strict if isinstance(strict, bool) else None,
         )
     except DefinitionError as error:
-        raise WireError(f"a tool that cannot be one: {error}") from error
+        raise WireError(f"an invalid tool: {error}") from error
 
 
 def _annotations_from_wire(hints: Mapping[str, Any]) -> ToolAnnotations:
-    """Hints are only hints: one of the wrong type is as good as none."""
-    kept: dict[str, Any] = {}
+    """Convert hints; hints of the wrong type are dropped."""
+    valid: dict[str, Any] = {}
     for name, key in HINTS.items():
         if isinstance(value := hints.get(key), str if name == "title" else bool):
-            kept[name] = value
-    return ToolAnnotations(**kept)
+            valid[name] = value
+    return ToolAnnotations(**valid)
 
 
 def _object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """MCP asks for ``type: object`` at the root; a schema that leaves it out (a bare ``$ref``, say) gets it."""
+    """Add ``type: object`` to a schema that omits it (such as a bare ``$ref``), since MCP requires it."""
     return schema if schema.get("type") == "object" else {"type": "object", **schema}
 
 
-# --- results ---------------------------------------------------------------------------------------------------------
-
-
 def result_to_wire(result: ToolExecutionResult) -> Json:
-    """A result as MCP's ``CallToolResult``: as content what a model reads, as structured content the whole."""
-    shown = result.content if result.model_content is None else result.model_content
-    wire: Json = {"content": [block_to_json(block) for block in shown], "isError": result.is_error}
+    """Convert a result to MCP's ``CallToolResult``: the model's content, and the complete structured content."""
+    content = result.content if result.model_content is None else result.model_content
+    wire: Json = {"content": [block_to_json(block) for block in content], "isError": result.is_error}
     if result.structured_content is not None:
         wire["structuredContent"] = result.structured_content
     if result.metadata:
@@ -119,7 +110,7 @@ def result_to_wire(result: ToolExecutionResult) -> Json:
 
 
 def result_from_wire(wire: Mapping[str, Any]) -> ToolExecutionResult:
-    """MCP's ``CallToolResult`` as a result.
+    """Convert MCP's ``CallToolResult`` to a result.
 
     Raises:
         WireError: The content is missing or malformed.

@@ -118,7 +118,7 @@ async def test_a_tool_that_failed_says_so_whatever_its_schema() -> None:
         ({"content": [{"type": "hologram"}]}, "returned a malformed result: content of an unknown type"),
         (
             {"content": [{"type": "image", "data": "%", "mimeType": "image/png"}]},
-            "malformed result: base64 was expected",
+            "malformed result: expected base64",
         ),
         ({"content": []}, "returned no structured content, which its output schema requires"),
         (

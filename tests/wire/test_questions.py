@@ -106,7 +106,7 @@ def test_a_spoiled_answer_is_refused_with_a_wire_error_or_survives(question: Que
         ({"name": "add"}, "the tool 'add' has no inputSchema"),
         ({"name": "add", "inputSchema": []}, "the tool 'add' has no inputSchema"),
         ({"name": "add", "inputSchema": {"type": "object"}, "title": 5}, "'title' must be str"),
-        ([], "a tool that is no object"),
+        ([], "a tool is not an object"),
     ],
 )
 def test_a_tool_that_cannot_be_read_is_named(wire: Any, complaint: str) -> None:
