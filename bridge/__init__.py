@@ -1,4 +1,4 @@
-"""Python functions as tools, published over the Model Context Protocol, with MCP on both sides.
+"""Python functions as tools, published over the Model Context Protocol, and tools of MCP servers in Python.
 
     from bridge import tool
 
@@ -7,7 +7,7 @@
         \"\"\"Add two numbers.\"\"\"
         return a + b
 
-The public names are here; each is imported when it is first used (PEP 562), so that a program loads what it uses.
+Public names are imported on first use (PEP 562), so that a program only loads what it needs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     __version__: str
-    """The version of the distribution mcp-toolbridge that is installed."""
+    """The installed version of the distribution mcp-toolbridge."""
 
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
@@ -355,19 +355,19 @@ _NAMES = {
     "bridge.tools.toolbox": ("ToolBox",),
     "bridge.tools.transform": ("filtered", "prefixed", "renamed", "safe_names"),
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 
-if not TYPE_CHECKING:  # a type checker is to refuse the names that are not here
+if not TYPE_CHECKING:  # with a module __getattr__, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
-        """Import what is asked for, and keep it."""
+        """Import a public name on first access and cache it."""
         if name == "__version__":
             value = globals()[name] = import_module("importlib.metadata").version("mcp-toolbridge")
             return value
-        if name not in _HOMES:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return value
 
 

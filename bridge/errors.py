@@ -1,35 +1,35 @@
-"""The one tree of errors that this package raises.
+"""Errors raised by this package.
 
     BridgeError
-    ├── DefinitionError          a mistake in a program: found when a tool is defined or registered
-    │   └── NameClashError       two tools want one name
-    ├── TargetError              a file, module or command line target that holds no tools
-    ├── ConfigError              a configuration of servers that cannot be used: all its problems at once
-    ├── MissingExtraError        an optional dependency that is not installed
-    ├── WireError                what came over a connection, or from a disk, is not what it should be
-    ├── ChatModelError           a chat model's provider failed
-    ├── MemoryStoreError         what keeps conversations cannot be read or written
-    ├── ServerError              a remote server, or the way to it, failed
-    │   ├── ServerUnavailableError   it cannot be started, reached or greeted: what was asked of it never ran
-    │   │   └── ServerAuthError      it asks for credentials that it was not given, or refuses those that it was
-    │   ├── OutcomeUnknownError      the connection broke while it worked: what was asked may have run
-    │   │   └── ServerTimeoutError   it did not answer in time
-    │   ├── ServerAnswerError        it answered what the protocol does not know
-    │   └── ServerRefusedError       it answered with an error of the protocol
-    ├── InvocationError          an AI service's invocation came to no answer
-    │   ├── ToolLimitError       the model wanted more round trips, or more tools at once, than it may have
-    │   ├── ReplyError           the model's reply is not what the method returns
-    │   └── InvocationTimeoutError  the invocation ran out of time
-    └── ToolCallError            one call did not succeed
-        ├── UnknownToolError     no tool has that name
+    ├── DefinitionError          a tool or service is defined incorrectly
+    │   └── NameClashError       two tools have the same name
+    ├── TargetError              a file, module or command line target has no tools
+    ├── ConfigError              a server configuration is invalid; reports all problems
+    ├── MissingExtraError        an optional dependency is not installed
+    ├── WireError                received or stored data is malformed
+    ├── ChatModelError           the provider of a chat model failed
+    ├── MemoryStoreError         a store of conversations cannot be read or written
+    ├── ServerError              a remote server or its connection failed
+    │   ├── ServerUnavailableError   it cannot be started or reached, so that the call never ran
+    │   │   └── ServerAuthError      credentials are missing or were rejected
+    │   ├── OutcomeUnknownError      the connection broke during a call, which may have run
+    │   │   └── ServerTimeoutError   it did not respond in time
+    │   ├── ServerAnswerError        its response violates the protocol
+    │   └── ServerRefusedError       it responded with a JSON-RPC error
+    ├── InvocationError          an AI service's invocation failed
+    │   ├── ToolLimitError       the model requested too many tool calls
+    │   ├── ReplyError           the model's reply does not match the method's return type
+    │   └── InvocationTimeoutError  the invocation exceeded its time limit
+    └── ToolCallError            a tool call failed
+        ├── UnknownToolError     there is no tool with this name
         ├── ArgumentsError       the arguments do not parse or do not validate
-        ├── ToolError            raised by a tool's author on purpose: the message is for the model
-        ├── ResultError          the tool returned something that cannot be sent
-        └── ToolTimeoutError     the tool ran out of time
+        ├── ToolError            raised by a tool's author with a message for the model
+        ├── ResultError          the tool's return value cannot be sent
+        └── ToolTimeoutError     the tool exceeded its time limit
 
-A mistake in a program is an exception where the program made it. A call that failed becomes a result with
-``is_error``, so that the model can correct itself (see `bridge.tools.execution`). A broken protocol is neither:
-it is answered in the protocol's own terms at the edge that speaks it.
+A programming mistake raises an exception at the place of the mistake. A failed call becomes a result with ``is_error``,
+so that the model can correct itself (see `bridge.tools.execution`). Protocol violations by a client are answered with
+errors of the protocol.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 
 class BridgeError(Exception):
-    """The root of every error of this package."""
+    """Base class of all errors of this package."""
 
 
 class DefinitionError(BridgeError):
-    """A tool that cannot be defined; the message names the object and the remedy."""
+    """A tool or service cannot be defined; the message names the object and the remedy."""
 
 
 class NameClashError(DefinitionError):
-    """Two tools of one ToolBox want the same name; the message names both sources."""
+    """Two tools of one ToolBox have the same name; the message names both sources."""
 
     def __init__(self, name: str, first: str, second: str) -> None:
         super().__init__(
@@ -61,40 +61,40 @@ class NameClashError(DefinitionError):
 
 
 class TargetError(BridgeError):
-    """What was named on the command line, or in a configuration, holds no tools; the message says why."""
+    """A command line target or configuration entry has no tools; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One thing that is wrong with a configuration of servers; it quotes no value that may be secret."""
+    """One problem in a server configuration; never contains values that may be secret."""
 
     message: str
-    """What is wrong, and what to do."""
+    """Description and remedy."""
     server: str | None = None
-    """The name of the server; None where it is not about one."""
+    """Name of the server; None if the problem does not concern a single server."""
     key: str | None = None
-    """Where in the server, or in the file: ``args[1]``, ``headers.Authorization``."""
+    """Location in the server or file: ``args[1]``, ``headers.Authorization``."""
     line: int | None = None
-    """The line of a syntax error, from 1."""
+    """Line of a syntax error, from 1."""
     column: int | None = None
-    """The column of a syntax error, from 1."""
+    """Column of a syntax error, from 1."""
 
     def __str__(self) -> str:
-        where = (
+        parts = (
             self.line is not None and f"line {self.line}, column {self.column}",
             self.server is not None and f"server {self.server!r}",
             self.key is not None and repr(self.key),
         )
-        place = ", ".join(part for part in where if part)
-        return f"{place}: {self.message}" if place else self.message
+        location = ", ".join(part for part in parts if part)
+        return f"{location}: {self.message}" if location else self.message
 
 
 class ConfigError(BridgeError):
-    """A configuration of servers that cannot be used; all its problems are reported together.
+    """A server configuration is invalid; all problems are reported together.
 
     Attributes:
-        source: The file, or what else the configuration was read from.
-        problems: Every problem that was found.
+        source: The file, or another source of the configuration.
+        problems: All problems.
     """
 
     def __init__(self, source: str, problems: Sequence[ConfigProblem]) -> None:
@@ -116,17 +116,17 @@ class MissingExtraError(BridgeError, ImportError):
 
 
 class WireError(BridgeError, ValueError):
-    """What came over a connection, or from a disk, is not what the protocol or format says; the message shows it."""
+    """Received or stored data does not match the protocol or format; the message shows it."""
 
 
 class ChatModelError(BridgeError):
-    """A model's provider failed.
+    """The provider of a chat model failed.
 
     Attributes:
-        provider: The provider's name.
-        status: The HTTP status; None where there was none.
-        request_id: What the provider calls the request; for its support.
-        retryable: Trying again may succeed. The provider's SDK has tried already.
+        provider: Name of the provider.
+        status: HTTP status; None if there was no response.
+        request_id: The provider's id of the request, for support.
+        retryable: True if a retry may succeed. The provider's SDK has already retried.
     """
 
     def __init__(
@@ -149,25 +149,26 @@ class ChatModelError(BridgeError):
 
 
 class MemoryStoreError(BridgeError):
-    """Conversations cannot be read or written: a file is locked, full or no database, or a Redis does not answer.
+    """A store of conversations cannot be read or written.
 
-    The message names the store and the reason; the cause is the error of its library. Nothing is half-written.
+    The file is locked or invalid, the disk is full, or Redis does not respond. The message names the store and the
+    reason; the cause is the library's error. Writes are atomic.
     """
 
 
 class InvocationError(BridgeError):
-    """An AI service's invocation came to no answer; the conversation's memory is as it was before."""
+    """An invocation of an AI service failed; the memory is unchanged."""
 
 
 class ToolLimitError(InvocationError):
-    """The model wanted more round trips through tools, or more tools at once, than the service allows."""
+    """The model requested more round trips or more concurrent tool calls than the service allows."""
 
 
 class ReplyError(InvocationError):
-    """The model's reply is not what the method returns, and was not when it was asked again.
+    """The model's reply does not match the method's return type, even after a correction was requested.
 
     Attributes:
-        reply: What the model said last.
+        reply: The last reply.
     """
 
     def __init__(self, message: str, reply: str) -> None:
@@ -176,35 +177,35 @@ class ReplyError(InvocationError):
 
 
 class InvocationTimeoutError(InvocationError, TimeoutError):
-    """The invocation ran out of time."""
+    """The invocation exceeded its time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFailure:
-    """What went wrong with a remote server; nothing in it is secret."""
+    """Details of a remote server's failure, without secrets."""
 
     server: str
-    """The server's name."""
+    """Name of the server."""
     phase: str
-    """What was being done: ``starting``, ``connecting``, ``calling 'add'``."""
+    """Operation that failed: ``starting``, ``connecting``, ``calling 'add'``."""
     reason: str
-    """What went wrong, in a few words."""
+    """Short description of the failure."""
     address: str | None = None
-    """The command line or the URL, redacted."""
+    """Command line or URL, redacted."""
     hint: str | None = None
-    """What to do about it."""
+    """Remedy."""
     last_words: tuple[str, ...] = ()
-    """The last lines that the child wrote to its standard error."""
+    """Last lines that the child process wrote to stderr."""
     exit_code: int | None = None
-    """How the child ended: an exit code, or a signal's number as a negative one; None while it runs."""
+    """Exit code of the child process, negative for a signal; None while it runs."""
     is_permanent: bool = False
-    """Trying again will fail again, until somebody changes something."""
+    """True if a retry cannot succeed without a change of the configuration or the server."""
 
     def __str__(self) -> str:
         details = (
             ("at", self.address),
             ("exit code", self.exit_code),
-            ("its last words", "".join(f"\n    {line}" for line in self.last_words) or None),
+            ("last lines of stderr", "".join(f"\n    {line}" for line in self.last_words) or None),
             ("hint", self.hint),
         )
         lines = "".join(f"\n  {name}: {value}" for name, value in details if value is not None)
@@ -212,10 +213,10 @@ class ServerFailure:
 
 
 class ServerError(BridgeError):
-    """A remote server, or the way to it, failed. The message is for whoever runs this; see `brief`.
+    """A remote server or its connection failed. The message is meant for the operator; see `brief` for other readers.
 
     Attributes:
-        failure: What went wrong, in parts.
+        failure: Details of the failure.
     """
 
     def __init__(self, failure: ServerFailure) -> None:
@@ -224,42 +225,42 @@ class ServerError(BridgeError):
 
     @property
     def server(self) -> str:
-        """The server's name."""
+        """Name of the server."""
         return self.failure.server
 
     @property
     def brief(self) -> str:
-        """One line without command, URL and last words: for a model, or a caller elsewhere."""
+        """One line without command, URL and stderr, for models and remote callers."""
         return f"the server {self.failure.server!r}, {self.failure.phase}: {self.failure.reason}"
 
 
 class ServerUnavailableError(ServerError):
-    """A server cannot be started, reached or greeted; what was asked of it never ran."""
+    """A server cannot be started or reached; the call never ran."""
 
 
 class ServerAuthError(ServerUnavailableError):
-    """A server asks for credentials that it was not given, or refuses those that it was."""
+    """Credentials for a server are missing or were rejected."""
 
 
 class OutcomeUnknownError(ServerError):
-    """The connection broke while the server worked: what was asked may have run, wholly or in part, or not."""
+    """The connection broke during a call, which may have run completely, partly or not at all."""
 
 
 class ServerTimeoutError(OutcomeUnknownError):
-    """A server did not answer in time. It was told to stop, and may have run what was asked."""
+    """A server did not respond in time. The call was cancelled, but may have run."""
 
 
 class ServerAnswerError(ServerError):
-    """A server answered what the protocol does not know; what was asked has probably run."""
+    """A server's response violates the protocol; the call has probably run."""
 
 
 class ServerRefusedError(ServerError):
-    """A server answered with an error of the protocol (JSON-RPC's error object).
+    """A server responded with a JSON-RPC error.
 
     Attributes:
-        code: JSON-RPC's code.
-        message: The server's words.
-        data: What it says beside that.
+        code: JSON-RPC error code.
+        message: The server's error message.
+        data: Additional data of the error.
     """
 
     def __init__(self, failure: ServerFailure, code: int, message: str, data: Any = None) -> None:
@@ -270,18 +271,18 @@ class ServerRefusedError(ServerError):
 
 
 class ToolCallError(BridgeError):
-    """One call of a tool did not succeed; ``str(error)`` is fit for the model."""
+    """A tool call failed; ``str(error)`` is suitable for the model."""
 
 
 _MAX_SHOWN_CHARS = 200
 
 
 class UnknownToolError(ToolCallError):
-    """No tool has the name that was called.
+    """There is no tool with the called name.
 
     Attributes:
-        name: The name that was called.
-        suggestions: The nearest names that exist, nearest first.
+        name: The called name.
+        suggestions: The most similar tool names, best first.
     """
 
     def __init__(self, name: str, suggestions: Sequence[str] = ()) -> None:
@@ -294,26 +295,26 @@ class UnknownToolError(ToolCallError):
 
 @dataclass(frozen=True, slots=True)
 class ArgumentProblem:
-    """One thing that is wrong with the arguments of a call."""
+    """One problem with the arguments of a call."""
 
     path: str
-    """Where: ``city``, ``order.items[2].price``; empty for the arguments as a whole."""
+    """Location: ``city``, ``order.items[2].price``; empty for the arguments as a whole."""
     expected: str
-    """What would have been right, in words."""
+    """Expected value in words."""
     received: str | None = None
-    """What came, as JSON cut at 200 characters; None where nothing came."""
+    """Received value as JSON, truncated to 200 characters; None if it is missing."""
 
     def __str__(self) -> str:
-        came = f", got {self.received}" if self.received is not None else ""
-        return f"{self.path}: {self.expected}{came}" if self.path else f"{self.expected}{came}"
+        received = f", got {self.received}" if self.received is not None else ""
+        return f"{self.path}: {self.expected}{received}" if self.path else f"{self.expected}{received}"
 
 
 class ArgumentsError(ToolCallError):
-    """The arguments of one call do not parse or do not validate; all problems are reported together.
+    """The arguments of a call do not parse or do not validate; all problems are reported together.
 
     Attributes:
-        tool: The tool's name.
-        problems: Every problem that was found, in the order of the parameters.
+        tool: Name of the tool.
+        problems: All problems, in the order of the parameters.
     """
 
     def __init__(self, tool: str, problems: Sequence[ArgumentProblem]) -> None:
@@ -323,16 +324,16 @@ class ArgumentsError(ToolCallError):
 
 
 class ToolError(ToolCallError):
-    """Raise this inside a tool to tell the model, in your words, what went wrong and what to do about it.
+    """Raise this inside a tool to tell the model what went wrong and how to proceed.
 
-    The message reaches local and remote callers as it is; any other exception's text stays on this side.
+    The message reaches local and remote callers unchanged; the text of other exceptions is not sent to remote callers.
     """
 
 
 class ResultError(ToolCallError):
-    """The tool returned something that cannot be sent, or is not what it declares.
+    """The tool's return value cannot be sent, or does not match the declared type.
 
-    It is the author's mistake and a caller's disappointment: the message names types and never values.
+    The message may reach callers, so it contains types and no values.
     """
 
     def __init__(self, tool: str, returned: str) -> None:
@@ -341,7 +342,7 @@ class ResultError(ToolCallError):
 
 
 class ToolTimeoutError(ToolCallError):
-    """The tool ran out of time."""
+    """The tool exceeded its time limit."""
 
     def __init__(self, tool: str, timeout_seconds: float) -> None:
         super().__init__(f"{tool!r} did not finish within {timeout_seconds:g} seconds")

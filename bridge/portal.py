@@ -1,12 +1,11 @@
-"""Event loop thread for synchronous facades; detached tasks.
+"""Event loop thread for synchronous facades, and detached tasks.
 
-The portal: the one thread in which every synchronous facade of this package runs its asynchronous code.
+The portal is one thread in which all synchronous facades run asynchronous code. It starts on first use and ends with
+the process. A facade called from a worker thread of a running event loop, such as a synchronous tool, uses that event
+loop instead, so that the call is cancelled with its caller. On trio this needs a `ThreadScope`, since trio does not
+cancel code that a worker thread started.
 
-It is started when it is first needed and ends with the process. A facade that is called in a worker thread of a running
-event loop, as a synchronous tool is, uses that event loop instead: so a call stays within its caller's cancellation
-(on trio by a `ThreadScope`, since trio lets go on whatever a thread has begun).
-
-Detached: a task that belongs to no task group, and so outlives whoever started it.
+A detached task belongs to no task group and outlives the code that started it.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _running: set[asyncio.Task[None]] = set()
-"""An event loop refers to its tasks only weakly."""
+"""Strong references, since event loops only keep weak references to tasks."""
 
 
 class _Holder:
-    """Holds the portal once it is started."""
+    """Starts the portal on first use."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -53,43 +52,43 @@ class _Holder:
             if self._started is not None:
                 portal, manager = self._started
                 self._started = None
-                portal.call(portal.stop, True)  # what still runs is cancelled
+                portal.call(portal.stop, True)  # cancel running tasks
                 manager.__exit__(None, None, None)
 
 
 class ThreadScope:
-    """What a worker thread runs in its event loop, which ends when nobody waits for the thread any more.
+    """Cancels what a worker thread runs in its event loop once the thread's caller is cancelled.
 
-    Its methods are called in the event loop, but for `hold` and `let_go`.
+    `attach` and `detach` are called in the worker thread, all other methods in the event loop.
     """
 
-    __slots__ = ("_is_cut", "_scopes")
+    __slots__ = ("_is_cancelled", "_scopes")
 
     def __init__(self) -> None:
         self._scopes: set[anyio.CancelScope] = set()
-        self._is_cut = False
+        self._is_cancelled = False
 
-    def hold(self) -> None:
-        """Hold what the calling thread runs from now on."""
-        _here.leash = self
+    def attach(self) -> None:
+        """Cover the calls that this thread makes from now on."""
+        _thread_local.scope = self
 
-    def let_go(self) -> None:
-        """Hold nothing any more: the thread will do something else."""
-        _here.leash = None
+    def detach(self) -> None:
+        """Stop covering this thread's calls."""
+        _thread_local.scope = None
 
-    def cut(self) -> None:
-        """Nobody waits any more."""
-        self._is_cut = True
+    def cancel(self) -> None:
+        """Cancel all calls, including later ones."""
+        self._is_cancelled = True
         for scope in self._scopes:
             scope.cancel()
 
     async def outcome(
         self, function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
     ) -> tuple[_T | None, BaseException | None]:
-        """What a function returned or raised, unless the leash was cut."""
+        """Return the function's result or exception; CancelledError if this scope is cancelled."""
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
-            if self._is_cut:
+            if self._is_cancelled:
                 scope.cancel()
             try:
                 return await _outcome(function, arguments)
@@ -98,42 +97,42 @@ class ThreadScope:
         return None, CancelledError()
 
 
-_here = local()
-"""The leash of each thread."""
+_thread_local = local()
+"""The ThreadScope of each thread."""
 
 
 def run(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
-    """Run an asynchronous function to its end, from synchronous code; the calling thread waits.
+    """Run an asynchronous function from synchronous code and wait for it.
 
     Args:
-        function: What to run.
-        arguments: Its arguments.
+        function: The function.
+        arguments: Its positional arguments.
 
     Returns:
-        What it returned.
+        The function's result.
 
     Raises:
-        RuntimeError: It is called in the portal's own thread, which would wait for itself.
-        BaseException: What the function raised.
+        RuntimeError: Called in the portal's own thread, which would deadlock.
+        BaseException: Raised by the function.
     """
     return _value_of(*_run_anywhere(function, arguments))
 
 
 def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
-    """Run an asynchronous function to its end in the portal's own thread, whoever calls; the calling thread waits.
+    """Run an asynchronous function in the portal's thread and wait for it, regardless of the calling thread.
 
-    For what lives longer than a call, and so belongs to one event loop: a connection.
+    For objects that outlive a call and therefore need a fixed event loop, such as connections.
 
     Args:
-        function: What to run.
-        arguments: Its arguments.
+        function: The function.
+        arguments: Its positional arguments.
 
     Returns:
-        What it returned.
+        The function's result.
 
     Raises:
-        RuntimeError: It is called in the portal's own thread, which would wait for itself.
-        BaseException: What the function raised.
+        RuntimeError: Called in the portal's own thread, which would deadlock.
+        BaseException: Raised by the function.
     """
     return _value_of(*_run_in_portal(function, arguments))
 
@@ -141,7 +140,7 @@ def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T
 def _value_of(value: _T | None, error: BaseException | None) -> _T:
     if error is not None:
         raise error
-    return value  # type: ignore[return-value]  # there is a value where there is no error
+    return value  # type: ignore[return-value]  # None only if there is an error, or if T allows it
 
 
 def _run_anywhere(
@@ -149,10 +148,10 @@ def _run_anywhere(
 ) -> tuple[_T | None, BaseException | None]:
     try:
         anyio.from_thread.check_cancelled()
-    except RuntimeError:  # this is no worker thread of an event loop
+    except RuntimeError:  # not a worker thread of an event loop
         return _run_in_portal(function, arguments)
-    leash: ThreadScope | None = getattr(_here, "leash", None)
-    return anyio.from_thread.run(_outcome if leash is None else leash.outcome, function, arguments)
+    scope: ThreadScope | None = getattr(_thread_local, "scope", None)
+    return anyio.from_thread.run(_outcome if scope is None else scope.outcome, function, arguments)
 
 
 def _run_in_portal(
@@ -163,16 +162,16 @@ def _run_in_portal(
         return portal.start_task_soon(call.outcome).result()
     except RuntimeError as error:
         raise RuntimeError(
-            f"{function!r} was called synchronously in the event loop that would have to run it; "
+            f"{function!r} was called synchronously in the event loop that would run it; "
             "use its asynchronous form there"
         ) from error
-    except BaseException:  # the caller was interrupted and waits no longer
+    except BaseException:  # the calling thread was interrupted, for example by Ctrl+C
         portal.start_task_soon(call.cancel)
         raise
 
 
 class _Call(Generic[_T]):
-    """A call from the moment that its caller waits for it: it can be interrupted before it has begun."""
+    """A call in the portal that can be cancelled before or after it starts."""
 
     def __init__(self, function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> None:
         self._function = function
@@ -196,7 +195,7 @@ class _Call(Generic[_T]):
 async def _outcome(
     function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
 ) -> tuple[_T | None, BaseException | None]:
-    """What a function returned or raised: an exception that is no Exception would end the portal."""
+    """Return the function's result or exception; exceptions other than Exception would stop the portal."""
     try:
         return await function(*arguments), None
     except get_cancelled_exc_class():
@@ -210,16 +209,19 @@ def _close() -> None:
 
 
 def _forget() -> None:
-    """In a forked process, whose threads are gone: keep the old portal unused, since it would wait for its thread."""
-    global _holder  # noqa: PLW0603 - there is one portal a process
-    _lost.append(_holder)
+    """Discard the portal after a fork, since its thread does not exist in the child.
+
+    The old portal is kept referenced: its finalizer would wait for the thread.
+    """
+    global _holder  # noqa: PLW0603 - one portal per process
+    _portals_before_fork.append(_holder)
     _holder = _Holder()
 
 
 _holder = _Holder()
 
 
-_lost: list[_Holder] = []
+_portals_before_fork: list[_Holder] = []
 
 
 atexit.register(_close)
@@ -230,18 +232,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-    """Run a coroutine function in a task of its own, in the running event loop.
+    """Run a coroutine function in its own task in the running event loop.
 
-    Nothing waits for the task, and nothing cancels it before the event loop ends. It must handle its own exceptions.
+    The task is not awaited, and not cancelled before the event loop ends. It must handle its own exceptions.
 
     Args:
-        function: What to run.
-        name: What the task is called where tasks are listed.
+        function: The coroutine function.
+        name: Name of the task, for debugging.
     """
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        import trio  # noqa: PLC0415 - whoever runs on it has it
+        import trio  # noqa: PLC0415 - installed if it is running
 
         trio.lowlevel.spawn_system_task(function, name=name)
         return

@@ -1,4 +1,4 @@
-"""The Redis at a URL, and how everything here connects to it. Needs the extra ``redis``."""
+"""Redis clients, and classification of their errors. Requires the extra ``redis``."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ _TIMEOUT_SECONDS = 5.0
 _BLOCKING_TIMEOUT_SECONDS = 30.0
 _HEALTH_CHECK_SECONDS = 30
 _UNFIT = ("BUSY ", "MISCONF ", "NOREPLICAS ")
-"""Beginnings of answers to any command while Redis is in a state in which it takes none."""
+"""Prefixes of error replies to any command while Redis cannot serve commands."""
 
 
 class RedisUnreachableError(BridgeError):
-    """Redis does not answer, or its URL cannot be used."""
+    """Redis is unreachable, or its URL is invalid."""
 
 
 def is_redis_url(text: str) -> bool:
-    """Whether a text is the URL of a Redis, and no path: ``redis://``, ``rediss://`` (TLS) or ``unix://``."""
+    """Return True for a Redis URL: ``redis://``, ``rediss://`` (TLS) or ``unix://``."""
     return text.startswith(_SCHEMES)
 
 
 def redis_at(url: str) -> Redis:
-    """A client of the Redis at a URL, for asyncio; nothing is connected yet.
+    """Create an asyncio client for a URL, without connecting.
 
-    A command that fails is not repeated: it may have been carried out.
+    Failed commands are not retried, since they may have been executed.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
-        ValueError: The URL is not one of Redis.
+        ValueError: The URL is not a Redis URL.
     """
     try:
-        from redis.asyncio import Redis  # noqa: PLC0415 - an extra
-        from redis.asyncio.retry import Retry  # noqa: PLC0415 - as above
+        from redis.asyncio import Redis  # noqa: PLC0415 - optional dependency
+        from redis.asyncio.retry import Retry  # noqa: PLC0415 - optional dependency
     except ImportError as error:
         raise MissingExtraError("--redis-url", "redis", "redis") from error
     return Redis.from_url(url, decode_responses=True, **_settings(Retry, _TIMEOUT_SECONDS))
 
 
 def blocking_redis_at(url: str) -> BlockingRedis:
-    """The same for threads, with answers as bytes, and more time for them: whole conversations are read.
+    """Create a blocking client that returns bytes, with a longer timeout since whole conversations are read.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
-        ValueError: The URL is not one of Redis.
+        ValueError: The URL is not a Redis URL.
     """
     try:
-        from redis import Redis  # noqa: PLC0415 - an extra
-        from redis.retry import Retry  # noqa: PLC0415 - as above
+        from redis import Redis  # noqa: PLC0415 - optional dependency
+        from redis.retry import Retry  # noqa: PLC0415 - optional dependency
     except ImportError as error:
         raise MissingExtraError("a Redis", "redis", "redis") from error
     return Redis.from_url(url, **_settings(Retry, _BLOCKING_TIMEOUT_SECONDS))
 
 
 def _settings(retry: Any, timeout_seconds: float) -> dict[str, Any]:
-    from redis.backoff import NoBackoff  # noqa: PLC0415 - an extra, which is there by now
+    from redis.backoff import NoBackoff  # noqa: PLC0415 - optional dependency
 
     return {
         "retry": retry(NoBackoff(), 0),
@@ -75,26 +75,26 @@ def _settings(retry: Any, timeout_seconds: float) -> dict[str, Any]:
 
 
 def connection_errors() -> tuple[type[Exception], ...]:
-    """What is raised where Redis does not answer."""
-    from redis.exceptions import RedisError  # noqa: PLC0415 - as above
+    """Return the exceptions of redis-py for failed commands and connections."""
+    from redis.exceptions import RedisError  # noqa: PLC0415 - optional dependency
 
     return (RedisError, OSError)
 
 
 def response_errors() -> type[Exception]:
-    """What is raised where Redis answers that it will not: one of the failures."""
-    from redis.exceptions import ResponseError  # noqa: PLC0415 - as above
+    """Return the exception of redis-py for error replies."""
+    from redis.exceptions import ResponseError  # noqa: PLC0415 - optional dependency
 
     return ResponseError
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether a failure says that Redis cannot be used now, and not only that it refused one command.
+    """Return True if Redis is unavailable, False if it only rejected one command.
 
     Args:
         error: One of the `connection_errors`.
     """
-    from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, ResponseError  # noqa: PLC0415 - as above
+    from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, ResponseError  # noqa: PLC0415 - optional
 
     if not isinstance(error, ResponseError):
         return True
@@ -102,28 +102,27 @@ def is_outage(error: Exception) -> bool:
 
 
 def redacted_url(url: str) -> str:
-    """Where a URL leads, without what it may say in secret."""
+    """Return the host and port of a URL, without credentials."""
     parts = urlsplit(url)
     return f"{parts.hostname or parts.path}{f':{parts.port}' if parts.port else ''}"
 
 
 def unreachable(url: str, error: Exception) -> RedisUnreachableError:
-    """A failure of the Redis at a URL as an error that says where and why, and no secret."""
+    """Create an error with the redacted URL and the reason."""
     return RedisUnreachableError(f"Redis at {redacted_url(url)} cannot be used: {error}")
 
 
 async def check_reachable(url: str) -> None:
-    """See that Redis answers.
+    """Check that Redis responds to PING.
 
     Raises:
-        MissingExtraError: As for `redis_at`.
-        RedisUnreachableError: It does not, or the URL is not one of Redis; the message says where and why, and no
-            secret.
+        MissingExtraError: The package ``redis`` is not installed.
+        RedisUnreachableError: Redis does not respond, or the URL is invalid; the message contains no credentials.
     """
     try:
         redis = redis_at(url)
     except ValueError as error:
-        raise RedisUnreachableError(f"the URL of Redis cannot be used: {error}") from None
+        raise RedisUnreachableError(f"invalid Redis URL: {error}") from None
     try:
         await redis.ping()
     except connection_errors() as error:

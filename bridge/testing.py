@@ -1,4 +1,4 @@
-"""For tests of programs that use this package: doubles that behave, without a model, a network or a process.
+"""Test doubles and in-memory connections for programs that use this package.
 
 model = ScriptedChatModel([ToolExecutionRequest("add", {"a": 1, "b": 2}), "The sum is 3."])
 add, calls = recorded(add)
@@ -44,37 +44,37 @@ class Call:
     request: ToolExecutionRequest
     context: InvocationContext
     result: ToolExecutionResult | None = None
-    """What the tool returned; None where it raised."""
+    """The tool's result; None if it raised."""
     error: BaseException | None = None
-    """What the tool raised; None where it returned."""
+    """The tool's exception; None if it returned."""
 
 
 def recorded(source: object) -> tuple[Tool, Sequence[Call]]:
-    """A tool that does what it did, and keeps every call of it.
+    """Wrap a tool so that its calls are recorded.
 
     Args:
-        source: A Tool or function, or anything else that holds one tool.
+        source: A Tool or function, or another source with one tool.
 
     Returns:
-        The tool, and its calls so far, in the order in which they ended: the same sequence, which grows.
+        The wrapped tool, and the list of its calls in order of completion; the list grows with each call.
 
     Raises:
-        DefinitionError: The source holds no tool, or several.
+        DefinitionError: The source has no tool, or several.
     """
     tool, calls = one_tool(source), list[Call]()
     return replace(tool, executor=_Recording(tool.executor, calls)), calls
 
 
 def failing(source: object, times: int, error: Exception | None = None) -> Tool:
-    """A tool that fails at first: for tests of error handlers and retries.
+    """Wrap a tool so that its first calls fail; for tests of error handlers and retries.
 
     Args:
-        source: A Tool or function, or anything else that holds one tool.
-        times: How many calls fail before the tool does what it did.
-        error: What they raise; a `ToolError` that counts the attempts by default.
+        source: A Tool or function, or another source with one tool.
+        times: Number of calls that fail.
+        error: Exception to raise. Defaults to a `ToolError` with the number of the attempt.
 
     Raises:
-        DefinitionError: The source holds no tool, or several.
+        DefinitionError: The source has no tool, or several.
     """
     tool = one_tool(source)
     return replace(tool, executor=_Failing(tool.executor, times, error))
@@ -88,20 +88,20 @@ async def connected(
     name: str = "memory",
     caller: Caller | None = None,
 ) -> AsyncIterator[McpToolProvider]:
-    """Tools behind an MCP connection within this process: published, and imported again.
+    """Publish tools and import them again over an MCP connection within this process.
 
     Args:
-        sources: What holds the tools; a ToolBox is published as it is, and its changes are seen.
-        protocol: Which era of the protocol to speak.
-        handlers: Who answers what the tools ask.
-        name: What the server is called.
-        caller: Who calls, as if a credential had told it; None where nobody was asked for one.
+        sources: Sources of tools; changes of a single ToolBox are propagated.
+        protocol: Protocol version to use.
+        handlers: Handlers for questions that the tools ask.
+        name: Name of the server.
+        caller: Authenticated caller of the tools; None for no authentication.
 
     Yields:
         The provider of the imported tools: ``provider.tools`` is their ToolBox.
 
     Raises:
-        DefinitionError: A source holds no tools.
+        DefinitionError: A source has no tools.
     """
     server = Publisher(ToolBox.of(*sources), name=name).server
     config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)

@@ -8,7 +8,7 @@ from bridge.redis import RedisUnreachableError, check_reachable, is_redis_url, r
 @pytest.mark.anyio
 @pytest.mark.parametrize("url", ["redis://:secret@127.0.0.1:1/0", "nonsense://127.0.0.1"])
 async def test_a_redis_that_cannot_be_used_is_told_without_its_password(url: str) -> None:
-    with pytest.raises(RedisUnreachableError, match="cannot be used") as told:
+    with pytest.raises(RedisUnreachableError, match=r"cannot be used|invalid Redis URL") as told:
         await check_reachable(url)
     assert "secret" not in str(told.value)
 

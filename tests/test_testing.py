@@ -72,7 +72,7 @@ async def test_a_failing_tool_raises_the_error_that_it_was_given() -> None:
 @pytest.mark.parametrize("double", [recorded, lambda source: failing(source, 1)])
 def test_a_double_is_of_one_tool(double: object) -> None:
     assert callable(double)
-    with pytest.raises(DefinitionError, match="holds 2"):
+    with pytest.raises(DefinitionError, match="has 2"):
         double(Several())
 
 

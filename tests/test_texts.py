@@ -27,7 +27,7 @@ def test_half_a_character_is_written_escaped_and_no_number_that_json_does_not_ha
 def test_what_cannot_be_written_at_all_is_told_by_its_type() -> None:
     nested: list[object] = []
     nested.append(nested)
-    assert to_json_line(nested) == '"a list that cannot be written"'
+    assert to_json_line(nested) == '"a list that cannot be serialized"'
 
 
 @given(st.text(alphabet=st.characters()))

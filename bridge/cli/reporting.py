@@ -81,7 +81,7 @@ def error_line(error: BaseException) -> str:
     details = (
         ("at", failure.address),
         ("exit code", failure.exit_code),
-        ("its last words", " | ".join(failure.last_words) or None),
+        ("last lines of stderr", " | ".join(failure.last_words) or None),
         ("hint", failure.hint),
     )
     told = "; ".join(f"{name}: {value}" for name, value in details if value is not None)

@@ -146,7 +146,7 @@ def test_secrets_of_a_configuration_do_not_appear_in_errors(run: Run, directory:
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     done = run("list", "mcp.json", env={"SECRET": "hunter2-hunter2"})
     assert done.returncode == 1
-    assert "its last words: ***" in done.stderr
+    assert "last lines of stderr: ***" in done.stderr
     assert "hunter2" not in done.stderr
 
 

@@ -111,7 +111,7 @@ def test_a_command_that_is_no_server_is_one_line(run: Run, command: list[str], r
 
 def test_what_a_server_said_before_it_ended_is_told(run: Run) -> None:
     done = run("list", "--", sys.executable, "-c", "import sys; print('no key', file=sys.stderr); sys.exit(3)")
-    assert "; exit code: 3; its last words: no key; hint: " in done.stderr
+    assert "; exit code: 3; last lines of stderr: no key; hint: " in done.stderr
 
 
 def test_a_server_that_says_nothing_is_given_up(run: Run) -> None:

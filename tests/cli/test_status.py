@@ -63,7 +63,7 @@ def test_a_server_that_is_not_there_is_shown_with_the_reason(run: Run, directory
     assert header.split() == ["SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST", "ERROR"]
     assert calc.split() == ["calc", "ready", "stdio", "modern", "2026-07-28", "-", "4"]
     assert dead.split()[:3] == ["broken", "failed", "stdio"]
-    assert "exit code: 3; its last words: no key; " in dead
+    assert "exit code: 3; last lines of stderr: no key; " in dead
 
 
 def test_what_a_server_lists_and_is_no_tool_is_shown_with_the_reason(run: Run, directory: Path) -> None:
