@@ -63,7 +63,7 @@ class ProxyExecutor:
         """Run one request.
 
         Raises:
-            ToolError: The server is unavailable, refused, or returned an invalid result; the message names server and
+            ToolError: The server is unavailable, refused, or returned a malformed result; the message names server and
                 tool.
             InputRequired: The server asked a question that only the caller's next request can answer.
             CallRefused: An answer does not match its question, or the server requires pages to be visited first.
@@ -81,7 +81,7 @@ class ProxyExecutor:
         except ServerError as error:
             raise ToolError(error.brief) from error
         except WireError as error:
-            raise ToolError(f"{self._label} returned an invalid result: {error}") from error
+            raise ToolError(f"{self._label} returned a malformed result: {error}") from error
         if SERVER_INFO_KEY in result.metadata:  # replaced by this server's own
             metadata = {key: value for key, value in result.metadata.items() if key != SERVER_INFO_KEY}
             return replace(result, metadata=metadata)
