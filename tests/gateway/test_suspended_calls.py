@@ -230,7 +230,9 @@ async def test_calls_of_one_caller_that_wait_leave_room_for_another_callers() ->
 
     kept = [held_by("ada"), held_by("ada")]
     states = [holding.keep(each) for each in kept]
-    with pytest.raises(ToolError, match=r"may use the places that are left of 4; answer one, or try again in 10 seconds"):
+    with pytest.raises(
+        ToolError, match=r"may use the places that are left of 4; answer one, or try again in 10 seconds"
+    ):
         holding.keep(held_by("ada"))
     holding.keep(held_by("bob"))
     resumed = holding.resume(states[0], InvocationContext(caller=Caller("ada")))
