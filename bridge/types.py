@@ -21,26 +21,26 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ValueBounds:
-    """Limits of the numbers of values in one JSON text: time and memory of parsing grow with them, not with bytes.
+    """Limits for the numbers of values in one JSON text, which determine the time and memory of parsing.
 
     Args:
         containers: Maximum objects and arrays; each takes up to a hundred times its two bytes.
-        entries: Maximum names and values, objects and arrays among them.
+        entries: Maximum names and values, including objects and arrays.
     """
 
     containers: int
     entries: int
 
     def excess(self, text: bytes) -> str | None:
-        """Count a text's values before it is parsed; return what there is too much of, or None where it is in bounds.
+        """Count the values of a text before it is parsed; return a description of the excess, or None.
 
-        Texts within the JSON may hold any character. Up to the first syntax error, where a parser stops, the count is
+        Characters inside JSON strings do not count. Up to the first syntax error, where a parser stops, the count is
         never too low.
 
         Args:
             text: JSON in UTF-8.
         """
-        if len(text) <= self.containers or self._counted(text) is None:  # with those in texts, and mostly few enough
+        if len(text) <= self.containers or self._counted(text) is None:  # an upper bound, sufficient for most texts
             return None
         if b"\\" in text:
             text = text.replace(rb"\\", b"").replace(rb"\"", b"")

@@ -1,8 +1,8 @@
-"""Arguments: from what a model or a remote client sent to what a Python function is called with.
+"""Parsing and validation of arguments from models and remote clients.
 
-A text is parsed, and repaired once where models are known to slip (`parse_arguments`). A mapping is validated as it
-is, strictly; only where that fails are its values repaired along the schema and validated again (`ArgumentReader`).
-Nothing is ever run on a guess: a text that breaks off, or could mean two things, is refused.
+JSON text is parsed, and repaired once for common mistakes of models (`parse_arguments`). A mapping is validated
+strictly; only if that fails, its values are coerced by the schema and validated again (`ArgumentReader`). Truncated or
+ambiguous text is rejected rather than guessed.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 _MAX_HINTS = 10
 LARGE_BYTES = 65_536
-"""The length of the JSON text of arguments above which they are read in a worker thread."""
+"""Length of the JSON text above which arguments are validated in a worker thread."""
 _MAX_REPAIRED_SOON_BYTES = 4_096
 _MAX_REPAIRED_VALUES = 5_000
 _MIN_REPAIRED_VALUE_BYTES = 64
-"""A repair takes some 600 bytes of memory for each value: so many, or so few of the text that this is in proportion."""
+"""A repair needs about 600 bytes per value. This limits it to few values, or to memory in proportion to the text."""
 _MAX_ERRORS = 20_000
-"""How many errors pydantic may collect at most."""
+"""Maximum number of errors that pydantic may collect."""
 _BOUNDS = ValueBounds(containers=250_000, entries=1_000_000)
-"""Maximum numbers of values in arguments, wherever they come from; a server lets in fewer by default."""
+"""Maximum numbers of values in arguments from any source; servers accept fewer by default."""
 _MAX_UNKNOWN_NAMES = 200
-"""How many unknown names of one object are validated: pydantic makes an error of each where they are forbidden."""
+"""Maximum unknown names validated per object, since pydantic creates an error for each if they are forbidden."""
 _UNKNOWN_NAME = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
-_FIRST_ONLY = "the arguments hold many values, so of each list only the first mistake is told"
-_TOO_MANY = "the arguments hold too many values to be read as the tool needs them; send fewer at once"
+_FIRST_ONLY = "the arguments contain many values, so only the first mistake in each list is reported"
+_TOO_MANY = "the arguments contain too many values to be converted for the tool; send fewer at once"
 _NON_FINITE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(NaN|Infinity)')
 _TOO_DEEP = "should be nested less deeply"
 
@@ -57,17 +57,17 @@ _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
-    """Read the arguments that a model wrote as JSON text.
+    """Parse the arguments that a model wrote as JSON text.
 
-    Blank is ``{}``. A text that does not parse is repaired once: a code fence around it, commas before a closing
-    bracket, and an object that was quoted once more as a JSON string. Of a name that stands twice the last counts.
+    Blank text is ``{}``. Invalid text is repaired once: a code fence around it, trailing commas, and an object quoted
+    as a JSON string. Of duplicate names the last one applies.
 
     Args:
         tool_name: The tool's name, for the error.
-        text: What the model wrote.
+        text: The model's text.
 
     Raises:
-        ArgumentsError: The text is no JSON object, even so.
+        ArgumentsError: The text is not a JSON object, even after the repair.
     """
     if not text.strip():
         return {}
@@ -113,14 +113,14 @@ def _without_trailing_commas(text: str) -> str:
 
 
 class ArgumentReader:
-    """Reads the arguments of one tool's calls; built once, when the tool is registered.
+    """Validates the arguments of one tool's calls; built once, when the tool is registered.
 
     Args:
         tool_name: The tool's name, for errors.
-        adapter: Of a TypedDict of the parameters, whose aliases are the published names. It fills in all defaults
-            but the function's own.
-        schema: The JSON Schema (2020-12) of the parameters, in which enums carry their members' values by name
-            under `bridge.tools.coercion.MEMBERS`.
+        adapter: Adapter of a TypedDict of the parameters, with the published names as aliases. It fills in all defaults
+            except the function's own.
+        schema: JSON Schema (2020-12) of the parameters; enums include their members' values by name under
+            `bridge.tools.coercion.MEMBERS`.
     """
 
     __slots__ = (
@@ -128,11 +128,11 @@ class ArgumentReader:
         "_forbids_extra",
         "_has_closed_objects",
         "_has_numbers",
-        "_leniency",
         "_never_null",
         "_order",
         "_schema",
         "_schema_size",
+        "_strict_gaps",
         "_tool",
         "_validate",
         "_validate_and_yield",
@@ -141,7 +141,7 @@ class ArgumentReader:
     def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties", {})
         required = schema.get("required", ())
-        walk = Coercion(schema)
+        coercion = Coercion(schema)
         self._tool = tool_name
         self._adapter = adapter
         self._validate = bounded_validate_json(adapter)
@@ -149,32 +149,34 @@ class ArgumentReader:
         self._schema = schema
         text = to_json(schema)
         self._schema_size = text.count(b"{")
-        self._leniency = StrictModeGaps(schema)
+        self._strict_gaps = StrictModeGaps(schema)
         self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
         self._forbids_extra = schema.get("additionalProperties") is False
         self._has_closed_objects = text.count(b'"additionalProperties":false') > self._forbids_extra
         self._never_null = frozenset(
-            name for name, each in properties.items() if name not in required and not walk.fit(None, each).is_exact
+            name
+            for name, property_schema in properties.items()
+            if name not in required and not coercion.fit(None, property_schema).is_exact
         )
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """What to call the function with, by the names of its parameters.
+        """Return the keyword arguments for the function.
 
         Args:
-            arguments: JSON data by published name; never changed.
+            arguments: JSON data by published name; not modified.
 
         Raises:
-            ArgumentsError: Something is wrong with them; the error tells all that is.
+            ArgumentsError: The arguments are invalid; the error lists all problems.
         """
-        read = self.read_soon(arguments)
-        return self.read_text(read, arguments) if isinstance(read, bytes) else read
+        result = self.read_soon(arguments)
+        return self.read_text(result, arguments) if isinstance(result, bytes) else result
 
     def read_soon(self, arguments: Mapping[str, Any]) -> dict[str, Any] | bytes:
-        """As `read`; or the JSON text of arguments that take long to read, for `read_text` in a worker thread."""
+        """Like `read`, but return large arguments as JSON text, for `read_text` in a worker thread."""
         try:
             raw = to_json(arguments)
-        except Exception:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
+        except Exception:  # noqa: BLE001 - serializing a foreign object may raise anything
             raw = self._raw(arguments)
         if len(raw) <= LARGE_BYTES:
             values: dict[str, Any]
@@ -183,52 +185,52 @@ class ArgumentReader:
             except ValidationError:
                 pass
             else:
-                if not self._is_doubtful(raw):
+                if not self._needs_second_check(raw):
                     return values
         return raw if len(raw) > _MAX_REPAIRED_SOON_BYTES else self.read_text(raw, arguments)
 
     def read_text(self, raw: bytes, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """As `read`, in any thread; other threads run meanwhile.
+        """Like `read`, in any thread; releases the interpreter's lock regularly.
 
         Args:
-            raw: The JSON text of the arguments.
-            arguments: JSON data, for what the error shows.
+            raw: JSON text of the arguments.
+            arguments: The same as data, for error messages.
 
         Raises:
-            ArgumentsError: As for `read`. Where the arguments hold very many values, the error tells of the first
-                mistake in each list only.
+            ArgumentsError: See `read`. If the arguments contain very many values, only the first mistake in each list
+                is reported.
         """
         if (excess := _BOUNDS.excess(raw)) is not None:
             raise ArgumentsError(self._tool, [ArgumentProblem("", f"has {excess}; send fewer at once")])
         values: dict[str, Any] | None = None
         error: ValidationError | None = None
-        if not self._has_surplus(arguments):
+        if not self._has_too_many_names(arguments):
             try:
                 values = self._validated(raw, arguments)
             except ValidationError as raised:
                 error = raised
-        if values is not None and not self._is_doubtful(raw):
+        if values is not None and not self._needs_second_check(raw):
             return values
         if (count := _count_bound(raw)) <= max(_MAX_REPAIRED_VALUES, len(raw) // _MIN_REPAIRED_VALUE_BYTES):
             return self._repaired(raw, values, count)
-        problems = self._unrepaired(raw, arguments, error)
+        problems = self._problems_without_repair(raw, arguments, error)
         if values is None or problems:
             raise ArgumentsError(self._tool, problems)
         return values
 
-    def _has_surplus(self, arguments: Mapping[str, Any]) -> bool:
-        """There are more arguments than parameters: pydantic would collect an error for each of them."""
+    def _has_too_many_names(self, arguments: Mapping[str, Any]) -> bool:
+        """Return True if there are more arguments than parameters; pydantic would collect an error for each of them."""
         return self._forbids_extra and len(arguments) > len(self._order)
 
     def _validated(self, raw: bytes, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The values; the errors are those that are first in each list, and of some unknown names in each object.
+        """Validate the arguments; errors cover the first bad item of each list, and some unknown names of each object.
 
         Args:
-            raw: The JSON text of the arguments.
+            raw: JSON text of the arguments.
             arguments: The same as data.
 
         Raises:
-            ValidationError: The text is not valid.
+            ValidationError: The arguments are invalid.
         """
         validate = self._validate
         if len(raw) > LARGE_BYTES:
@@ -236,56 +238,56 @@ class ArgumentReader:
                 self._validate_and_yield = bounded_validate_json(self._adapter, yields=True)
             validate = self._validate_and_yield
             if self._has_closed_objects and _has_wide_object(arguments.values()):
-                known = _property_names(self._schema)
-                narrowed = {name: _narrowed(value, known) for name, value in arguments.items()}
+                property_names = _property_names(self._schema)
+                narrowed = {name: _narrowed(value, property_names) for name, value in arguments.items()}
                 try:
                     validate(to_json(narrowed), strict=True)
                 except ValidationError as error:
-                    if any(each["type"] in _UNKNOWN_NAME for each in error.errors(include_url=False)):
+                    if any(detail["type"] in _UNKNOWN_NAME for detail in error.errors(include_url=False)):
                         raise
         values: dict[str, Any] = validate(raw, strict=True)
         return values
 
-    def _unrepaired(
+    def _problems_without_repair(
         self, raw: bytes, arguments: Mapping[str, Any], error: ValidationError | None
     ) -> list[ArgumentProblem]:
-        """What is wrong with arguments that hold too many values for a repair."""
+        """Return the problems of arguments with too many values for a repair."""
         refusals = [] if error is None else list(refusals_of(error, arguments))
         if error is None and any(match[1] for match in _NON_FINITE.finditer(raw)):
             refusals.append(RejectedValue((), FINITE))
-        if error is None and (self._leniency.may_be_in(raw) or (self._has_numbers and _has_large_integer(raw))):
+        if error is None and (self._strict_gaps.may_be_in(raw) or (self._has_numbers and _has_large_integer(raw))):
             refusals.append(RejectedValue((), _TOO_MANY))
-        if not refusals and not self._has_surplus(arguments):
+        if not refusals and not self._has_too_many_names(arguments):
             return []
         problems = problems_of([*refusals, *self._extra(arguments)], arguments)
         return [*problems, ArgumentProblem("", _FIRST_ONLY)]
 
-    def _is_doubtful(self, raw: bytes) -> bool:
-        """Whether the validator may have taken what it should not have: cheap to ask, and seldom so."""
+    def _needs_second_check(self, raw: bytes) -> bool:
+        """Return True if strict validation may have accepted an invalid value; a fast check that is rarely true."""
         return (
-            (b"N" in raw and b"NaN" in raw)  # one letter is found in a tenth of the time
+            (b"N" in raw and b"NaN" in raw)  # searching for one byte is ten times faster
             or (b"I" in raw and b"Infinity" in raw)
-            or self._leniency.may_be_in(raw)
+            or self._strict_gaps.may_be_in(raw)
             or (self._has_numbers and len(raw) >= _LARGE_INTEGER_DIGITS and _has_large_integer(raw))
         )
 
     def _raw(self, arguments: Mapping[str, Any]) -> bytes:
-        """The JSON text of a mapping that is not a dict, or an error that names what is not JSON."""
+        """Serialize a mapping that is not a dict; raise an error that names the values that are not JSON."""
         problems = []
         for name, value in arguments.items():
             try:
                 to_json({name: value})
-            except Exception as error:  # noqa: BLE001 - whatever a foreign object raises when it is looked at
+            except Exception as error:  # noqa: BLE001 - serializing a foreign object may raise anything
                 problems.append(ArgumentProblem(printable(str(name)), f"should be JSON data ({reason_of(error)})"))
         if problems:
             raise ArgumentsError(self._tool, problems)
         return to_json(dict(arguments))
 
     def _repaired(self, raw: bytes, values: dict[str, Any] | None, count: int) -> dict[str, Any]:
-        """The values after a repair along the schema, or those that are there where nothing was to be repaired."""
+        """Coerce the values by the schema and validate them; return the given values if they need no repair."""
         try:
-            came: dict[str, Any] = from_json(raw)
-            given = {k: v for k, v in came.items() if k in self._order} if self._forbids_extra else came
+            received: dict[str, Any] = from_json(raw)
+            given = {k: v for k, v in received.items() if k in self._order} if self._forbids_extra else received
             if values is None:
                 given = {k: v for k, v in given.items() if v is not None or k not in self._never_null}
             fit = Coercion(self._schema).fit(given, self._schema)
@@ -299,61 +301,65 @@ class ArgumentReader:
             if values is None or not fit.is_exact:
                 values = self._validated(repaired, fit.value)
         except ValidationError as first:
-            known = {refusal.path for refusal in refusals}
+            refused_paths = {refusal.path for refusal in refusals}
             is_all = count * self._schema_size <= _MAX_ERRORS
-            found = refusals_of(self._all_errors(repaired, first) if is_all else first, fit.value)
-            refusals += [each for each in found if each.path not in known]
+            further = refusals_of(self._all_errors(repaired, first) if is_all else first, fit.value)
+            refusals += [refusal for refusal in further if refusal.path not in refused_paths]
         refusals.sort(key=lambda refusal: self._order.get(str(refusal.path[0]), -1) if refusal.path else -1)
-        refusals += self._extra(came)
+        refusals += self._extra(received)
         if refusals:
             more = [] if is_all else [ArgumentProblem("", _FIRST_ONLY)]
-            raise ArgumentsError(self._tool, [*problems_of(refusals, came, fit.value), *more])
+            raise ArgumentsError(self._tool, [*problems_of(refusals, received, fit.value), *more])
         assert values is not None
         return values
 
     def _all_errors(self, raw: bytes, first: ValidationError) -> ValidationError:
-        """What is wrong with a text that is not valid, in every item of each collection."""
+        """Validate the text again with all errors, including those of every item in collections."""
         try:
             self._adapter.validator.validate_json(raw, strict=True)
         except ValidationError as error:
             return error
         return first
 
-    def _extra(self, came: Mapping[str, Any]) -> list[RejectedValue]:
-        """Refusals of the arguments that are no parameters; none where they are left out."""
+    def _extra(self, arguments: Mapping[str, Any]) -> list[RejectedValue]:
+        """Return a refusal for each argument that is not a parameter, unless extra arguments are ignored."""
         if not self._forbids_extra:
             return []
-        extra = list(islice((name for name in came if name not in self._order), MAX_PROBLEMS + 1))
+        extra = list(islice((name for name in arguments if name not in self._order), MAX_PROBLEMS + 1))
         hints = {name: _hint(name, self._order) for name in extra[:_MAX_HINTS]}
         return [RejectedValue((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
 
 
 def _has_wide_object(values: Iterable[Any]) -> bool:
-    """Whether one of several JSON values has an object of so many names that errors about them would be many."""
+    """Return True if a value contains an object with very many names, which may cause as many errors."""
     pending = [*values]
     while pending:
-        each = pending.pop()
-        if isinstance(each, dict):
-            if len(each) > _MAX_UNKNOWN_NAMES:
+        value = pending.pop()
+        if isinstance(value, dict):
+            if len(value) > _MAX_UNKNOWN_NAMES:
                 return True
-            pending.extend(each.values())
-        elif isinstance(each, list):
-            pending.extend(each)
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
     return False
 
 
-def _narrowed(value: Any, known: frozenset[str]) -> Any:
-    """A copy of JSON data in which each object has some names at most beside those that are known."""
+def _narrowed(value: Any, property_names: frozenset[str]) -> Any:
+    """Copy JSON data; each object keeps the known names and a limited number of unknown ones."""
     if isinstance(value, list):
-        return [_narrowed(each, known) for each in value]
+        return [_narrowed(item, property_names) for item in value]
     if not isinstance(value, dict):
         return value
-    unknown = frozenset(islice((name for name in value if name not in known), _MAX_UNKNOWN_NAMES))
-    return {name: _narrowed(each, known) for name, each in value.items() if name in known or name in unknown}
+    unknown = frozenset(islice((name for name in value if name not in property_names), _MAX_UNKNOWN_NAMES))
+    return {
+        name: _narrowed(item, property_names)
+        for name, item in value.items()
+        if name in property_names or name in unknown
+    }
 
 
 def _property_names(schema: Any) -> frozenset[str]:
-    """All names that a schema knows, in whatever object."""
+    """Return all property names in a schema, at any depth."""
     if isinstance(schema, list):
         return frozenset().union(*map(_property_names, schema))
     if not isinstance(schema, Mapping):
@@ -362,23 +368,23 @@ def _property_names(schema: Any) -> frozenset[str]:
     return frozenset(own if isinstance(own, Mapping) else ()).union(*map(_property_names, schema.values()))
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    """The parameter that a name may stand for; else all parameters."""
-    if near := nearest(name, known):
+def _hint(name: str, parameters: Iterable[str]) -> str:
+    """Suggest the most similar parameter, or list all parameters."""
+    if near := nearest(name, parameters):
         return f" (did you mean {near[0]!r}?)"
-    return f" (the parameters are {', '.join(known)})" if known else " (there are none)"
+    return f" (the parameters are {', '.join(parameters)})" if parameters else " (there are none)"
 
 
 def _count_bound(raw: bytes) -> int:
-    """How many values a text holds, or more: commas in texts count as well."""
+    """Return an upper bound of the number of values in JSON text; commas in strings count as well."""
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
 def _has_large_integer(raw: bytes) -> bool:
-    """Whether a number is written with so many digits that no float holds it."""
-    # So long a run of digits has one at every step of that length.
+    """Return True if the text contains an integer with more digits than a float can hold."""
+    # A run of this many digits contains at least one of every 309th byte.
     at_each_step = raw[_LARGE_INTEGER_DIGITS - 1 :: _LARGE_INTEGER_DIGITS]
     if _DIGIT.search(at_each_step) is None:
         return False
-    # A pattern would look at each digit up to 309 times.
+    # A regular expression would visit each digit up to 309 times.
     return b"0" * _LARGE_INTEGER_DIGITS in raw.translate(_DIGITS_AS_ZEROS)

@@ -1,8 +1,8 @@
-"""Validators of JSON text that stop at the first bad item of a collection, so that input cannot multiply errors.
+"""JSON validators that stop at the first bad item of each collection.
 
-pydantic collects every error before it raises: four megabytes of ``{}`` for a list of models become a gigabyte of
-errors. A rewritten core schema lets each list, set, tuple and dict fail at its first bad item, at any depth. What an
-input can cause is then bounded by the schema alone.
+pydantic collects all errors before it raises: four megabytes of ``{}`` for a list of models become a gigabyte of
+errors. In a rewritten core schema each list, set, tuple and dict fails at its first bad item, at any depth, so that the
+number of errors is bounded by the schema.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _ITEMS = {
     "set": "items_schema",
     "tuple": "items_schema",
 }
-"""The collections, and the key under which each holds the schema of its items."""
+"""Collection types, and the key of their item schema."""
 
 _NO_SCHEMA = frozenset({"config", "default", "expected", "members", "metadata", "serialization"})
-"""The keys of core schemas whose values hold no schemas, and may look like some."""
+"""Keys of core schemas whose values are not schemas, but may look like them."""
 
 
 def bounded_validate_json(adapter: TypeAdapter[Any], *, yields: bool = False) -> Callable[..., Any]:
-    """The ``validate_json`` of an adapter's type that stops at the first bad item of each collection.
+    """Return the adapter's ``validate_json``, changed to stop at the first bad item of each collection.
 
     Args:
-        adapter: Says what the type is.
-        yields: Let other threads run after each item of a collection. pydantic holds the interpreter's lock throughout
-            otherwise; a Python function that it calls gives the lock up when another thread wants it.
+        adapter: Adapter of the type.
+        yields: Let other threads run after each item of a collection, by calling a Python function. Otherwise pydantic
+            holds the interpreter's lock until it finishes.
     """
     if not _has_collection(adapter.core_schema):
         return adapter.validator.validate_json
-    # A model's own validator would be taken instead of the rewritten schema; there is no public way to say so.
+    # pydantic would use a model's own validator in place of the rewritten schema; no public option prevents that.
     return SchemaValidator(_bounded(adapter.core_schema, yields=yields), _use_prebuilt=False).validate_json
 
 
@@ -55,17 +55,17 @@ def _has_collection(schema: Any) -> bool:
 
 def _bounded(schema: Any, *, yields: bool) -> Any:
     if isinstance(schema, list | tuple):
-        return type(schema)(_bounded(each, yields=yields) for each in schema)
+        return type(schema)(_bounded(item, yields=yields) for item in schema)
     if not isinstance(schema, dict):
         return schema
-    written = {key: value if key in _NO_SCHEMA else _bounded(value, yields=yields) for key, value in schema.items()}
+    bounded = {key: value if key in _NO_SCHEMA else _bounded(value, yields=yields) for key, value in schema.items()}
     key = _ITEMS.get(schema.get("type", ""))
     if key is not None:
-        written["fail_fast"] = True
+        bounded["fail_fast"] = True
         if yields:
-            items = written.get(key, core_schema.any_schema())
-            written[key] = list(map(_yielding, items)) if isinstance(items, list) else _yielding(items)
-    return written
+            items = bounded.get(key, core_schema.any_schema())
+            bounded[key] = list(map(_yielding, items)) if isinstance(items, list) else _yielding(items)
+    return bounded
 
 
 def _yielding(schema: Any) -> core_schema.CoreSchema:

@@ -1,8 +1,6 @@
-"""Calling functions: coroutine, in the event loop, in a worker thread.
+"""Executors of functions: coroutine functions, and other functions in the event loop or a worker thread.
 
-Executors of functions: one for each way in which a function can be called, chosen when the tool is made.
-
-The context of a function in a worker thread: its ways back to the caller cannot be awaited there, and say so.
+The executor is chosen once, when the tool is made.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ _T = TypeVar("_T")
 
 
 class FunctionExecutor:
-    """Runs a coroutine function where its caller runs; the subclasses run other functions.
+    """Awaits a coroutine function in the caller's event loop; base of the other executors.
 
     Args:
-        function: What is called, with keyword arguments only.
-        reader: Turns the arguments of a request into keyword arguments.
-        writer: Turns what the function returns into a result.
-        injected: What the context gives: parameter to attribute of the context, or ``itself``.
+        function: The function, called with keyword arguments only.
+        reader: Converts the arguments of a request into keyword arguments.
+        writer: Converts the return value into a result.
+        injected: Parameters filled from the context: an attribute of the context by parameter, or ``itself``.
     """
 
     __slots__ = ("_function", "_injected", "_read", "_read_text", "_write")
@@ -61,8 +59,8 @@ class FunctionExecutor:
         return self._write(await self._function(**keywords))
 
     def _keywords(self, request: ToolExecutionRequest, context: InvocationContext) -> dict[str, Any] | bytes:
-        """What the function is called with; or the text of arguments that take long to read."""
-        keywords = self._read(request.arguments)  # type: ignore[arg-type]  # an executor receives a mapping
+        """Return the keyword arguments, or the JSON text of large arguments."""
+        keywords = self._read(request.arguments)  # type: ignore[arg-type]  # executors receive a mapping
         if not isinstance(keywords, bytes):
             for name, get in self._injected:
                 keywords[name] = get(context)
@@ -71,7 +69,7 @@ class FunctionExecutor:
     async def _keywords_of_text(
         self, text: bytes, request: ToolExecutionRequest, context: InvocationContext
     ) -> dict[str, Any]:
-        read = functools.partial(self._read_text, text, request.arguments)  # type: ignore[arg-type]  # as above
+        read = functools.partial(self._read_text, text, request.arguments)  # type: ignore[arg-type]  # executors receive a mapping
         keywords = await run_in_thread(read, caller=context.account or None)
         for name, get in self._injected:
             keywords[name] = get(context)
@@ -79,7 +77,7 @@ class FunctionExecutor:
 
 
 class EventLoopExecutor(FunctionExecutor):
-    """Calls a plain function in the event loop's thread; awaits what it returns, if that can be awaited."""
+    """Calls a function in the event loop's thread; awaits the return value if it is awaitable."""
 
     __slots__ = ()
 
@@ -93,9 +91,9 @@ class EventLoopExecutor(FunctionExecutor):
 
 
 class ThreadExecutor(FunctionExecutor):
-    """Calls a plain function in a worker thread; a caller that leaves does not wait for it.
+    """Calls a function in a worker thread; awaits the return value in the event loop if it is awaitable.
 
-    What it returns is awaited here, if that can be awaited.
+    If the caller is cancelled, it does not wait for the function.
     """
 
     __slots__ = ()
@@ -110,7 +108,7 @@ class ThreadExecutor(FunctionExecutor):
 
 
 class ContextThreadExecutor(ThreadExecutor):
-    """Calls in a worker thread a function that can see, by its context, that its caller has left."""
+    """Calls a function with a context parameter in a worker thread; sets `cancelled` if the caller is cancelled."""
 
     __slots__ = ()
 
@@ -127,15 +125,15 @@ class ContextThreadExecutor(ThreadExecutor):
 def executor_class(
     function: Callable[..., Any], injected: Mapping[str, str], *, in_thread: bool
 ) -> type[FunctionExecutor]:
-    """How to call a function.
+    """Choose the executor for a function.
 
     Args:
-        function: Anything callable.
-        injected: What the context gives it.
-        in_thread: Whether a plain function runs in a worker thread.
+        function: The callable.
+        injected: Parameters filled from the context.
+        in_thread: Run functions that are not coroutine functions in a worker thread.
 
     Raises:
-        DefinitionError: It is a generator function: a tool returns once.
+        DefinitionError: The function is a generator function; a tool returns only once.
     """
     bottom = unwrap_function(function)
     if inspect.isgeneratorfunction(bottom) or inspect.isasyncgenfunction(bottom):
@@ -145,56 +143,56 @@ def executor_class(
         )
     if inspect.iscoroutinefunction(_called(function)):
         return FunctionExecutor
-    if inspect.iscoroutinefunction(bottom) or not in_thread:  # a plain wrapper around a coroutine function
+    if inspect.iscoroutinefunction(bottom) or not in_thread:  # a synchronous wrapper around a coroutine function
         return EventLoopExecutor
     return ContextThreadExecutor if "itself" in injected.values() else ThreadExecutor
 
 
 def _called(function: Any) -> Any:
-    """What decides whether a call gives a coroutine: a wrapper does, not what it wraps."""
+    """Return the function that is actually called, without looking inside wrappers."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _getter(attribute: str) -> Callable[[InvocationContext], Any]:
-    return _itself if attribute == "itself" else attrgetter(attribute)
+    return _whole_context if attribute == "itself" else attrgetter(attribute)
 
 
-def _itself(context: InvocationContext) -> InvocationContext:
+def _whole_context(context: InvocationContext) -> InvocationContext:
     return context
 
 
-def _awaitable(way: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
-    """The same way back, refused where nothing can await it: a coroutine that nobody awaits does nothing, unheard."""
+def _awaitable(method: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """Raise an error if the method is called without an event loop, where its coroutine would never be awaited."""
 
-    @functools.wraps(way)
+    @functools.wraps(method)
     def checked(*arguments: _P.args, **keywords: _P.kwargs) -> Coroutine[Any, Any, _T]:
         try:
             current_token()
         except NoEventLoopError:
             raise DefinitionError(
-                f"InvocationContext.{way.__name__} must be awaited, and a plain function in a worker thread cannot; "
-                f"call context.blocking.{way.__name__}(…) there, or make the function an async def"
+                f"InvocationContext.{method.__name__} must be awaited, and a plain function in a worker thread cannot; "
+                f"call context.blocking.{method.__name__}(…) there, or make the function an async def"
             ) from None
-        return way(*arguments, **keywords)
+        return method(*arguments, **keywords)
 
     return checked
 
 
 class ThreadContext(InvocationContext):
-    """An `InvocationContext` for one call of a function in a worker thread."""
+    """Context for one call of a function in a worker thread; its asynchronous methods raise an error there."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, context: InvocationContext) -> ThreadContext:
-        """A context for one call within an invocation, as `InvocationContext.fork` makes it."""
-        made = cls.__new__(cls)
+        """Create a context for one call of an invocation, like `InvocationContext.fork`."""
+        copy = cls.__new__(cls)
         _ = context.invocation_id
         for name in InvocationContext.__slots__:
-            setattr(made, name, getattr(context, name))
-        return made
+            setattr(copy, name, getattr(context, name))
+        return copy
 
     progress = _awaitable(InvocationContext.progress)
     log = _awaitable(InvocationContext.log)

@@ -324,7 +324,9 @@ class Wide(BaseModel):
 def take_many(items: list[Wide]) -> None: ...
 
 
-FIRST_ONLY = ArgumentProblem("", "the arguments hold many values, so of each list only the first mistake is told")
+FIRST_ONLY = ArgumentProblem(
+    "", "the arguments contain many values, so only the first mistake in each list is reported"
+)
 
 
 def test_of_very_many_mistakes_in_a_list_only_the_first_are_looked_for() -> None:
@@ -382,7 +384,7 @@ def test_large_arguments_that_are_not_finite_or_ambiguous_are_refused() -> None:
     [problem, _] = problems_of(take, {"numbers": [*numbers, math.inf], "days": []})
     assert (problem.path, problem.expected) == ("numbers[50000]", "should be a finite number")
     [problem, _] = problems_of(take, {"numbers": numbers, "days": ["86400"]})
-    assert problem.expected.startswith("the arguments hold too many values to be read as the tool needs them")
+    assert problem.expected.startswith("the arguments contain too many values to be converted for the tool")
 
 
 def test_very_many_unknown_arguments_are_counted_and_not_collected() -> None:

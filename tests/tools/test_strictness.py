@@ -48,7 +48,7 @@ class Walking(ArgumentReader):
 
     __slots__ = ()
 
-    def _is_doubtful(self, raw: bytes) -> bool:
+    def _needs_second_check(self, raw: bytes) -> bool:
         return True
 
 
