@@ -30,6 +30,7 @@ from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.channel import HandshakeChannel, ModernChannel, client_of
 from bridge.server.core import DISCOVERY_TTL_MS
+from bridge.server.http.requests import BODY_BYTES
 from bridge.server.http.session import SESSION
 from bridge.server.limits.accounts import account_of
 from bridge.server.log_levels import LogLevels
@@ -221,7 +222,8 @@ async def _answered_in(session: Session, ctx: Request, call_next: CallNext) -> H
     """The answer to a request of a session, which counts until it is sent."""
     answer: HandlerResult = None
     try:
-        with session.handling(ctx.request_id):
+        body_bytes = 0 if ctx.request is None else ctx.request.scope.get(BODY_BYTES, 0)
+        with session.handling(ctx.request_id, body_bytes):
             answer = await call_next(ctx)
     except Exception:
         session.owe(ctx.request_id, None)
@@ -245,6 +247,8 @@ async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
         return await (call_next(ctx) if session is None else _answered_in(session, ctx, call_next))
     except (MCPError, ValidationError):
         raise
+    except ProtocolError as error:
+        raise MCPError(error.code, error.message, error.data) from None
     except Exception:
         _logger.exception("a request for %r failed", ctx.method)
         raise MCPError(INTERNAL_ERROR, "internal error; the server's log says why") from None

@@ -25,7 +25,13 @@ from bridge.server.http.cors import CorsMiddleware
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import _ASKED_DIRECTLY, PreAsgiHandler, _guarding, _limited, _turnstile
 from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
-from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, MESSAGES_PATH, STREAM_PATH, BodyLimitMiddleware
+from bridge.server.http.requests import (
+    DEFAULT_MAX_REQUEST_BYTES,
+    MESSAGES_PATH,
+    STREAM_PATH,
+    BodyLimitMiddleware,
+    shares_of_bodies,
+)
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.http.sse import SseMessages, SseStream
 from bridge.server.http.streamable import StreamableEndpoint
@@ -139,9 +145,10 @@ def http_app(
         limits=limits,
     )
     guarding = None if auth is None else _guarding(auth, publisher, max_request_bytes)
+    bodies = shares_of_bodies(max_request_bytes)
     service = _Service(
         publisher,
-        Sessions(session_idle_seconds, max_sessions),
+        Sessions(session_idle_seconds, max_sessions, bodies),
         max_request_bytes,
         path if streamable else None,
         sse=sse,
@@ -159,6 +166,7 @@ def http_app(
         Middleware(
             BodyLimitMiddleware,
             max_bytes=max_request_bytes,
+            bodies=bodies,
             shortcut=None if service.fast is None else service.fast.answered,
         ),
         *([] if guarding is None else guarding.after_body),

@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from bridge.errors import DefinitionError
 from bridge.server.http.cors import CorsMiddleware
 from bridge.server.http.host_origin import HostOriginMiddleware
-from bridge.server.http.requests import BodyLimitMiddleware
+from bridge.server.http.requests import UNCOUNTED_BODY_BYTES, BodyLimitMiddleware
 from bridge.server.protocol import value_bounds
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PreAsgiHandler:
         is_open: Callable[[], bool],
     ) -> None:
         self._names = names
-        self._max_request_bytes = max_request_bytes
+        self._max_bytes = min(max_request_bytes, UNCOUNTED_BODY_BYTES)
         self._bounds = value_bounds(max_request_bytes)
         self._is_open = is_open
         self._begin = fast.begin if guarding is None else guarding.beginning(fast)
@@ -74,7 +74,7 @@ class PreAsgiHandler:
             len(headers) < len(scope["headers"])
             or b"transfer-encoding" in headers
             or not self._names.admit_plainly(headers)
-            or len(body) > self._max_request_bytes
+            or len(body) > self._max_bytes
             or self._bounds.excess(body) is not None
             or not self._is_open()
         ):

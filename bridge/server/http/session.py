@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 
+from bridge.server.http.requests import no_room_for_body
 from bridge.server.protocol import HANDSHAKE_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from starlette.types import Message, Scope, Send
+
+    from bridge.server.limits.shares import Shares
 
 SESSION = "bridge.session"
 """Where a request's scope has its `Session`."""
@@ -56,6 +59,9 @@ def told_too_much(kept: int) -> str:
 
 class SessionAccounts(Protocol):
     """Counts the memory that sessions take: what they keep of their clients, and answers that wait to be sent."""
+
+    bodies: Shares
+    """The memory that callers share for the requests that are being answered."""
 
     def keep(self, session: Session, kept: int) -> bool:
         """Count bytes that a session keeps of its client; returns whether it may keep them."""
@@ -156,12 +162,24 @@ class Session:
                 self._sent(handler)
 
     @contextmanager
-    def handling(self, request: object) -> Iterator[None]:
-        """The time during which a handler runs, whether anybody waits for its answer or not."""
+    def handling(self, request: object, body_bytes: int = 0) -> Iterator[None]:
+        """The time during which a handler runs, whether anybody waits for its answer or not.
+
+        Args:
+            request: The request's id.
+            body_bytes: Length of the body that brought it, of which the handler has the arguments.
+
+        Raises:
+            ProtocolError: There is no room for them.
+        """
+        bodies = None if self.sessions is None else self.sessions.bodies
+        if bodies is not None and not bodies.has_room(self.owner, body_bytes):
+            raise no_room_for_body()
         key = str(request)
         self.asked[key] = True
         try:
-            yield
+            with nullcontext() if bodies is None else bodies.taking(self.owner, body_bytes):
+                yield
         finally:
             self.asked.pop(key, None)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import sleep
 from pydantic_core import to_json
 
+from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, shares_of_bodies
 from bridge.server.http.session import _BYTES_OF_AN_ANSWER, MAX_KEPT_BYTES
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from bridge.server.http.session import Session
+    from bridge.server.limits.shares import Shares
 
 _logger = logging.getLogger("bridge.server")
 
@@ -59,10 +61,17 @@ class Sessions:
     Args:
         idle_seconds: How long a session may go unused; None for as long as the server runs.
         max_sessions: How many may be open.
+        bodies: The memory that callers share for the requests that are being answered.
     """
 
-    def __init__(self, idle_seconds: float | None = IDLE_SECONDS, max_sessions: int = DEFAULT_MAX_SESSIONS) -> None:
+    def __init__(
+        self,
+        idle_seconds: float | None = IDLE_SECONDS,
+        max_sessions: int = DEFAULT_MAX_SESSIONS,
+        bodies: Shares | None = None,
+    ) -> None:
         self.max_sessions = max_sessions
+        self.bodies = bodies or shares_of_bodies(DEFAULT_MAX_REQUEST_BYTES)
         self._idle_seconds = idle_seconds
         self._open: dict[str, Session] = {}
         self._over_sse: list[Session] = []

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class Shares:
@@ -57,3 +57,21 @@ class Shares:
             yield
         finally:
             self.give_back(caller, count)
+
+    @contextmanager
+    def growing(self, caller: str) -> Iterator[Callable[[int], bool]]:
+        """The time during which places are taken bit by bit; gives what takes some, if there is room."""
+        taken = 0
+
+        def take(count: int) -> bool:
+            nonlocal taken
+            if not self.has_room(caller, count):
+                return False
+            self.take(caller, count)
+            taken += count
+            return True
+
+        try:
+            yield take
+        finally:
+            self.give_back(caller, taken)
