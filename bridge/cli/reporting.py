@@ -180,6 +180,10 @@ def _ends_of(traceback: str) -> str:
     return traceback if len(traceback) <= MAX_TRACEBACK_CHARS else f"{traceback[:half]}\n…\n{traceback[-half:]}"
 
 
+_SDK = ("mcp", "client")
+"""The loggers of the MCP SDK: that of its client's sessions has a name of its own."""
+
+
 class _VisibleHandler(logging.StreamHandler[TextIO]):
     """Writes what is logged, of which others may have chosen the words, as something to look at alone."""
 
@@ -242,7 +246,8 @@ def configure_logging(level: str, form: str = "text") -> None:
     if not is_debug:
         handler.addFilter(_Seldom())
         logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
-        logging.getLogger("mcp").setLevel(logging.CRITICAL)
+        for name in _SDK:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         for name in ("httpx", "httpx2", "httpcore", "httpcore2", "watchfiles"):
             logging.getLogger(name).setLevel(logging.WARNING)
 

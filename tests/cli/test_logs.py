@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridge.cli.reporting import configure_logging
+from bridge.client import StdioTransport
+from tests.client.conftest import opened, python_config
+from tests.client.scripted import listed, scripted_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.anyio
 
 BAD_REQUEST = "Invalid HTTP request received."
 
@@ -20,7 +25,7 @@ def as_before() -> Iterator[None]:
     """Leave logging as it was."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in ("uvicorn", "mcp", "httpx", "httpx2", "httpcore")}
+    levels = {name: logging.getLogger(name).level for name in ("uvicorn", "mcp", "client", "httpx", "httpx2")}
     yield
     root.handlers[:], root.level = handlers, level
     for name, before in levels.items():
@@ -48,3 +53,19 @@ def test_a_level_that_shows_everything_shows_each(capsys: pytest.CaptureFixture[
     for _ in range(3):
         logging.getLogger("uvicorn.error").warning(BAD_REQUEST)
     assert capsys.readouterr().err.count(BAD_REQUEST) == 3
+
+
+@pytest.mark.parametrize(("level", "shows"), [("info", False), ("debug", True)])
+async def test_a_malformed_notification_of_a_server_is_logged_at_the_level_of_everything_only(
+    level: str, shows: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = scripted_config([listed("add")])
+    assert isinstance(config.transport, StdioTransport)
+    told = 'print(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress"}), flush=True)'
+    code = config.transport.args[-1].replace(
+        '    elif method == "tools/call":', f'    elif method == "tools/call":\n        {told}'
+    )
+    configure_logging(level)
+    async with opened(python_config(code)) as connection:
+        await connection.call_tool("add", {})
+    assert ("Failed to validate notification" in capsys.readouterr().err) == shows
