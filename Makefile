@@ -50,7 +50,7 @@ faults: $(READY) ## Try every fault with real processes and print the table of d
 bench: $(READY) ## Run the benchmarks and print the figures of docs/performance.md
 	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet $(BENCH)
 
-fuzz: $(READY) ## Send spoiled requests to servers for minutes: HTTP by both parsers, stdio in both eras
+fuzz: $(READY) ## Send spoiled messages to servers and clients for minutes, over each transport in both eras
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools, and where the time goes

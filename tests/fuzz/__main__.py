@@ -1,20 +1,24 @@
-"""``python -m tests.fuzz [http] [stdio]``: spoiled requests and lines against `bridge serve`, for as long as is wanted.
+"""``python -m tests.fuzz [http] [stdio] [client]``: spoiled messages for servers and clients, for as long as is wanted.
 
 Each way of reading HTTP and each era over stdio gets a server process of its own and its share of the time. The table
 says how many inputs were tried, how many of them got no answer or a wrong one in time, how many tracebacks the server
-logged, and how much memory it had after the first batch and after the last. Linux only: memory is read there.
+logged, and how much memory it had after the first batch and after the last. Linux only: memory is read there. For
+``client`` it is a provider behind a hostile server (`tests.fuzz.hostile`) that is counted so (`tests.fuzz.client`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -46,6 +50,9 @@ COMMAND = {
 }
 """How `bridge` is started, by the parser that it reads HTTP with."""
 
+CLIENTS = [("http", "modern"), ("http", "handshake"), ("sse", "handshake"), ("stdio", "modern"), ("stdio", "handshake")]
+"""The transports and eras of hostile servers."""
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -66,7 +73,7 @@ class Outcome:
     def row(self) -> str:
         """The line of the table."""
         memory = f"{mib(self.first_kib):>10} {mib(self.last_kib):>10}"
-        return f"{self.name:<18} {self.tried:>9} {len(self.problems):>9} {self.tracebacks:>10} {memory}"
+        return f"{self.name:<26} {self.tried:>9} {len(self.problems):>9} {self.tracebacks:>10} {memory}"
 
 
 def fuzz_http(parser: str, seconds: float, seed: int) -> Outcome:
@@ -160,21 +167,55 @@ def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
     return outcome
 
 
+def fuzz_client(transport: str, era: str, seconds: float, seed: int) -> Outcome:
+    """Have a provider call a hostile server."""
+    outcome = Outcome(f"client, {transport}, {era}")
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        flag, target = f"{folder}/behave", ""
+        if transport != "stdio":
+            words = [sys.executable, "-m", "tests.fuzz.hostile", transport, era, flag]
+            server = stack.enter_context(subprocess.Popen(words, cwd=processes.ROOT, stdout=subprocess.PIPE))
+            stack.callback(server.kill)
+            assert server.stdout is not None
+            target = f"http://127.0.0.1:{int(server.stdout.readline())}/{'sse' if transport == 'sse' else 'mcp'}"
+        log = stack.enter_context(Path(folder, "log").open("w+", errors="replace"))
+        words = [sys.executable, "-m", "tests.fuzz.client", transport, era, flag, target, str(seed), str(seconds)]
+        client = stack.enter_context(
+            subprocess.Popen(words, cwd=processes.ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+        )
+        assert client.stdout is not None
+        for line in client.stdout:
+            said = json.loads(line)
+            outcome.tried, outcome.last_kib = said["tried"], said["kib"]
+            outcome.first_kib = outcome.first_kib or said["kib"]
+            outcome.problems = [f"{outcome.name}, {problem}" for problem in said["problems"]]
+        if client.wait():
+            outcome.problems.append(f"{outcome.name}: the client ended with {client.returncode}")
+        log.seek(0)
+        logged = log.read()
+        outcome.tracebacks = logged.count("Traceback")
+        if outcome.tracebacks:
+            outcome.problems.append(f"{outcome.name}: {logged[logged.index('Traceback') :][:3000]}")
+    return outcome
+
+
 def main() -> None:
     """Fuzz what is named, or all; the exit code is 1 where something is not as it should be."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
-    parser.add_argument("what", nargs="*", choices=["http", "stdio", []], help="what to fuzz; by default all")
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long each of the four servers is fuzzed")
+    parser.add_argument("what", nargs="*", choices=["http", "stdio", "client", []], help="what to fuzz; by default all")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long each process is fuzzed")
     parser.add_argument("--seed", type=int, default=20260728, help="where the random numbers begin")
     options = parser.parse_args()
-    wanted = options.what or ["http", "stdio"]
+    wanted = options.what or ["http", "stdio", "client"]
     runs: list[Callable[[float, int], Outcome]] = []
     if "http" in wanted:
         runs += [partial(fuzz_http, each) for each in COMMAND]
     if "stdio" in wanted:
         runs += [partial(fuzz_stdio, each) for each in ("handshake", "modern")]
+    if "client" in wanted:
+        runs += [partial(fuzz_client, *each) for each in CLIENTS]
     sys.stdout.write(f"seed {options.seed}, {options.seconds:g} seconds each\n")
-    head = f"{'':<18} {'tried':>9} {'problems':>9} {'tracebacks':>10} {'RSS, first':>10} {'RSS, last':>10}"
+    head = f"{'':<26} {'tried':>9} {'problems':>9} {'tracebacks':>10} {'RSS, first':>10} {'RSS, last':>10}"
     sys.stdout.write(head + "\n")
     outcomes = []
     for run in runs:
