@@ -1,1 +1,1 @@
-"""Chat models, one file a provider; each provider's own SDK is imported when it is used."""
+"""Chat models, by provider. Each provider's SDK is imported on first use."""

@@ -1,9 +1,9 @@
-"""Anthropic's models, through its messages API.
+"""Chat model for Anthropic's messages API.
 
     model = AnthropicChatModel("claude-sonnet-5-5")                                       # ANTHROPIC_API_KEY
 
-What only this API knows goes into a request's ``extra``: ``{"thinking": {"type": "adaptive"}}`` to let the model
-think, ``{"cache_control": {"type": "ephemeral"}}`` to cache a conversation. Needs the extra ``anthropic``.
+Parameters specific to this API go into a request's ``extra``, for example ``{"thinking": {"type": "adaptive"}}`` for
+extended thinking or ``{"cache_control": {"type": "ephemeral"}}`` for caching. Requires the extra ``anthropic``.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
-"""How long the provider may say nothing: the SDK's own default; models that think are silent for long."""
+"""Default read timeout in seconds, as in the SDK; long, since no data is sent while a model is thinking."""
 
 DEFAULT_MAX_OUTPUT_TOKENS = 8_192
-"""What the API insists on being told, where the request does not say."""
+"""Output limit of requests that set none; the API requires one."""
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
 _MAX_STRICT_TOOLS = 20
@@ -47,19 +47,19 @@ _SERVER_ERRORS = 500
 
 
 class AnthropicChatModel:
-    """A model behind Anthropic's messages API (LangChain4j's AnthropicChatModel and AnthropicStreamingChatModel).
+    """Chat model for Anthropic's messages API (LangChain4j's AnthropicChatModel and AnthropicStreamingChatModel).
 
     Args:
-        model_name: The model, in the provider's words.
-        client: A ready client, which stays the caller's; the four arguments after it are not used then.
-        base_url: Another server than Anthropic's; ``ANTHROPIC_BASE_URL`` by default.
-        api_key: The key; ``ANTHROPIC_API_KEY`` by default.
-        timeout_seconds: How long the provider may say nothing, before its answer and within it.
-        max_retries: How often the SDK tries again what may succeed then.
-        max_output_tokens: The limit of a reply for requests that set none.
-        strict_tools: Hold the model to the schemas of tools that do not say; a tool may say ``strict=True`` itself.
-        tool_metadata_keys: What of a specification's metadata is added to the tool, under the same key:
-            ``("cache_control",)`` for tools with ``metadata={"cache_control": {"type": "ephemeral"}}``.
+        model_name: The provider's model name.
+        client: An existing client, which is not closed; the next four arguments are ignored then.
+        base_url: Base URL of the API; ``ANTHROPIC_BASE_URL`` by default.
+        api_key: API key; ``ANTHROPIC_API_KEY`` by default.
+        timeout_seconds: Maximum seconds without data, before and during a reply.
+        max_retries: Maximum retries by the SDK of requests that may succeed later.
+        max_output_tokens: Output limit of requests that set none.
+        strict_tools: Use strict mode for tools that do not set ``strict`` themselves.
+        tool_metadata_keys: Metadata keys that are copied into the tool definition: ``("cache_control",)`` for tools
+            with ``metadata={"cache_control": {"type": "ephemeral"}}``.
 
     Raises:
         MissingExtraError: The package ``anthropic`` is not installed.
@@ -91,7 +91,7 @@ class AnthropicChatModel:
         body, extra, reader = self._prepared(request)
         create: Any = self._client.messages.create
         with _translated_errors():
-            # a timeout of its own, since the SDK refuses long replies that are not streamed under its default one
+            # an explicit timeout; with its default one the SDK refuses long replies without streaming
             return reader.read(await create(**body, extra_body=extra, timeout=self._client.timeout))
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
@@ -108,12 +108,12 @@ class AnthropicChatModel:
                 yield event
 
     async def aclose(self) -> None:
-        """Close the connections, unless the client was given."""
+        """Close the connections, unless a client was passed in."""
         if self._owns_client:
             await self._client.close()
 
     def _prepared(self, request: ChatRequest) -> tuple[Json, Json, ReplyReader]:
-        """The body of the request as far as the SDK knows it, the rest of it, and what reads the reply."""
+        """Build the SDK's arguments, the additional parameters, and the reply reader."""
         conversation = conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID)
         offers = self._offers.offers(request, conversation.names)
         rewriting = self._formats.rewriting(request.response_format)
@@ -127,7 +127,7 @@ class AnthropicChatModel:
             tool_choice=_tool_choice(request, conversation),
             stop_sequences=[utf8_text(sequence) for sequence in request.stop_sequences] or None,
         )
-        # newer models no longer take the sampling parameters, nor does the SDK; the API still does for the others
+        # the SDK has dropped the sampling parameters; the API accepts them for older models
         extra = without_none(temperature=request.temperature, top_p=request.top_p) | dict(request.extra)
         if rewriting is not None and rewriting.is_strict:
             output_format = {"type": "json_schema", "schema": rewriting.schema}
@@ -146,13 +146,13 @@ def _client(base_url: str | None, api_key: str | None, timeout_seconds: float, m
     except AnthropicError as error:
         raise ChatModelError(str(error), provider=PROVIDER) from error
     if client.api_key is None and client.auth_token is None and client.credentials is None:
-        raise ChatModelError("there is no key; set ANTHROPIC_API_KEY, or pass api_key=", provider=PROVIDER)
+        raise ChatModelError("there is no API key; set ANTHROPIC_API_KEY, or pass api_key=", provider=PROVIDER)
     return client
 
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """What goes wrong with the provider as the one error that callers know."""
+    """Translate the SDK's errors to `ChatModelError`."""
     from anthropic import AnthropicError, APIConnectionError, APIStatusError  # noqa: PLC0415 - an extra
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with the extra
 
@@ -163,19 +163,19 @@ def _translated_errors() -> Iterator[None]:
         raise ChatModelError(
             error.api_message or error.message,
             provider=PROVIDER,
-            status=error.status_code if error.status_code >= _FIRST_ERROR else None,  # within a stream it is 200
+            status=error.status_code if error.status_code >= _FIRST_ERROR else None,  # 200 within a stream
             request_id=error.request_id,
             retryable=is_retryable or error.type in _RETRYABLE_TYPES,
         ) from error
-    except APIConnectionError as error:  # timeouts included
+    except APIConnectionError as error:  # includes timeouts
         reason = f"{error.message} ({error.__cause__!r})" if error.__cause__ is not None else error.message
         raise ChatModelError(reason, provider=PROVIDER, retryable=True) from error
-    except HTTPError as error:  # within a stream the SDK lets these pass
+    except HTTPError as error:  # not translated by the SDK within a stream
         raise ChatModelError(f"the connection failed: {error!r}", provider=PROVIDER, retryable=True) from error
     except AnthropicError as error:
         raise ChatModelError(str(error), provider=PROVIDER) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
+        raise ChatModelError(f"the reply has an unexpected form: {error}", provider=PROVIDER) from error
 
 
 def _tools(offers: ProviderTools) -> list[Json]:
@@ -184,7 +184,7 @@ def _tools(offers: ProviderTools) -> list[Json]:
 
 
 def _earlier_tools(conversation: Conversation) -> list[Json]:
-    """Tools that were called and are offered no more: the API wants every tool defined that the messages mention."""
+    """Definitions of tools that the messages mention but the request does not offer; the API requires them."""
     if not conversation.mentions_tools:
         return []
     return [{"name": name, "input_schema": {"type": "object"}} for name in conversation.names.values()]
@@ -209,7 +209,7 @@ def _tool_choice(request: ChatRequest, conversation: Conversation) -> Json | Non
 
 
 def _system(request: ChatRequest, conversation: Conversation, rewriting: RewrittenSchema | None) -> str | None:
-    """The system prompt; with the schema of the reply where the model cannot be held to it."""
+    """The system prompt, with the reply's schema if strict mode is not possible."""
     texts = [system_text(conversation)]
     if request.response_format is not None and rewriting is not None and not rewriting.is_strict:
         texts.append(describe_format(request.response_format))

@@ -1,4 +1,4 @@
-"""Messages as Anthropic's messages API writes them."""
+"""Conversion of messages to Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 PROVIDER = "anthropic"
-"""The name under which messages keep what this API wants back."""
+"""Key of this provider in message attributes."""
 
 FORBIDDEN_IN_ID = r"[^A-Za-z0-9_-]"
-"""What the id of a call must not hold; the ids of other providers may."""
+"""Characters that the API does not allow in call IDs; those of other providers may have them."""
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
 def system_text(conversation: Conversation) -> str | None:
-    """All that the program says, as the one system prompt that there is."""
+    """Join all system messages into one prompt."""
     return "\n\n".join(conversation.system_texts) or None
 
 
 def written_messages(conversation: Conversation) -> list[Json]:
-    """The messages, of which the user and the model each say one after the other: tool results are the user's."""
+    """Convert the messages to alternating user and assistant turns; tool results are user turns."""
     return conversation.turns(partial(_blocks, conversation))
 
 
 def preserved_layout(blocks: Iterable[Json]) -> list[Json] | None:
-    """What of a reply has to come back as it was: thinking with its signature, and in its place among the rest.
+    """Blocks of a reply that must be sent back unchanged and in order, such as thinking with its signature.
 
-    Texts and calls are told by what the message says of them, so that nothing is kept twice.
+    Tool calls are stored as references to the message's own requests.
     """
     layout = [{"type": "tool_use", "id": block["id"]} if block["type"] == "tool_use" else block for block in blocks]
     return layout if any(block["type"] not in {"text", "tool_use"} for block in layout) else None
@@ -80,7 +80,7 @@ def _said(message: AiMessage, conversation: Conversation) -> Iterator[Json]:
 
 
 def _describes(layout: list[Json], message: AiMessage, uses: Json) -> bool:
-    """Whether a layout is still that of the message, which somebody may have changed since."""
+    """True if the stored blocks still match the message, which may have been changed."""
     texts = "".join(block["text"] for block in layout if block["type"] == "text")
     ids = [block["id"] for block in layout if block["type"] == "tool_use"]
     return bool(layout) and texts == (message.text or "") and ids == list(uses)
@@ -98,7 +98,7 @@ def _result(message: ToolExecutionResultMessage, conversation: Conversation) -> 
 
 
 def _content(blocks: Iterable[Content]) -> Iterator[Json]:
-    """Blocks as the API knows them; text that is blank is refused, and left out."""
+    """Convert content blocks; the API rejects blank text, which is left out."""
     for block in blocks:
         written = _block(block)
         if written["type"] != "text" or written["text"].strip():

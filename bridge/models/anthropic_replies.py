@@ -1,4 +1,4 @@
-"""Replies as Anthropic's messages API writes them, whole or in pieces."""
+"""Conversion of replies of Anthropic's messages API, complete or streamed."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _FINISH_REASONS = {
 
 
 class ReplyReader:
-    """Reads one reply.
+    """Converts one reply.
 
     Args:
         offers: The tools of the request.
-        response_format: What the reply was to conform to.
+        response_format: The requested reply schema.
     """
 
     def __init__(self, offers: ProviderTools, response_format: RewrittenSchema | None) -> None:
@@ -54,7 +54,7 @@ class ReplyReader:
         self._response_format = response_format
 
     def read(self, message: Message) -> ChatResponse:
-        """A whole reply."""
+        """Convert a complete reply."""
         blocks: list[Json] = [block.to_dict() for block in message.content]
         calls = tuple(
             self.offers.request(block["name"], block["input"], block["id"])
@@ -74,7 +74,7 @@ class ReplyReader:
         response_id: str | None,
         raw: Any,
     ) -> ChatResponse:
-        """A response of its parts."""
+        """Build a response from its parts."""
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
         thinking = "".join(block["thinking"] for block in blocks if block["type"] == "thinking")
         layout = preserved_layout(blocks)
@@ -94,10 +94,10 @@ class ReplyReader:
 
 
 class StreamReader:
-    """Reads one streamed reply; gives the events of its pieces.
+    """Converts one streamed reply to events.
 
     Args:
-        reader: Reads what is the same in whole replies.
+        reader: Reader of complete replies.
     """
 
     def __init__(self, reader: ReplyReader) -> None:
@@ -113,7 +113,7 @@ class StreamReader:
         self._events: list[RawMessageStreamEvent] = []
 
     def read(self, event: RawMessageStreamEvent) -> Iterator[ChatEvent]:
-        """The events of one piece; kinds of pieces that are not known are let pass."""
+        """Convert one stream event; unknown kinds are ignored."""
         self._events.append(event)
         if event.type == "message_start":
             self._start = event.message
@@ -126,19 +126,19 @@ class StreamReader:
             yield from self._end(event.index)
         elif event.type == "message_delta":
             self._reason = event.delta.stop_reason
-            told = event.usage.to_dict()
-            self._usage |= {key: value for key, value in told.items() if value is not None}
+            usage = event.usage.to_dict()
+            self._usage |= {key: value for key, value in usage.items() if value is not None}
         elif event.type == "message_stop":
             self._is_whole = True
 
     def finished(self) -> Iterator[ChatEvent]:
-        """The last events.
+        """Yield the final events.
 
         Raises:
-            ChatModelError: The stream broke off.
+            ChatModelError: The stream ended before the reply was complete.
         """
         if not self._is_whole or self._start is None:
-            raise ChatModelError("the stream broke off before the reply was whole", provider=PROVIDER, retryable=True)
+            raise ChatModelError("the stream ended before the reply was complete", provider=PROVIDER, retryable=True)
         yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         start = self._start
@@ -180,8 +180,8 @@ class StreamReader:
 
     def _end(self, index: int) -> Iterator[ChatEvent]:
         if index in self._positions:
-            yield from self._calls.complete_if_closed(self._positions[index])  # cut off calls end too
-        elif self._pieces[index]:  # a tool that the provider runs itself
+            yield from self._calls.complete_if_closed(self._positions[index])  # truncated calls end as well
+        elif self._pieces[index]:  # a tool run by the provider
             self._blocks[index]["input"] = json_object("".join(self._pieces[index])) or {}
 
 
@@ -190,7 +190,7 @@ def _finish_reason(reason: str | None) -> FinishReason:
 
 
 def _usage(usage: Json) -> TokenUsage:
-    """The provider counts what a cache served, and what was written to it, apart from the other input."""
+    """Convert the usage; the provider counts cached input and cache writes separately."""
     cached = usage.get("cache_read_input_tokens")
     parts = (usage.get("input_tokens"), usage.get("cache_creation_input_tokens"), cached)
     known = [part for part in parts if part is not None]

@@ -1,9 +1,9 @@
-"""Amazon Bedrock's models, through its Converse API.
+"""Chat model for Amazon Bedrock's Converse API.
 
     model = BedrockChatModel("eu.anthropic.claude-sonnet-4-6", region_name="eu-central-1")  # credentials as boto3's
 
-What only this API knows goes into a request's ``extra``: ``additionalModelRequestFields``, ``guardrailConfig``, ….
-boto3 blocks, so each request has a worker thread. Needs the extra ``bedrock``.
+Parameters specific to this API go into a request's ``extra``: ``additionalModelRequestFields``, ``guardrailConfig``, ….
+boto3 is blocking, so each request uses a worker thread. Requires the extra ``bedrock``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
-"""How long the provider may say nothing; models that think are silent for long."""
+"""Default read timeout in seconds; long, since no data is sent while a model is thinking."""
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
 _MAX_CONNECTIONS = 64
@@ -55,18 +55,18 @@ _SERVER_ERRORS = 500
 
 
 class BedrockChatModel:
-    """A model behind Bedrock's Converse and ConverseStream (LangChain4j's BedrockChatModel).
+    """Chat model for Bedrock's Converse and ConverseStream (LangChain4j's BedrockChatModel).
 
     Args:
-        model_name: The model's id, an inference profile or an ARN.
-        client: A ready ``bedrock-runtime`` client, which stays the caller's; the arguments after it, but the last
-            two, are not used then. Making one reads files, and takes a moment.
-        region_name: The region; as boto3 finds it by default.
-        endpoint_url: Another endpoint than the region's.
-        timeout_seconds: How long the provider may say nothing, before its answer and within it.
-        max_retries: How often the SDK tries again what may succeed then.
-        strict_tools: Hold the model to the schemas of tools that do not say; a tool may say ``strict=True`` itself.
-        cache_tools: A tool whose metadata has ``cachePoint`` is followed by that point in the list of tools.
+        model_name: Model ID, inference profile or ARN.
+        client: An existing ``bedrock-runtime`` client, which is not closed; the next four arguments are ignored then.
+            Creating a client reads files and blocks briefly.
+        region_name: AWS region; boto3's default.
+        endpoint_url: Endpoint URL; the region's by default.
+        timeout_seconds: Maximum seconds without data, before and during a reply.
+        max_retries: Maximum retries by the SDK of requests that may succeed later.
+        strict_tools: Use strict mode for tools that do not set ``strict`` themselves.
+        cache_tools: Add the ``cachePoint`` in a tool's metadata after its definition.
 
     Raises:
         MissingExtraError: The package ``boto3`` is not installed.
@@ -96,34 +96,34 @@ class BedrockChatModel:
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """See `bridge.service.chat_model.ChatModel.chat`.
 
-        A cancelled caller leaves at once. What was sent is not sent again, and is answered to nobody; its connection
-        ends with the answer, or after ``timeout_seconds``: nothing public of botocore ends it earlier.
+        On cancellation this returns immediately. The request is not retried, and its connection is closed when the
+        response arrives or after ``timeout_seconds``: botocore has no public way to close it earlier.
         """
         body, reader = self._prepared(request)
-        with _translated_errors(), BlockingRequest() as line:
-            return reader.read(await line.run(partial(self._client.converse, **body)))
+        with _translated_errors(), BlockingRequest() as job:
+            return reader.read(await job.run(partial(self._client.converse, **body)))
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """See `bridge.service.chat_model.StreamingChatModel.stream`."""
         body, reader = self._prepared(request)
         with _translated_errors():
-            with BlockingRequest() as line:
-                reply = await line.run(partial(self._client.converse_stream, **body))
+            with BlockingRequest() as job:
+                reply = await job.run(partial(self._client.converse_stream, **body))
                 pieces = StreamReader(reader, request_id_of(reply))
                 following = partial(next, iter(reply["stream"]), None)
-                while (piece := await line.run(following)) is not None:
+                while (piece := await job.run(following)) is not None:
                     for event in pieces.read(piece):
                         yield event
             for event in pieces.finished():
                 yield event
 
     async def aclose(self) -> None:
-        """Close the connections, unless the client was given."""
+        """Close the connections, unless a client was passed in."""
         if self._owns_client:
             self._client.close()
 
     def _prepared(self, request: ChatRequest) -> tuple[Json, ReplyReader]:
-        """The request's parameters, and what reads the reply."""
+        """Build the request parameters and the reply reader."""
         conversation = conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID)
         offers = self._offers.offers(request, conversation.names)
         rewriting = self._formats.rewriting(request.response_format)
@@ -161,7 +161,7 @@ def _client(region_name: str | None, endpoint_url: str | None, timeout_seconds: 
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """What goes wrong with the provider as the one error that callers know."""
+    """Translate botocore's errors to `ChatModelError`."""
     from botocore.eventstream import ParserError  # noqa: PLC0415 - an extra
     from botocore.exceptions import (  # noqa: PLC0415 - an extra
         BotoCoreError,
@@ -175,7 +175,7 @@ def _translated_errors() -> Iterator[None]:
 
     try:
         yield
-    except ClientError as error:  # errors within a stream included
+    except ClientError as error:  # includes errors within a stream
         details, metadata = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
         code = details.get("Code", "")
         status = metadata.get("HTTPStatusCode")
@@ -197,7 +197,7 @@ def _translated_errors() -> Iterator[None]:
     except BotoCoreError as error:
         raise ChatModelError(str(error), provider=PROVIDER) from error
     except (AttributeError, LookupError, ParserError, TypeError, ValueError) as error:
-        raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
+        raise ChatModelError(f"the reply has an unexpected form: {error}", provider=PROVIDER) from error
 
 
 def _tool_config(request: ChatRequest, conversation: Conversation, offers: ProviderTools) -> Json:
@@ -208,7 +208,7 @@ def _tool_config(request: ChatRequest, conversation: Conversation, offers: Provi
             return {"tools": tools, "toolChoice": {"any": {}}}
         case ToolChoiceMode.NAMED if choice.tool_name is not None:
             return {"tools": tools, "toolChoice": {"tool": {"name": conversation.names[choice.tool_name]}}}
-        case _:  # what is not said is auto, and not every model lets one say it
+        case _:  # auto is the default, and not all models allow it explicitly
             return {"tools": tools}
 
 
@@ -239,6 +239,6 @@ def _output(request: ChatRequest, rewriting: RewrittenSchema | None) -> Json | N
 
 
 def _format_in_words(request: ChatRequest, rewriting: RewrittenSchema | None) -> Iterator[Json]:
-    """The schema of the reply where the model cannot be held to it."""
+    """The reply's schema as text, if strict mode is not possible."""
     if request.response_format is not None and rewriting is not None and not rewriting.is_strict:
         yield {"text": describe_format(request.response_format)}

@@ -1,4 +1,4 @@
-"""Messages as Amazon Bedrock's Converse API writes them."""
+"""Conversion of messages to Amazon Bedrock's Converse API."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 PROVIDER = "bedrock"
-"""The name under which messages keep what this API wants back."""
+"""Key of this provider in message attributes."""
 
 FORBIDDEN_IN_ID = r"[^A-Za-z0-9_.:-]"
-"""What the id of a call must not hold; the ids of other providers may."""
+"""Characters that the API does not allow in call IDs; those of other providers may have them."""
 
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _AUDIO = {
@@ -51,12 +51,12 @@ _MAX_DOCUMENT_NAME_CHARS = 190
 
 
 class MessageWriter:
-    """Writes the messages of one request.
+    """Converts the messages of one request.
 
     Args:
-        conversation: The messages, and what tools and calls are called.
-        with_tools: The request offers tools. Converse takes no block about tools in a request that offers none: there
-            they are told in words.
+        conversation: The messages, with names and IDs for the provider.
+        with_tools: True if the request offers tools. Otherwise calls and results are converted to text, since Converse
+            rejects tool blocks in a request without tools.
     """
 
     def __init__(self, conversation: Conversation, *, with_tools: bool) -> None:
@@ -65,11 +65,11 @@ class MessageWriter:
         self._document_names: set[str] = set()
 
     def system(self) -> list[Json]:
-        """All that the program says."""
+        """Convert the system messages."""
         return [{"text": text} for text in self._conversation.system_texts]
 
     def written(self) -> list[Json]:
-        """The messages, of which the user and the model each say one after the other: tool results are the user's."""
+        """Convert the messages to alternating user and assistant turns; tool results are user turns."""
         return self._conversation.turns(self._blocks)
 
     def _blocks(self, message: Said) -> Iterator[Json]:
@@ -84,7 +84,7 @@ class MessageWriter:
     def _user(self, message: UserMessage) -> list[Json]:
         blocks = list(self._content(message.content))
         if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
-            blocks.append({"text": "See the document."})  # a document needs a text beside it
+            blocks.append({"text": "See the document."})  # the API requires a text block with a document
         return blocks
 
     def _said(self, message: AiMessage) -> Iterator[Json]:
@@ -120,7 +120,7 @@ class MessageWriter:
         yield {"toolResult": result | ({"status": "error"} if message.is_error else {})}
 
     def _result_content(self, message: ToolExecutionResultMessage) -> Iterator[Json]:
-        """The blocks of a result: JSON as such, where the whole of it is one object."""
+        """Convert the blocks of a result; a single JSON object becomes a JSON block."""
         blocks = list(self._content(message.content, with_audio=False))
         if len(blocks) == 1 and "text" in blocks[0] and not message.is_error:
             data = json_object(blocks[0]["text"])
@@ -129,7 +129,7 @@ class MessageWriter:
         yield from blocks
 
     def _content(self, blocks: Iterable[Content], *, with_audio: bool = True) -> Iterator[Json]:
-        """Blocks as the API knows them; text that is blank is refused, and left out."""
+        """Convert content blocks; the API rejects blank text, which is left out."""
         for block in blocks:
             written = self._block(block, with_audio=with_audio)
             if "text" not in written or written["text"].strip():
@@ -149,7 +149,7 @@ class MessageWriter:
         return {"text": describe_block(block)}
 
     def _document_name(self, block: File) -> str:
-        """A name in the letters that the API takes, and no other document's."""
+        """A unique document name with allowed characters only."""
         base = _NOT_IN_A_DOCUMENT_NAME.sub(" ", file_name_of(block)).strip()[:_MAX_DOCUMENT_NAME_CHARS] or "document"
         name, number = base, 1
         while name in self._document_names:
@@ -160,9 +160,9 @@ class MessageWriter:
 
 
 def preserved_layout(blocks: Iterable[Json]) -> list[Json] | None:
-    """What of a reply has to come back as it was, as JSON data: reasoning with its signature, in its place.
+    """Blocks of a reply, such as reasoning, that must be sent back unchanged and in order, as JSON data.
 
-    Calls are told by what the message says of them, so that nothing is kept twice.
+    Tool calls are stored as references to the message's own requests.
     """
     layout = [
         {"toolUse": block["toolUse"]["toolUseId"]} if "toolUse" in block else to_json_data(block) for block in blocks
@@ -171,7 +171,7 @@ def preserved_layout(blocks: Iterable[Json]) -> list[Json] | None:
 
 
 def to_json_data(value: Any) -> Any:
-    """Data of the API as JSON data: bytes become ``{"base64": …}``."""
+    """Convert API data to JSON data: bytes become ``{"base64": …}``."""
     if isinstance(value, bytes):
         return {"base64": b64encode(value).decode()}
     if isinstance(value, dict):
@@ -180,7 +180,7 @@ def to_json_data(value: Any) -> Any:
 
 
 def from_json_data(value: Any) -> Any:
-    """The data of the API that `to_json_data` made JSON of."""
+    """Reverse `to_json_data`."""
     if isinstance(value, dict):
         if value.keys() == {"base64"}:
             return b64decode(value["base64"])
@@ -189,6 +189,6 @@ def from_json_data(value: Any) -> Any:
 
 
 def _describes(layout: list[Json], message: AiMessage, ids: list[str]) -> bool:
-    """Whether a layout is still that of the message, which somebody may have changed since."""
+    """True if the stored blocks still match the message, which may have been changed."""
     texts = "".join(block["text"] for block in layout if "text" in block)
     return bool(layout) and texts == (message.text or "") and [b["toolUse"] for b in layout if "toolUse" in b] == ids

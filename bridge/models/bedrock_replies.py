@@ -1,4 +1,4 @@
-"""Replies as Amazon Bedrock's Converse API writes them, whole or in pieces."""
+"""Conversion of replies of Amazon Bedrock's Converse API, complete or streamed."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _FINISH_REASONS = {
 
 
 class ReplyReader:
-    """Reads one reply.
+    """Converts one reply.
 
     Args:
         offers: The tools of the request.
-        response_format: What the reply was to conform to.
-        model_name: The model that was asked; the API does not say who answers.
+        response_format: The requested reply schema.
+        model_name: The requested model; the API does not return it.
     """
 
     def __init__(self, offers: ProviderTools, response_format: RewrittenSchema | None, model_name: str) -> None:
@@ -54,7 +54,7 @@ class ReplyReader:
         self._model_name = model_name
 
     def read(self, reply: Json) -> ChatResponse:
-        """A whole reply."""
+        """Convert a complete reply."""
         blocks = reply["output"]["message"]["content"]
         calls = tuple(
             self.offers.request(use["name"], use["input"], use["toolUseId"])
@@ -71,7 +71,7 @@ class ReplyReader:
         response_id: str | None,
         raw: Any,
     ) -> ChatResponse:
-        """A response of its parts."""
+        """Build a response from its parts."""
         text = "".join(block["text"] for block in blocks if "text" in block)
         reasoning = [block["reasoningContent"] for block in blocks if "reasoningContent" in block]
         thinking = "".join(each["reasoningText"]["text"] for each in reasoning if "reasoningText" in each)
@@ -92,11 +92,11 @@ class ReplyReader:
 
 
 class StreamReader:
-    """Reads one streamed reply; gives the events of its pieces.
+    """Converts one streamed reply to events.
 
     Args:
-        reader: Reads what is the same in whole replies.
-        response_id: What the provider calls the request.
+        reader: Reader of complete replies.
+        response_id: The provider's request ID.
     """
 
     def __init__(self, reader: ReplyReader, response_id: str | None) -> None:
@@ -110,31 +110,31 @@ class StreamReader:
         self._pieces: list[Json] = []
 
     def read(self, piece: Json) -> Iterator[ChatEvent]:
-        """The events of one piece; kinds of pieces that are not known are let pass."""
+        """Convert one stream event; unknown kinds are ignored."""
         self._pieces.append(piece)
-        for kind, told in piece.items():
+        for kind, data in piece.items():
             match kind:
-                case "contentBlockStart" if "toolUse" in told["start"]:
-                    yield from self._begin(told["contentBlockIndex"], told["start"]["toolUse"])
+                case "contentBlockStart" if "toolUse" in data["start"]:
+                    yield from self._begin(data["contentBlockIndex"], data["start"]["toolUse"])
                 case "contentBlockDelta":
-                    yield from self._delta(told["contentBlockIndex"], told["delta"])
-                case "contentBlockStop" if told["contentBlockIndex"] in self._positions:  # cut off calls stop too
-                    yield from self._calls.complete_if_closed(self._positions[told["contentBlockIndex"]])
+                    yield from self._delta(data["contentBlockIndex"], data["delta"])
+                case "contentBlockStop" if data["contentBlockIndex"] in self._positions:  # truncated calls end as well
+                    yield from self._calls.complete_if_closed(self._positions[data["contentBlockIndex"]])
                 case "messageStop":
-                    self._reason = told["stopReason"]
+                    self._reason = data["stopReason"]
                 case "metadata":
-                    self._usage = told["usage"]
+                    self._usage = data["usage"]
                 case _:
                     pass
 
     def finished(self) -> Iterator[ChatEvent]:
-        """The last events.
+        """Yield the final events.
 
         Raises:
-            ChatModelError: The stream broke off.
+            ChatModelError: The stream ended before the reply was complete.
         """
         if self._reason is None:
-            raise ChatModelError("the stream broke off before the reply was whole", provider=PROVIDER, retryable=True)
+            raise ChatModelError("the stream ended before the reply was complete", provider=PROVIDER, retryable=True)
         yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         response = self._reader.response(
@@ -164,11 +164,11 @@ class StreamReader:
         if "redactedContent" in delta:
             block["redactedContent"] = block.get("redactedContent", b"") + delta["redactedContent"]
             return
-        told = block.setdefault("reasoningText", {"text": ""})
+        reasoning = block.setdefault("reasoningText", {"text": ""})
         if "signature" in delta:
-            told["signature"] = told.get("signature", "") + delta["signature"]
+            reasoning["signature"] = reasoning.get("signature", "") + delta["signature"]
         if "text" in delta:
-            told["text"] += delta["text"]
+            reasoning["text"] += delta["text"]
             yield PartialThinking(delta["text"])
 
 
@@ -177,13 +177,13 @@ def _finish_reason(reason: str) -> FinishReason:
 
 
 def request_id_of(reply: Json) -> str | None:
-    """What the provider calls the request that a reply answers."""
+    """The provider's request ID of a reply."""
     found: str | None = reply.get("ResponseMetadata", {}).get("RequestId")
     return found
 
 
 def _usage(usage: Json) -> TokenUsage:
-    """The provider counts what a cache served, and what was written to it, apart from the other input."""
+    """Convert the usage; the provider counts cached input and cache writes separately."""
     cached = usage.get("cacheReadInputTokens")
     parts = (usage.get("inputTokens"), usage.get("cacheWriteInputTokens"), cached)
     known = [part for part in parts if part is not None]

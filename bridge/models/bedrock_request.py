@@ -1,7 +1,7 @@
-"""Line: one request to Bedrock, and the thread that waits for its answer, since botocore blocks.
+"""Run blocking botocore calls of one request in a thread.
 
-Nothing public of botocore ends a request that waits for its answer to begin. Whoever leaves then is let go at once; the
-thread stays until the answer begins or the client's time is up, sends nothing again, and keeps no process from ending.
+botocore has no public way to abort a request before its response starts. A cancelled caller returns immediately; the
+daemon thread ends when the response starts or the client's timeout expires, and does not retry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BEFORE_PARSE = "before-parse.bedrock-runtime.ConverseStream"
 
 
 class RequestAbandonedError(Exception):
-    """Nobody waits for the answer any more; heard by nobody."""
+    """The request was cancelled; raised in the worker thread only."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class _Job:
 
 
 class BlockingRequest:
-    """One request: what is done for it in a thread of its own, until the block is left, by whatever way."""
+    """Worker thread for the blocking calls of one request, used as a context manager."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -52,16 +52,16 @@ class BlockingRequest:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
 
     def __enter__(self) -> Self:
-        # The threads of anyio would keep the process from ending.
+        # anyio's worker threads would delay the exit of the process.
         Thread(target=self._work, name="bridge bedrock", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._jobs.put(None)
-        self._hang_up()
+        self._close_stream()
 
     async def run(self, function: Callable[[], _T]) -> _T:
-        """Run what blocks. A cancelled caller leaves at once."""
+        """Run a blocking function in the thread; on cancellation this returns immediately."""
         job = _Job(function, copy_context(), lowlevel.current_token())
         job.context.run(_line.set, self)
         self._jobs.put(job)
@@ -72,18 +72,18 @@ class BlockingRequest:
         return value
 
     def keep(self, body: Any) -> None:
-        """A streamed response has begun; it ends at once where nobody waits any more."""
+        """Store a streamed response's body; it is closed immediately if the request was cancelled."""
         with self._lock:
             self._body = body
             if not self._is_over:
                 return
-        self._hang_up()
+        self._close_stream()
 
     def refuse_if_over(self) -> None:
-        """Send nothing for nobody: botocore tries again what failed.
+        """Prevent botocore's retries after a cancellation.
 
         Raises:
-            RequestAbandonedError: Nobody waits any more.
+            RequestAbandonedError: The request was cancelled.
         """
         if self._is_over:
             raise RequestAbandonedError
@@ -92,41 +92,41 @@ class BlockingRequest:
         while (job := self._jobs.get()) is not None:
             try:
                 job.value = job.context.run(job.function)
-            except BaseException as error:  # noqa: BLE001 - raised to whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised in run()
                 job.error = error
             with suppress(RuntimeError):  # the event loop has ended
                 from_thread.run_sync(job.is_done.set, token=job.token)
 
-    def _hang_up(self) -> None:
-        """End the provider's stream, waking the thread that may still read from it."""
+    def _close_stream(self) -> None:
+        """Close the provider's stream, which ends a blocking read."""
         with self._lock:
             self._is_over = True
             body, self._body = self._body, None
         if body is None:
             return
-        with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+        with suppress(OSError, RuntimeError, ValueError):  # already closed
             body.shutdown()
         with suppress(OSError):
             body.close()
 
 
 _line: ContextVar[BlockingRequest | None] = ContextVar("bridge.models.bedrock.line", default=None)
-"""Whose request the call in this context is."""
+"""The request that the current context belongs to."""
 
 
 def watch(client: Any) -> None:
-    """Let the lines of a client know what happens to their requests, by botocore's events."""
+    """Register botocore event handlers that connect a client's calls to their `BlockingRequest`."""
     client.meta.events.register(_BEFORE_SEND, _before_send, unique_id=_BEFORE_SEND)
     client.meta.events.register(_BEFORE_PARSE, _before_parse, unique_id=_BEFORE_PARSE)
 
 
 def _before_send(**_: Any) -> None:
-    line = _line.get()
-    if line is not None:
-        line.refuse_if_over()
+    request = _line.get()
+    if request is not None:
+        request.refuse_if_over()
 
 
 def _before_parse(response_dict: Json, **_: Any) -> None:
-    line = _line.get()
-    if line is not None and hasattr(response_dict["body"], "shutdown"):  # an error's body is bytes
-        line.keep(response_dict["body"])
+    request = _line.get()
+    if request is not None and hasattr(response_dict["body"], "shutdown"):  # the body of an error is bytes
+        request.keep(response_dict["body"])

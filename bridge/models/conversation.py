@@ -1,9 +1,4 @@
-"""Conversation with provider-safe ids and names; streamed tool calls.
-
-A conversation as a provider can take it: every tool call with an id, every tool under a name that is allowed.
-
-Calls: the tool calls of a streamed reply, put together from their pieces.
-"""
+"""Conversations with provider-safe IDs and names, and assembly of streamed tool calls."""
 
 from __future__ import annotations
 
@@ -33,31 +28,31 @@ _MADE_ID_CHARS = 24
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of one request, and what tools and calls are called in it on the wire."""
+    """Messages of one request, with names and IDs for the provider."""
 
     messages: Sequence[ChatMessage]
-    """The messages; each tool execution request and each result has an id."""
+    """The messages; each tool execution request and result has an ID."""
     names: Mapping[str, str]
-    """Each tool's name with the one that the provider is told."""
+    """Provider's name of each tool."""
     ids: Mapping[str, str]
-    """Each call's id with the one that the provider is told."""
+    """Provider's ID of each call."""
 
     @property
     def mentions_tools(self) -> bool:
-        """Some message calls a tool, or answers a call."""
+        """True if a message contains a tool call or result."""
         return bool(self.ids)
 
     @property
     def system_texts(self) -> list[str]:
-        """All that the program says; what is blank is left out."""
+        """Texts of the system messages, without blank ones."""
         texts = [utf8_text(each.text) for each in self.messages if isinstance(each, SystemMessage)]
         return [text for text in texts if text.strip()]
 
     def turns(self, blocks_of: Callable[[Said], Iterable[Json]]) -> list[Json]:
-        """The messages for a provider to which the user and the model each say one after the other.
+        """Convert the messages to alternating user and assistant turns.
 
         Args:
-            blocks_of: Writes what a message says. Tool results are the user's.
+            blocks_of: Converts a message to blocks. Tool results are user turns.
         """
         written: list[Json] = []
         for message in self.messages:
@@ -65,7 +60,7 @@ class Conversation:
                 continue
             role = "assistant" if isinstance(message, AiMessage) else "user"
             blocks = list(blocks_of(message))
-            if not blocks:  # an empty message is refused
+            if not blocks:  # providers reject empty messages
                 continue
             if written and written[-1]["role"] == role:
                 written[-1]["content"] += blocks
@@ -75,12 +70,12 @@ class Conversation:
 
 
 def conversation_of(request: ChatRequest, *, max_id_chars: int = 64, forbidden_in_id: str = "") -> Conversation:
-    """The conversation of a request.
+    """Prepare the messages of a request for a provider.
 
     Args:
         request: The request.
-        max_id_chars: How long the id of a call may be.
-        forbidden_in_id: A regular expression for one character that an id must not have; empty for none.
+        max_id_chars: Maximum length of a call ID.
+        forbidden_in_id: Regular expression for one character that is not allowed in an ID; empty for none.
     """
     messages = _identified(request.messages)
     names = [specification.name for specification in request.tool_specifications]
@@ -95,19 +90,19 @@ def conversation_of(request: ChatRequest, *, max_id_chars: int = 64, forbidden_i
 
 
 def generated_id(*parts: object) -> str:
-    """An id for a call to which the provider gave none: the same wherever it is made of the same parts."""
+    """Generate an ID for a call without one; equal parts give equal IDs."""
     return f"call_{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()[:_MADE_ID_CHARS]}"
 
 
 def arguments_as_text(request: ToolExecutionRequest) -> str:
-    """The arguments of a call as JSON text."""
+    """Arguments of a call as JSON text."""
     if isinstance(request.arguments, str):
         return utf8_text(request.arguments) if request.arguments.strip() else "{}"
     return json_text(request.arguments)
 
 
 def arguments_as_object(request: ToolExecutionRequest) -> Json:
-    """The arguments of a call as an object; text that is none is kept in one."""
+    """Arguments of a call as an object; other text is wrapped in one."""
     if not isinstance(request.arguments, str):
         found: Json = utf8_json(dict(request.arguments))
         return found
@@ -119,7 +114,7 @@ def arguments_as_object(request: ToolExecutionRequest) -> Json:
 
 
 def _identified(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """The messages with ids where they have none: results belong to calls in their order, those of their tool first."""
+    """Add missing IDs: results are matched to calls in order, preferring calls of the same tool."""
     if all(call_id is not None for _, call_id in _all_mentions(messages)):
         return messages
     identified: list[ChatMessage] = []
@@ -165,11 +160,11 @@ class _Call:
 
 
 class CallAssembler:
-    """Puts the calls of one reply together.
+    """Assembles the tool calls of one reply.
 
     Args:
-        offers: The tools, for the way back to their own names and schemas.
-        parsed: Arguments become objects where they can, for a provider that gives objects when it does not stream.
+        offers: The tools, for mapping back names and arguments.
+        parsed: Parse arguments to objects if possible, as the provider does without streaming.
     """
 
     def __init__(self, offers: ProviderTools, *, parsed: bool) -> None:
@@ -181,19 +176,19 @@ class CallAssembler:
         return len(self._calls)
 
     def begin(self, call_id: str, name: str = "") -> int:
-        """A call begins; gives its index."""
+        """Start a call; returns its index."""
         self._calls.append(_Call(name, call_id))
         return len(self._calls) - 1
 
     def add(self, index: int, piece: str, name: str | None = None) -> PartialToolCall:
-        """A piece of a call's arguments; the name may come only now."""
+        """Add a piece of a call's arguments; the name may be given late."""
         call = self._calls[index]
         call.name = call.name or name or ""
         call.pieces.append(piece)
         return PartialToolCall(index, call.call_id, self._offers.originals.get(call.name, call.name), piece)
 
     def complete(self, index: int) -> Iterator[CompleteToolCall]:
-        """A call is whole, if it was not before."""
+        """Complete a call, once."""
         call = self._calls[index]
         if call.request is None:
             text = "".join(call.pieces)
@@ -202,15 +197,15 @@ class CallAssembler:
             yield CompleteToolCall(index, call.request)
 
     def complete_if_closed(self, index: int) -> Iterator[CompleteToolCall]:
-        """A call is whole if its arguments are a JSON object: nothing can follow that."""
+        """Complete a call if its arguments are a complete JSON object."""
         if json_object("".join(self._calls[index].pieces)) is not None:
             yield from self.complete(index)
 
     def complete_all(self, *, broken_off: bool) -> Iterator[CompleteToolCall]:
-        """Nothing follows any more.
+        """Complete all calls.
 
         Args:
-            broken_off: The reply lacks its end: its last call is not called whole, unless it is closed.
+            broken_off: The reply is truncated: its last call is reported only if its arguments are complete.
         """
         for index in range(len(self._calls)):
             if broken_off and index == len(self._calls) - 1:
@@ -221,5 +216,5 @@ class CallAssembler:
 
     @property
     def requests(self) -> tuple[ToolExecutionRequest, ...]:
-        """The calls that are whole."""
+        """The completed calls."""
         return tuple(call.request for call in self._calls if call.request is not None)

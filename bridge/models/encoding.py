@@ -1,8 +1,6 @@
-"""Text, JSON and media in encodable form.
+"""Encoding of text, JSON and media for providers.
 
-Media: what the blocks of a message come to where a provider takes them, and in words where it does not.
-
-What can be sent: text and JSON data as UTF-8, whatever a model or a tool made of them before.
+Text and JSON are made valid UTF-8; media that a provider does not support are described as text.
 """
 
 from __future__ import annotations
@@ -26,13 +24,13 @@ _SURROGATE = re.compile(r"\\ud[89a-f]")
 
 
 def base64_of(block: Media | File) -> str:
-    """The bytes of a block in base64."""
+    """Base64 of a block's data."""
     data = block.data if isinstance(block, Media) else block.content
     return b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
 def image_in(block: Content) -> Image | None:
-    """The picture that a block is, or a file holds."""
+    """The image of a block, or of a file with an image; None for other blocks."""
     if isinstance(block, Image):
         return block if media_type_of(block) == block.mime_type else Image(block.data, media_type_of(block))
     if isinstance(block, File) and isinstance(block.content, bytes) and media_type_of(block).startswith("image/"):
@@ -41,23 +39,23 @@ def image_in(block: Content) -> Image | None:
 
 
 def is_pdf(block: Content) -> bool:
-    """The block is a PDF document."""
+    """True for a PDF document."""
     return isinstance(block, File) and isinstance(block.content, bytes) and media_type_of(block) == PDF
 
 
 def media_type_of(block: Media | File) -> str:
-    """The media type of a block without parameters, in its usual spelling."""
+    """Normalised media type of a block, without parameters."""
     kind = (block.mime_type or "").partition(";")[0].strip().lower()
     return {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mp3": "audio/mpeg"}.get(kind, kind)
 
 
 def file_name_of(block: File) -> str:
-    """The last part of a file's URI."""
+    """Last segment of a file's URI."""
     return block.uri.rstrip("/").rpartition("/")[2] or block.uri
 
 
 def describe_block(block: Content) -> str:
-    """A block in words: text as it is, a file of text with its name, and what else there is by its description."""
+    """Convert a block to text: text unchanged, a text file with its name, other blocks as a description."""
     match block:
         case Text():
             return utf8_text(block.text)
@@ -71,11 +69,11 @@ def describe_block(block: Content) -> str:
         case Image() | Audio():
             return f"[{media_type_of(block)}: {len(block.data)} bytes, not shown]"
         case _:
-            raise TypeError(f"{block!r} is no content")
+            raise TypeError(f"{block!r} is not content")
 
 
 def utf8_text(text: str) -> str:
-    """A text that UTF-8 can hold: halves of characters that found no other half become U+FFFD."""
+    """Make a text valid UTF-8: lone surrogates become U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -86,7 +84,7 @@ def utf8_text(text: str) -> str:
 
 
 def utf8_json(value: Any) -> Any:
-    """JSON data whose texts UTF-8 can hold; the same object where all of them are."""
+    """Make the texts of JSON data valid UTF-8; valid data is returned unchanged."""
     text = json.dumps(value, default=dict)
     if not _SURROGATE.search(text):
         return value
@@ -94,12 +92,12 @@ def utf8_json(value: Any) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """JSON data as compact text."""
+    """Serialise JSON data compactly."""
     return utf8_text(json.dumps(value, default=dict, ensure_ascii=False, separators=(",", ":")))
 
 
 def json_object(text: str) -> Json | None:
-    """The JSON object that a text is; None where it is anything else."""
+    """Parse a JSON object; None for other text."""
     if not text.lstrip().startswith("{"):
         return None
     try:

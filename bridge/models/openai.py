@@ -1,9 +1,9 @@
-"""OpenAI, and every server that speaks its chat completions API: vLLM, Ollama, llama.cpp, OpenRouter, Azure, Gemini.
+"""Chat model for OpenAI's chat completions API and compatible servers, such as vLLM, Ollama, llama.cpp and Gemini.
 
     model = OpenAiChatModel("gpt-5.6")                                                    # OPENAI_API_KEY
     model = OpenAiChatModel("qwen3", base_url="http://localhost:11434/v1")                # Ollama
 
-Needs the extra ``openai``.
+Requires the extra ``openai``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
-"""How long a provider may say nothing: the SDK's own default; models that think are silent for long."""
+"""Default read timeout in seconds, as in the SDK; long, since no data is sent while a model is thinking."""
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
 _OPENAI_HOSTS = ("openai.com", "openai.azure.com")
@@ -47,37 +47,38 @@ _OUT_OF_MONEY = "insufficient_quota"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAiDialect:
-    """What a server makes of the API."""
+    """Differences of a compatible server from OpenAI's API."""
 
     profile: Profile = OPENAI
-    """What it takes of JSON Schema: for Gemini's endpoint `bridge.models.profiles.profile.GEMINI`."""
+    """Supported JSON Schema; for Gemini's endpoint `bridge.models.profiles.profile.GEMINI`."""
     strict_tools: bool = False
-    """Hold the model to the schemas of tools that do not say; those that say ``strict=True`` are held in any case."""
+    """Use strict mode for tools that do not set ``strict`` themselves."""
     images_in_tool_results: bool = False
-    """It takes pictures in messages of the role ``tool``. OpenAI does not: there they follow in a user message."""
+    """The server accepts images in messages of the role ``tool``. For OpenAI they are sent in a user message instead.
+    """
     send_thinking: bool = False
-    """It wants to be told again what the model thought."""
+    """Send the model's earlier thinking back."""
     max_tokens_field: str | None = None
-    """What it calls the limit; by default ``max_completion_tokens`` for OpenAI and ``max_tokens`` for others."""
+    """Name of the output limit; by default ``max_completion_tokens`` for OpenAI, ``max_tokens`` for others."""
     tool_metadata_keys: tuple[str, ...] = ()
-    """What of a specification's metadata is added to the tool, under the same key."""
+    """Metadata keys that are copied into the tool definition."""
 
 
 class OpenAiChatModel:
-    """A model behind OpenAI's chat completions API (LangChain4j's OpenAiChatModel and OpenAiStreamingChatModel).
+    """Chat model for OpenAI's chat completions API (LangChain4j's OpenAiChatModel and OpenAiStreamingChatModel).
 
     Args:
-        model_name: The model, in the provider's words.
-        client: A ready client, which stays the caller's; the four arguments after it are not used then.
-        base_url: The server, for others than OpenAI; ``OPENAI_BASE_URL`` by default.
-        api_key: The key; ``OPENAI_API_KEY`` by default. A server with a base URL of its own may need none.
-        timeout_seconds: How long the provider may say nothing, before its answer and within it.
-        max_retries: How often the SDK tries again what may succeed then.
-        dialect: What the server makes of the API.
+        model_name: The provider's model name.
+        client: An existing client, which is not closed; the next four arguments are ignored then.
+        base_url: Base URL of the API; ``OPENAI_BASE_URL`` by default.
+        api_key: API key; ``OPENAI_API_KEY`` by default. Not required with a base URL.
+        timeout_seconds: Maximum seconds without data, before and during a reply.
+        max_retries: Maximum retries by the SDK of requests that may succeed later.
+        dialect: Differences of the server from OpenAI's API.
 
     Raises:
         MissingExtraError: The package ``openai`` is not installed.
-        ChatModelError: There is no key.
+        ChatModelError: There is no API key.
     """
 
     def __init__(
@@ -126,12 +127,12 @@ class OpenAiChatModel:
                 yield event
 
     async def aclose(self) -> None:
-        """Close the connections, unless the client was given."""
+        """Close the connections, unless a client was passed in."""
         if self._owns_client:
             await self._client.close()
 
     def _prepared(self, request: ChatRequest) -> tuple[Json, ReplyReader, ProviderTools]:
-        """The body of the request, and what reads the reply."""
+        """Build the request body and the reply reader."""
         conversation = conversation_of(request, max_id_chars=_MAX_OPENAI_ID_CHARS if self._is_openai else 1_000)
         offers = self._offers.offers(request, conversation.names)
         rewriting = self._formats.rewriting(request.response_format)
@@ -160,17 +161,17 @@ def _client(base_url: str | None, api_key: str | None, timeout_seconds: float, m
     except ImportError as error:
         raise MissingExtraError("OpenAiChatModel", "openai", "openai") from error
     if api_key is None and base_url is not None and "OPENAI_API_KEY" not in os.environ:
-        api_key = "none"  # the SDK insists on one, and a server on this machine does not
+        api_key = "none"  # required by the SDK, but not by local servers
     timeout = Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS))
     try:
         return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries)
     except OpenAIError as error:
-        raise ChatModelError("there is no key; set OPENAI_API_KEY, or pass api_key=", provider=PROVIDER) from error
+        raise ChatModelError("there is no API key; set OPENAI_API_KEY, or pass api_key=", provider=PROVIDER) from error
 
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """What goes wrong with the provider as the one error that callers know."""
+    """Translate the SDK's errors to `ChatModelError`."""
     from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - an extra
 
     try:
@@ -184,14 +185,14 @@ def _translated_errors() -> Iterator[None]:
             request_id=error.request_id,
             retryable=is_retryable and error.code != _OUT_OF_MONEY,
         ) from error
-    except APIConnectionError as error:  # timeouts included
+    except APIConnectionError as error:  # includes timeouts
         reason = f"{error.message} ({error.__cause__!r})" if error.__cause__ is not None else error.message
         raise ChatModelError(reason, provider=PROVIDER, retryable=True) from error
-    except APIError as error:  # within a stream, or an answer of another shape
+    except APIError as error:  # an error within a stream, or an unexpected response
         is_retryable = error.type != "invalid_request_error" and error.code != _OUT_OF_MONEY
         raise ChatModelError(error.message, provider=PROVIDER, retryable=is_retryable) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ChatModelError(f"the reply is not what the API promises: {error}", provider=PROVIDER) from error
+        raise ChatModelError(f"the reply has an unexpected form: {error}", provider=PROVIDER) from error
 
 
 def _tool(offer: ProviderTool) -> Json:

@@ -1,4 +1,4 @@
-"""Messages as OpenAI's chat completions API writes them."""
+"""Conversion of messages to OpenAI's chat completions API."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 PROVIDER = "openai"
-"""The name under which messages keep what this API wants back."""
+"""Key of this provider in message attributes."""
 
 KEPT_OF_A_CALL = "extra_content"
-"""What Gemini's endpoint tells with a call and wants back with it."""
+"""Field of a call that Gemini's endpoint requires back."""
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 _NOT_IN_A_NAME = re.compile(r"[\s<|\\/>]+")
@@ -40,12 +40,12 @@ _MAX_NAME_CHARS = 64
 
 
 class MessageWriter:
-    """Writes the messages of one request.
+    """Converts the messages of one request.
 
     Args:
-        conversation: The messages, and what tools and calls are called.
-        images_in_tool_results: A tool's result may hold pictures; otherwise they follow in a user message.
-        send_thinking: The model is told again what it thought, in the field in which it was told.
+        conversation: The messages, with names and IDs for the provider.
+        images_in_tool_results: Tool results may contain images; otherwise they are sent in a user message.
+        send_thinking: Send the model's earlier thinking back, in its original field.
     """
 
     def __init__(self, conversation: Conversation, *, images_in_tool_results: bool, send_thinking: bool) -> None:
@@ -54,7 +54,7 @@ class MessageWriter:
         self._send_thinking = send_thinking
 
     def written(self) -> Iterator[Json]:
-        """The messages in their order; what of tool results only a user may say follows the last of them."""
+        """Convert the messages in order; images of tool results follow the last result in a user message."""
         later: list[Json] = []
         for message in self._conversation.messages:
             if isinstance(message, ToolExecutionResultMessage):
@@ -74,18 +74,18 @@ class MessageWriter:
             yield {"role": "user", "content": later}
 
     def _ai(self, message: AiMessage) -> Json:
-        kept = message.attributes.get(PROVIDER, {})
+        attributes = message.attributes.get(PROVIDER, {})
         written: Json = {"role": "assistant"}
-        if message.text is not None and message.text == kept.get("refusal"):
+        if message.text is not None and message.text == attributes.get("refusal"):
             written |= {"content": None, "refusal": utf8_text(message.text)}
         else:
             written["content"] = None if message.text is None else utf8_text(message.text)
         if self._send_thinking and message.thinking is not None:
-            written[kept.get("thinking_field", "reasoning_content")] = utf8_text(message.thinking)
+            written[attributes.get("thinking_field", "reasoning_content")] = utf8_text(message.thinking)
         if message.has_tool_execution_requests:
             written["tool_calls"] = [
                 {
-                    **kept.get("calls", {}).get(request.id, {}),
+                    **attributes.get("calls", {}).get(request.id, {}),
                     "id": self._conversation.ids[str(request.id)],
                     "type": "function",
                     "function": {
@@ -104,7 +104,7 @@ class MessageWriter:
         parts = [_part(block) for block in message.content]
         shown = [part for part in parts if part["type"] != "text"]
         texts = [part["text"] for part in parts if part["type"] == "text"]
-        # the API has no other way to say that a tool failed
+        # the API has no error flag for tool results
         text = ("Error: " if message.is_error else "") + "\n".join(texts)
         content: str | list[Json] = text
         if shown and self._images_in_tool_results:
@@ -117,7 +117,7 @@ class MessageWriter:
 
 
 def _arguments(request: ToolExecutionRequest) -> str:
-    """The arguments as the model wrote them; as an object where they are none, since servers parse them."""
+    """The model's arguments unchanged, or as an object if they are not one, since servers parse them."""
     text = arguments_as_text(request)
     return text if json_object(text) is not None else json_text(arguments_as_object(request))
 
@@ -133,7 +133,7 @@ def _user(message: UserMessage) -> Json:
 
 
 def _part(block: Content) -> Json:
-    """A block as a part of a user's message: text where the API has nothing nearer."""
+    """Convert a block to a part of a user message; unsupported ones become text."""
     if (image := image_in(block)) is not None:
         return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{base64_of(image)}"}}
     if isinstance(block, Audio) and media_type_of(block) in _AUDIO_FORMATS:

@@ -1,4 +1,4 @@
-"""Replies as OpenAI's chat completions API writes them, whole or in pieces."""
+"""Conversion of replies of OpenAI's chat completions API, complete or streamed."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _FINISH_REASONS = {
     "content_filter": FinishReason.CONTENT_FILTER,
 }
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
-"""Where servers of this API tell what a model thinks; OpenAI's own does not."""
+"""Fields for thinking of compatible servers; OpenAI's API has none."""
 
 
 class ReplyReader:
-    """Reads one reply.
+    """Converts one reply.
 
     Args:
         offers: The tools of the request.
-        turn: Which message of the conversation the reply is; ids are made of it where the server gives none.
-        response_format: What the reply was to conform to.
+        turn: Index of the reply in the conversation, for generated call IDs.
+        response_format: The requested reply schema.
     """
 
     def __init__(self, offers: ProviderTools, turn: int, response_format: RewrittenSchema | None) -> None:
@@ -63,7 +63,7 @@ class ReplyReader:
         self._response_format = response_format
 
     def read(self, completion: ChatCompletion) -> ChatResponse:
-        """A whole reply."""
+        """Convert a complete reply."""
         if not completion.choices:
             raise ChatModelError("the reply has no choices", provider=PROVIDER)
         choice = completion.choices[0]
@@ -86,7 +86,7 @@ class ReplyReader:
         )
 
     def call_id(self, given: str | None, response_id: str | None, index: int) -> str:
-        """The id of a call; the same whenever it is asked for."""
+        """ID of a call; generated deterministically if missing."""
         return given or generated_id(response_id, self._turn, index)
 
     def response(
@@ -104,23 +104,23 @@ class ReplyReader:
         response_id: str | None,
         raw: Any,
     ) -> ChatResponse:
-        """A response of its parts."""
-        kept: Json = {}
+        """Build a response from its parts."""
+        attributes: Json = {}
         if more := {call_id: told for call_id, told in more.items() if told}:
-            kept["calls"] = more
+            attributes["calls"] = more
         if thinking is not None and thinking_field is not None:
-            kept["thinking_field"] = thinking_field
+            attributes["thinking_field"] = thinking_field
         if refusal:
-            kept["refusal"] = text = refusal
+            attributes["refusal"] = text = refusal
         elif text is not None:
             text = restored_text(text, self._response_format)
         finish = _finish_reason(reason)
         if refusal:
             finish = FinishReason.CONTENT_FILTER
-        elif calls and finish is FinishReason.STOP:  # some servers say so
+        elif calls and finish is FinishReason.STOP:  # some servers return this with tool calls
             finish = FinishReason.TOOL_EXECUTION
         return ChatResponse(
-            message=AiMessage(text or None, calls, thinking, {PROVIDER: kept} if kept else {}),
+            message=AiMessage(text or None, calls, thinking, {PROVIDER: attributes} if attributes else {}),
             token_usage=_usage(usage),
             finish_reason=finish,
             model_name=model_name,
@@ -131,19 +131,19 @@ class ReplyReader:
     def _requests(self, response_id: str, message: ChatCompletionMessage) -> Iterator[ToolExecutionRequest]:
         for index, call in enumerate(message.tool_calls or ()):
             function = getattr(call, "function", None)
-            if function is None:  # a kind of tool that was not offered
+            if function is None:  # an unknown kind of tool call
                 continue
-            arguments: Any = function.arguments  # some servers give an object
+            arguments: Any = function.arguments  # some servers return an object
             if not isinstance(arguments, str | dict):
                 arguments = ""
             yield self._offers.request(function.name, arguments, self.call_id(call.id, response_id, index))
 
 
 class StreamReader:
-    """Reads one streamed reply; gives the events of its pieces.
+    """Converts one streamed reply to events.
 
     Args:
-        reader: Reads what is the same in whole replies.
+        reader: Reader of complete replies.
         offers: The tools of the request.
     """
 
@@ -162,7 +162,7 @@ class StreamReader:
         self._usage: CompletionUsage | None = None
 
     def read(self, chunk: ChatCompletionChunk) -> Iterator[ChatEvent]:
-        """The events of one piece."""
+        """Convert one chunk."""
         self._chunks.append(chunk)
         self._usage = chunk.usage or self._usage
         for choice in chunk.choices[:1]:
@@ -171,13 +171,13 @@ class StreamReader:
             self._reason = choice.finish_reason or self._reason
 
     def finished(self) -> Iterator[ChatEvent]:
-        """The last events.
+        """Yield the final events.
 
         Raises:
-            ChatModelError: The stream broke off.
+            ChatModelError: The stream ended before the reply was complete.
         """
         if self._reason is None:
-            raise ChatModelError("the stream broke off before the reply was whole", provider=PROVIDER, retryable=True)
+            raise ChatModelError("the stream ended before the reply was complete", provider=PROVIDER, retryable=True)
         yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
         first = self._chunks[0]
         yield CompleteResponse(
@@ -210,9 +210,9 @@ class StreamReader:
             yield from self._call(call)
 
     def _call(self, delta: ChoiceDeltaToolCall) -> Iterator[ChatEvent]:
-        """A piece of a call, joined to the others by its index; a new id under an old index is a new call."""
+        """Handle a piece of a call; pieces are joined by index, and a new ID with the same index starts a new call."""
         function = delta.function
-        key: int | None = getattr(delta, "index", None)  # some servers give none
+        key: int | None = getattr(delta, "index", None)  # some servers omit it
         known = self._indexes.get(key)
         if known is None or (delta.id and known[1] and delta.id != known[1]):
             if self._latest is not None:
@@ -227,14 +227,14 @@ class StreamReader:
 
 
 def _thinking_in(message: ChatCompletionMessage | ChoiceDelta) -> tuple[str | None, str | None]:
-    """The field in which a server tells what the model thinks, and what it tells."""
+    """The field of the model's thinking, and its text."""
     more: Mapping[str, Any] = message.model_extra or {}
     found = ((field, more.get(field)) for field in _THINKING_FIELDS)
     return next(((field, told) for field, told in found if isinstance(told, str) and told), (None, None))
 
 
 def _more_of(call: ChatCompletionMessageToolCallUnion | ChoiceDeltaToolCall) -> Json:
-    """What of a call the provider wants back: Gemini's signature of the thoughts that led to it."""
+    """Fields of a call that must be sent back, such as Gemini's thought signature."""
     more: Mapping[str, Any] = call.model_extra or {}
     return {KEPT_OF_A_CALL: more[KEPT_OF_A_CALL]} if KEPT_OF_A_CALL in more else {}
 

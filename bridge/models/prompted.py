@@ -1,9 +1,9 @@
-"""Tools for models that know none: offered in words, and called through a JSON Schema to which the reply is held.
+"""Tool calling for models without tool support, through the prompt and a response format.
 
     model = PromptedToolsChatModel(OpenAiChatModel("gemma3", base_url="http://localhost:8080/v1"))
 
-The model answers with ``{"action": {"tool": NAME, "arguments": {…}}}`` or ``{"action": {"reply": …}}``, one call at a
-time. Tiny models need a server that holds the reply to the schema, such as llama.cpp, vLLM or Ollama.
+The model replies with ``{"action": {"tool": NAME, "arguments": {…}}}`` or ``{"action": {"reply": …}}``, one call at a
+time. Small models need a server that enforces the schema, such as llama.cpp, vLLM or Ollama.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _FORCING = frozenset({ToolChoiceMode.REQUIRED, ToolChoiceMode.NAMED})
 
 
 class PromptedToolsChatModel:
-    """A chat model with tools, made of one without.
+    """Chat model that adds tools to a model without them.
 
     Args:
-        model: The model. It streams what it says if it can, where no tools are offered.
-        strict: Ask the provider to hold the model to the schema strictly; local servers hold it in any case.
+        model: The model. Replies are streamed if it supports that and no tools are offered.
+        strict: Request strict mode from the provider; local servers enforce the schema in any case.
     """
 
     def __init__(self, model: ChatModel, *, strict: bool = False) -> None:
@@ -62,19 +62,19 @@ class PromptedToolsChatModel:
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """See `bridge.service.chat_model.ChatModel.chat`."""
         tools = _offered(request)
-        told = _without_tools(request)
+        plain = _without_tools(request)
         if not tools:
-            return await self._model.chat(told)
+            return await self._model.chat(plain)
         schema = _schema(tools, request)
         prompted = replace(
-            told,
-            messages=_with_prompt(told.messages, tools, can_reply=request.tool_choice.mode not in _FORCING),
+            plain,
+            messages=_with_prompt(plain.messages, tools, can_reply=request.tool_choice.mode not in _FORCING),
             response_format=ResponseFormat(schema, _ACTION, self._strict),
         )
         return _understood(await self._model.chat(prompted), request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
-        """See `bridge.service.chat_model.StreamingChatModel.stream`; with tools, the reply comes in one piece."""
+        """See `bridge.service.chat_model.StreamingChatModel.stream`; with tools, the reply is not split."""
         stream = getattr(self._model, "stream", None)
         if stream is not None and not _offered(request):
             events = stream(_without_tools(request))
@@ -97,7 +97,7 @@ class PromptedToolsChatModel:
 
 
 def _without_tools(request: ChatRequest) -> ChatRequest:
-    """The request as a model takes it that knows of no tools."""
+    """Copy the request without tools; calls and results become text."""
     messages = tuple(_in_words(request.messages))
     return replace(request, messages=messages, tool_specifications=(), tool_choice=ToolChoice())
 
@@ -112,7 +112,7 @@ def _offered(request: ChatRequest) -> tuple[ToolSpecification, ...]:
 
 
 def _schema(tools: Sequence[ToolSpecification], request: ChatRequest) -> Json:
-    """The schema of what the model may answer; a call alone where there is nothing else to say."""
+    """Schema of the reply; only a call if no text reply is allowed."""
     definitions: Json = {}
     variants = [_call_schema(tool, f"tool_{number}", definitions) for number, tool in enumerate(tools)]
     if request.tool_choice.mode not in _FORCING:
@@ -139,7 +139,7 @@ def _object(properties: Json) -> Json:
 
 
 def _rooted(schema: Mapping[str, Any], prefix: str, definitions: Json) -> Json:
-    """A schema as a part of a larger one, to whose definitions its own are added under a prefix."""
+    """Embed a schema in a larger one, with its definitions under a prefix."""
     normal = normalized(schema)
 
     def moved(node: Json) -> Json:
@@ -154,7 +154,7 @@ def _rooted(schema: Mapping[str, Any], prefix: str, definitions: Json) -> Json:
 def _with_prompt(
     messages: Sequence[ChatMessage], tools: Sequence[ToolSpecification], *, can_reply: bool
 ) -> tuple[ChatMessage, ...]:
-    """The messages with the tools told in the first system message."""
+    """Add the tools to the first system message."""
     call = '{"tool": NAME, "arguments": {…}}'
     one = len(tools) == 1 and not can_reply
     how = f"Answer with one JSON object alone: {call if one else f'{{{json_text(_ACTION)}: {call}}}'} to call a tool"
@@ -167,7 +167,7 @@ def _with_prompt(
 
 
 def _in_words(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
-    """The messages with calls as the model would have written them, and their results as the user's words."""
+    """Convert calls to the text that the model would have written, and results to user messages."""
     results: list[Content] = []
     for message in messages:
         if isinstance(message, ToolExecutionResultMessage):
@@ -182,8 +182,8 @@ def _in_words(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
                 json_text({_ACTION: {"tool": call.name, "arguments": arguments_as_object(call)}})
                 for call in message.tool_execution_requests
             ]
-            said = [message.text] if message.text else []
-            yield replace(message, text="\n".join([*said, *calls]), tool_execution_requests=())
+            texts = [message.text] if message.text else []
+            yield replace(message, text="\n".join([*texts, *calls]), tool_execution_requests=())
         else:
             yield message
     if results:
@@ -191,33 +191,33 @@ def _in_words(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
 
 
 def _understood(response: ChatResponse, request: ChatRequest) -> ChatResponse:
-    """The response with the call or the reply that its text is; as it is where it is neither."""
+    """Parse the reply's text to a call or a text; unchanged if it is neither."""
     text = response.message.text or ""
     is_whole = True
     try:
-        said = parse_arguments("the reply", text)
+        reply_object = parse_arguments("the reply", text)
     except ArgumentsError:
-        if response.finish_reason not in BROKEN_OFF or not isinstance(said := _beginning_of(text), dict):
+        if response.finish_reason not in BROKEN_OFF or not isinstance(reply_object := _beginning_of(text), dict):
             return response
         is_whole = False
-    action = said.get(_ACTION)
-    said = action if isinstance(action, dict) else said
-    name, arguments = said.get("tool"), said.get("arguments", {})
+    action = reply_object.get(_ACTION)
+    reply_object = action if isinstance(action, dict) else reply_object
+    name, arguments = reply_object.get("tool"), reply_object.get("arguments", {})
     if isinstance(name, str) and isinstance(arguments, dict):
         earlier = (m.tool_execution_requests for m in request.messages if isinstance(m, AiMessage))
         call = ToolExecutionRequest(name, arguments if is_whole else text, f"call_{sum(map(len, earlier))}")
         message = replace(response.message, text=None, tool_execution_requests=(call,))
         reason = FinishReason.TOOL_EXECUTION if is_whole else response.finish_reason
         return replace(response, message=message, finish_reason=reason)
-    if "reply" in said:
-        reply = said["reply"]
+    if "reply" in reply_object:
+        reply = reply_object["reply"]
         message = replace(response.message, text=reply if isinstance(reply, str) else json_text(reply))
         return replace(response, message=message)
     return response
 
 
 def _beginning_of(text: str) -> Any:
-    """What the beginning of a JSON text says; None where it is none."""
+    """Parse the beginning of a JSON text; None if it is not JSON."""
     try:
         return from_json(utf8_text(text).encode(), allow_partial="trailing-strings")
     except ValueError:

@@ -1,9 +1,4 @@
-"""Tool definitions and response formats for one provider.
-
-Offers: the tools of a request as a provider is told of them, and the way back from what the model calls.
-
-Response formats: the schema of a reply as a provider takes it, and the reply put back under the original.
-"""
+"""Tool definitions and response formats for one provider."""
 
 from __future__ import annotations
 
@@ -35,39 +30,39 @@ _MAX_REMEMBERED_FORMATS = 64
 
 @dataclass(frozen=True, slots=True)
 class ProviderTool:
-    """One tool as the provider is told of it."""
+    """One tool definition for the provider."""
 
     name: str
     description: str
     rewriting: RewrittenSchema
     metadata: Mapping[str, Any]
-    """What of the specification's metadata the provider is to have."""
+    """Metadata that is copied into the definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderTools:
-    """The tools of one request, by the names that the provider knows."""
+    """The tools of one request, by provider name."""
 
     offers: Mapping[str, ProviderTool]
     originals: Mapping[str, str]
-    """Each name that the provider knows with the tool's own."""
+    """The tool's own name for each provider name."""
 
     def request(self, name: str, arguments: Mapping[str, Any] | str, call_id: str) -> ToolExecutionRequest:
-        """What the model wants run, in the tools' own words."""
+        """Convert a call of the model to the tool's own name and schema."""
         offer = self.offers.get(name)
         if offer is not None and offer.rewriting.restore is not None:
-            said = json_object(arguments) if isinstance(arguments, str) else arguments
-            arguments = arguments if said is None else offer.rewriting.restore(said)
+            parsed = json_object(arguments) if isinstance(arguments, str) else arguments
+            arguments = arguments if parsed is None else offer.rewriting.restore(parsed)
         return ToolExecutionRequest(self.originals.get(name, name), arguments, call_id)
 
 
 class ProviderToolWriter:
-    """Writes offers for one provider; what it wrote for a specification once it does not write again.
+    """Creates tool definitions for one provider; converted schemas are cached.
 
     Args:
-        profile: What the provider takes of JSON Schema.
-        strict: Tools whose specification does not say are held to their schemas where that can be.
-        metadata_keys: What of a specification's metadata the provider is to have.
+        profile: The provider's schema profile.
+        strict: Use strict mode, if possible, for tools that do not set ``strict`` themselves.
+        metadata_keys: Metadata keys that are copied into the definition.
     """
 
     def __init__(self, profile: Profile, *, strict: bool = False, metadata_keys: tuple[str, ...] = ()) -> None:
@@ -77,7 +72,7 @@ class ProviderToolWriter:
         self._remembered = lru_cache(_MAX_REMEMBERED)(self._rewrite)
 
     def offers(self, request: ChatRequest, names: Mapping[str, str]) -> ProviderTools:
-        """The tools of a request under the names that the provider is to know."""
+        """Create the definitions of a request's tools, by provider name."""
         return ProviderTools(
             {names[each.name]: self._offer(names[each.name], each) for each in request.tool_specifications},
             {safe: name for name, safe in names.items()},
@@ -93,10 +88,10 @@ class ProviderToolWriter:
 
 
 class ResponseFormatWriter:
-    """Rewrites the schemas of replies for one provider; one that came before it does not rewrite again.
+    """Converts reply schemas for one provider, with a cache.
 
     Args:
-        profile: What the provider takes of JSON Schema.
+        profile: The provider's schema profile.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -104,7 +99,7 @@ class ResponseFormatWriter:
         self._remembered = lru_cache(_MAX_REMEMBERED_FORMATS)(self._rewrite)
 
     def rewriting(self, response_format: ResponseFormat | None) -> RewrittenSchema | None:
-        """The schema as the provider takes it; None where the reply is to be text."""
+        """Convert the schema; None for a text reply."""
         if response_format is None:
             return None
         return self._remembered(response_format.name, json.dumps(response_format.schema), response_format.strict)
@@ -114,19 +109,19 @@ class ResponseFormatWriter:
 
 
 def format_name(response_format: ResponseFormat) -> str:
-    """The name of a response format in the letters that providers take."""
+    """Name of a response format in characters that providers allow."""
     return _NOT_IN_A_NAME.sub("_", response_format.name)[:_MAX_NAME_CHARS] or "response"
 
 
 def restored_text(text: str, rewriting: RewrittenSchema | None) -> str:
-    """A reply as it would have been under the original schema."""
+    """Convert a reply to the original schema."""
     if rewriting is None or rewriting.restore is None:
         return text
-    said = json_object(text)
-    return text if said is None else json_text(rewriting.restore(said))
+    parsed = json_object(text)
+    return text if parsed is None else json_text(rewriting.restore(parsed))
 
 
 def describe_format(response_format: ResponseFormat) -> str:
-    """What a model is told that cannot be held to a schema."""
+    """Prompt for a schema that cannot be enforced."""
     schema = json_text(utf8_json(dict(response_format.schema)))
     return f"Answer with JSON alone, without a code fence, that conforms to this JSON Schema:\n{schema}"

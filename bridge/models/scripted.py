@@ -1,4 +1,4 @@
-"""A scripted chat model: no model at all, but replies from a list or a function. For tests and for work offline.
+"""Scripted chat model for tests and offline work: replies come from a list or a function.
 
 model = ScriptedChatModel([ToolExecutionRequest("add", {"a": 1, "b": 2}), "The sum is 3."])
 model = ScriptedChatModel(lambda request: f"You said {request.messages[-1].text!r}")
@@ -34,34 +34,36 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent
 
 PROVIDER = "scripted"
-"""The name of the model in its responses, so that nobody takes them for those of one that thinks."""
+"""Model name in responses."""
 
 Reply = str | ToolExecutionRequest | Sequence[ToolExecutionRequest] | AiMessage | ChatResponse | Exception
-"""A reply: text, tool calls, a message or a response as they are, or an error to raise."""
+"""A reply: text, tool calls, a message, a response, or an exception to raise."""
 
 Script = Iterable[Reply] | Callable[[ChatRequest], Reply | Awaitable[Reply]]
-"""Where replies come from: one after the other, or made of the request."""
+"""Source of replies: a sequence, or a function of the request."""
 
 _WORD = re.compile(r"\s*\S+\s*$|\s*\S+|\s+$")
 _ARGUMENT_PIECE_CHARS = 8
 
 
 class ScriptedChatModel:
-    """Replies by a script, whole or in pieces (LangChain4j's ChatModelMock).
+    """Chat model with scripted replies, complete or streamed (LangChain4j's ChatModelMock).
 
     Args:
-        script: The replies in their order, or a function, which may be asynchronous, that makes each of its request.
+        script: The replies in order, or a function, which may be async, that returns the reply to a request.
 
     Attributes:
-        requests: Every request so far, in its order.
+        requests: All requests so far, in order.
 
     Raises:
-        DefinitionError: The script is a text, which is one reply, and no list of them.
+        DefinitionError: The script is a string instead of a list.
     """
 
     def __init__(self, script: Script) -> None:
         if isinstance(script, str):
-            raise DefinitionError(f"a script is a list of replies or a function, not {script!r}; write [{script!r}]")
+            raise DefinitionError(
+                f"a script must be a list of replies or a function, not {script!r}; write [{script!r}]"
+            )
         self.requests: list[ChatRequest] = []
         self._make = script if callable(script) else _in_order(iter(script))
 
@@ -72,8 +74,8 @@ class ScriptedChatModel:
         """See `bridge.service.chat_model.ChatModel.chat`.
 
         Raises:
-            ChatModelError: The script is at its end.
-            Exception: What the script says.
+            ChatModelError: The script has ended.
+            Exception: An exception in the script.
         """
         self.requests.append(request)
         made = self._make(request)
@@ -83,7 +85,7 @@ class ScriptedChatModel:
         return _response(reply)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
-        """See `bridge.service.chat_model.StreamingChatModel.stream`: the reply word by word."""
+        """See `bridge.service.chat_model.StreamingChatModel.stream`; the reply is split into words."""
         response = await self.chat(request)
         for event in _pieces(response):
             await anyio.lowlevel.checkpoint()
@@ -99,7 +101,7 @@ def _in_order(replies: Iterator[Reply]) -> Callable[[ChatRequest], Reply]:
         for reply in replies:
             given += 1
             return reply
-        raise ChatModelError(f"the script ended after {given} replies, and the model is asked again", provider=PROVIDER)
+        raise ChatModelError(f"the script has only {given} replies, but the model was called again", provider=PROVIDER)
 
     return following
 

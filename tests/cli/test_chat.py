@@ -200,7 +200,7 @@ def test_a_missing_key_is_one_line_that_says_what_to_do(tools: Path) -> None:
     without = {name: value for name, value in ENVIRONMENT.items() if name != "OPENAI_API_KEY"}
     done = run(str(tools), "--model", "openai:x", "--once", "hi", env=without)
     assert done.returncode == 1
-    assert done.stderr == "bridge: openai: there is no key; set OPENAI_API_KEY, or pass api_key=\n"
+    assert done.stderr == "bridge: openai: there is no API key; set OPENAI_API_KEY, or pass api_key=\n"
 
 
 @pytest.mark.parametrize(

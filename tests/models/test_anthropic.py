@@ -242,7 +242,7 @@ async def test_a_given_client_stays_open(provider: Provider) -> None:
 
 def test_without_a_key_anthropic_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(ChatModelError, match="anthropic: there is no key; set ANTHROPIC_API_KEY, or pass api_key="):
+    with pytest.raises(ChatModelError, match="anthropic: there is no API key; set ANTHROPIC_API_KEY, or pass api_key="):
         AnthropicChatModel("claude-sonnet-5-5")
 
 
@@ -257,5 +257,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 )
 async def test_a_reply_of_another_shape_is_an_error(provider: Provider, anthropic: Maker, more: dict[str, Any]) -> None:
     provider.will_answer(reply(**more))
-    with pytest.raises(ChatModelError, match="anthropic: the reply is not what the API promises"):
+    with pytest.raises(ChatModelError, match="anthropic: the reply has an unexpected form"):
         await anthropic().chat(asking("Hello"))

@@ -127,7 +127,7 @@ async def test_a_stream_that_ends_before_the_reply_does_is_an_error(provider: Pr
         stream = server_sent(all_events[:length], named=True)
         provider.will_answer(Answer(headers=EVENT_STREAM, chunks=(stream,) if stream else ()))
         _, error = await events_until_error(anthropic(), REQUEST)
-        assert str(error) == "anthropic: the stream broke off before the reply was whole"
+        assert str(error) == "anthropic: the stream ended before the reply was complete"
         assert error.retryable
 
 

@@ -239,7 +239,7 @@ async def test_a_request_that_botocore_refuses_is_never_sent(provider: Provider,
 @pytest.mark.parametrize("content", [[{"toolUse": {"name": "add"}}], [{"reasoningContent": {"reasoningText": {}}}]])
 async def test_a_reply_of_another_shape_is_an_error(provider: Provider, bedrock: Maker, content: Any) -> None:
     provider.will_answer(reply(*content))
-    with pytest.raises(ChatModelError, match="bedrock: the reply is not what the API promises"):
+    with pytest.raises(ChatModelError, match="bedrock: the reply has an unexpected form"):
         await bedrock().chat(asking("Hello"))
 
 

@@ -99,7 +99,7 @@ async def test_a_stream_that_ends_before_the_reply_does_is_an_error(provider: Pr
     for length in range(len(events) - 1):
         provider.will_answer(Answer(headers=EVENTS, chunks=tuple(events[:length])))
         _, error = await events_until_error(bedrock(), REQUEST)
-        assert str(error) == "bedrock: the stream broke off before the reply was whole"
+        assert str(error) == "bedrock: the stream ended before the reply was complete"
         assert error.retryable
 
 

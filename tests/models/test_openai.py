@@ -237,7 +237,10 @@ async def test_a_tool_that_cannot_be_strict_is_sent_as_it_is_with_one_warning(
         "parameters": dict(OPEN.parameters),
     }
     assert caplog.messages == [
-        "the schema of the tool 'open' cannot be said in full to OpenAI; lost: strictness: it has a place for any value"
+        (
+            "the schema of the tool 'open' is not fully supported by OpenAI; "
+            "lost: strictness: it has a schema without a type"
+        )
     ]
 
 
@@ -318,7 +321,7 @@ async def test_a_given_client_stays_open(provider: Provider) -> None:
 
 
 def test_without_a_key_openai_cannot_be_asked() -> None:
-    with pytest.raises(ChatModelError, match="openai: there is no key; set OPENAI_API_KEY, or pass api_key="):
+    with pytest.raises(ChatModelError, match="openai: there is no API key; set OPENAI_API_KEY, or pass api_key="):
         OpenAiChatModel("gpt-5.6")
 
 

@@ -166,7 +166,7 @@ async def test_a_stream_that_ends_before_the_reply_does_is_an_error(
     events, error = await events_until_error(openai(), asking("Hello"))
     assert events[0] == PartialResponse("Hi")
     assert not any(isinstance(event, CompleteResponse) for event in events)
-    assert str(error) == "openai: the stream broke off before the reply was whole"
+    assert str(error) == "openai: the stream ended before the reply was complete"
     assert error.retryable
 
 

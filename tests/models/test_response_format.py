@@ -35,7 +35,7 @@ def test_what_is_lost_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     free = ResponseFormat({"type": "object", "additionalProperties": True}, "free")
     with caplog.at_level(logging.WARNING, "bridge.models"):
         assert writer.rewriting(free) is writer.rewriting(free)
-    told = "the schema of the reply 'free' cannot be said in full to OpenAI"
+    told = "the schema of the reply 'free' is not fully supported by OpenAI"
     assert caplog.messages == [f"{told}; lost: strictness: it has an object with free keys"]
 
 

@@ -72,14 +72,14 @@ async def test_a_function_makes_replies_of_requests() -> None:
 async def test_the_end_of_a_script_is_told() -> None:
     model = ScriptedChatModel(["Hi"])
     await model.chat(asking("Hello"))
-    with pytest.raises(
-        ChatModelError, match="scripted: the script ended after 1 replies, and the model is asked again"
-    ):
+    with pytest.raises(ChatModelError, match="scripted: the script has only 1 replies, but the model was called again"):
         await model.chat(asking("Hello"))
 
 
 def test_a_text_is_no_script() -> None:
-    with pytest.raises(DefinitionError, match=r"a script is a list of replies or a function, not 'Hi'; write \['Hi'\]"):
+    with pytest.raises(
+        DefinitionError, match=r"a script must be a list of replies or a function, not 'Hi'; write \['Hi'\]"
+    ):
         ScriptedChatModel("Hi")
 
 

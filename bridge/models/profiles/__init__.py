@@ -1,1 +1,1 @@
-"""What each provider takes of JSON Schema: copies of schemas are rewritten here, at the provider's edge."""
+"""JSON Schema conversion for each provider."""

@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema 2020-12: where schemas stand in them, and which values they may have."""
+"""Keywords of JSON Schema 2020-12: positions of subschemas, and valid values."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ SCHEMA = frozenset({"contains", "propertyNames", "not", "if", "then", "else", "c
 """Keywords whose value is a schema."""
 
 BOOLEAN_OR_SCHEMA = frozenset({"additionalProperties", "items", "unevaluatedItems", "unevaluatedProperties"})
-"""Keywords whose value is a schema, and where a boolean is said as such."""
+"""Keywords whose value is a schema or a boolean."""
 
 SCHEMA_MAP = frozenset({"properties", "patternProperties", "dependentSchemas"})
-"""Keywords whose value holds schemas by name."""
+"""Keywords whose value maps names to schemas."""
 
 SCHEMA_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords whose value is a list of schemas."""
 
 ANNOTATIONS = ("title", "description")
-"""Keywords that a copy keeps wherever they stand."""
+"""Keywords that are kept in every schema."""
 
 DROPPED = frozenset(
     {
@@ -38,7 +38,7 @@ DROPPED = frozenset(
         "definitions",
     }
 )
-"""Keywords that a normal form has no use for."""
+"""Keywords that are removed in the normal form."""
 
 _KINDS: Mapping[type, str] = {
     type(None): "null",
@@ -52,18 +52,18 @@ TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "s
 
 
 def is_well_formed(keyword: str, value: Any) -> bool:
-    """Whether a keyword may have a value; an unknown keyword may have any."""
+    """True if the value is valid for the keyword; any value is valid for an unknown keyword."""
     check = _CHECKS.get(keyword)
     return check is None or check(value)
 
 
 def annotations_of(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What a schema says for people."""
+    """Annotations of a schema."""
     return {keyword: node[keyword] for keyword in ANNOTATIONS if keyword in node}
 
 
 def kinds_of(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """The JSON types that a schema names, or that its choices have; empty where it takes any."""
+    """JSON types of a schema or of its enumerated values; empty if unrestricted."""
     named = node.get("type")
     if named is not None:
         return (named,) if isinstance(named, str) else tuple(named)
@@ -72,14 +72,14 @@ def kinds_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def kind_of(value: Any) -> str:
-    """The JSON type of a value; a whole number is an integer."""
+    """JSON type of a value; a whole number is an integer."""
     if isinstance(value, float):
         return "integer" if value.is_integer() else "number"
     return _KINDS.get(type(value), "object")
 
 
 def fits(value: Any, kinds: tuple[str, ...]) -> bool:
-    """Whether a value is of one of some JSON types."""
+    """True if a value has one of these JSON types."""
     kind = kind_of(value)
     return kind in kinds or (kind == "integer" and "number" in kinds)
 

@@ -1,13 +1,7 @@
-"""Non-strict schemas for OpenAI, Anthropic, Bedrock and Gemini.
+"""Non-strict schemas for OpenAI, Anthropic, Bedrock and Gemini, with as few changes as possible.
 
-Lenient copies: schemas that a provider shows to the model and does not hold it to, changed as little as may be.
-
-What providers refuse even then is mostly at the root: alternatives, or no object; and names of properties.
-
-Copies for Gemini, whose Schema is a part of OpenAPI 3.0's: no references, one type a schema, ``nullable``.
-
-Google, "Schema" in the reference of the Gemini API. Its own API takes this in a function's ``parameters``, and its
-OpenAI-compatible one translates to it.
+Providers mainly reject alternatives or non-objects at the root, and some property names. Gemini's Schema is a subset of
+OpenAPI 3.0's: no references, one type for each schema, ``nullable`` (Gemini API reference, "Schema").
 """
 
 from __future__ import annotations
@@ -26,7 +20,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 MAX_NAME_CHARS = 64
-"""How long the name of a property may be for those who mind."""
+"""Maximum length of a property name, for providers that limit it."""
 
 _MAX_PARTS = 200
 
@@ -56,11 +50,11 @@ _KEPT: Mapping[str, tuple[str, ...]] = {
 }
 
 _TOLD = ("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "default", "format", "enum", "const")
-"""What is told in the description where it cannot be kept."""
+"""Keywords that are added to the description if they cannot be kept."""
 
 
 def openai(normal: NormalSchema) -> RewrittenSchema:
-    """For OpenAI: an object without alternatives at the root; arrays that say what is in them."""
+    """Schema for OpenAI: the root is an object without alternatives; arrays have ``items``."""
     root, losses = object_root(normal)
     definitions = {name: rewritten(node, _with_items) for name, node in normal.definitions.items()}
     schema = rewritten(root, _with_items)
@@ -68,7 +62,7 @@ def openai(normal: NormalSchema) -> RewrittenSchema:
 
 
 def anthropic(normal: NormalSchema) -> RewrittenSchema:
-    """For Anthropic: an object without alternatives at the root, whose properties have plain names."""
+    """Schema for Anthropic: the root is an object without alternatives; property names have safe characters."""
     root, losses = object_root(normal)
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_.-]")
     definitions = dict(normal.definitions)
@@ -78,9 +72,9 @@ def anthropic(normal: NormalSchema) -> RewrittenSchema:
 
 
 def bedrock(normal: NormalSchema) -> RewrittenSchema:
-    """For Bedrock: as for Anthropic, with no more than Nova takes at the root, and without references where it can be.
+    """Schema for Bedrock: as for Anthropic, with only root keywords that Nova accepts, and references inlined.
 
-    Definitions stay where they refer to themselves, or would grow too large written out.
+    Definitions are kept if they are recursive, or too large when inlined.
     """
     root, losses = object_root(normal)
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_.-]")
@@ -90,7 +84,7 @@ def bedrock(normal: NormalSchema) -> RewrittenSchema:
 
 
 def object_root(normal: NormalSchema) -> tuple[Json, tuple[str, ...]]:
-    """The root as an object that says at once what its alternatives say, and what was lost by that."""
+    """Merge the root's alternatives into one object; returns it and the lost keywords."""
     root = normal.resolved(normal.root)
     merged = _Merger(normal).merged(root) if root.keys() & {"allOf", "anyOf", "oneOf"} else root
     lost: list[str] = [key for key in ("anyOf", "oneOf", "not", "if", "enum", "const") if key in root]
@@ -101,7 +95,7 @@ def object_root(normal: NormalSchema) -> tuple[Json, tuple[str, ...]]:
 
 
 def with_safe_properties(root: Json, forbidden: str) -> tuple[Json, Callable[[Any], Any] | None]:
-    """A root whose properties have names that a provider takes, and the way back from what the model says."""
+    """Rename unsafe properties of the root; returns it and a function that restores the names in a reply."""
     properties = root["properties"]
     names = safe_names(properties, max_chars=MAX_NAME_CHARS, forbidden=forbidden)
     originals = {safe: name for name, safe in names.items() if safe != name}
@@ -125,14 +119,14 @@ def _with_items(node: Json) -> Json:
 
 
 class _Merger:
-    """Merges what is combined at a root into one object that takes at least as much."""
+    """Merges combined schemas at a root into one object that accepts at least as much."""
 
     def __init__(self, normal: NormalSchema) -> None:
         self._normal = normal
         self._parts = 0
 
     def merged(self, node: Json) -> Json:
-        """A node with its parts and alternatives written into it."""
+        """Merge a node's parts and alternatives into it."""
         node = self._normal.resolved(node)
         self._parts += 1
         if self._parts > _MAX_PARTS:
@@ -146,7 +140,7 @@ class _Merger:
         return result
 
     def _alternatives(self, nodes: list[Json]) -> Json:
-        """What takes every one of some alternatives."""
+        """Merge alternatives into an object that accepts each of them."""
         variants = [self.merged(node) for node in nodes]
         variants = [each for each in variants if each.get("type", "object") == "object"] or [{}]
         properties: dict[str, list[Json]] = {}
@@ -162,14 +156,14 @@ class _Merger:
 
 
 def _together(first: Json, second: Mapping[str, Any]) -> Json:
-    """An object that has the properties of two, and requires what either does."""
+    """Merge two objects: all properties, and all required names."""
     required = [*first.get("required", ()), *second.get("required", ())]
     merged = {**second, **first, "properties": {**second.get("properties", {}), **first.get("properties", {})}}
     return merged | ({"required": list(dict.fromkeys(required))} if required else {})
 
 
 def gemini(normal: NormalSchema) -> RewrittenSchema:
-    """The copy of a schema for Gemini."""
+    """Schema for Gemini."""
     root, losses = object_root(normal)
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_]")
     writer = _Writer(normal)
@@ -189,7 +183,7 @@ class _Writer:
         if name is not None and name in trail:
             return self._cut(node, f"the recursion of {name!r}")
         if self._nodes > _MAX_NODES or level > _MAX_LEVELS:
-            return self._cut(node, "what would be too large or too deep written out")
+            return self._cut(node, "parts that are too large or too deeply nested when inlined")
         if name is not None:
             siblings = {key: value for key, value in node.items() if key != "$ref"}
             return self.written({**self._normal.definitions[name], **siblings}, trail | {name}, level + 1)
@@ -201,12 +195,12 @@ class _Writer:
         return self._plain(node, trail, level)
 
     def _cut(self, node: Json, what: str) -> Json:
-        """What stands for a schema that is not written out: one that takes as much or more."""
+        """Replace a schema that cannot be inlined by one that accepts at least as much."""
         self.losses.append(what)
         return {**_anything(), **annotations_of(node)}
 
     def _combined(self, node: Json) -> Json:
-        """A schema whose parts are written into it: as near as one type a schema can come."""
+        """Merge the parts of ``allOf`` as far as a schema with one type can."""
         parts = [self._normal.resolved(part) for part in node["allOf"]]
         merged: Json = {}
         for part in [*parts, {key: value for key, value in node.items() if key != "allOf"}]:
@@ -275,6 +269,6 @@ def _choices(node: Json) -> list[Any]:
 
 
 def _anything() -> Json:
-    """A schema that takes nearly any value; there is none that takes all."""
+    """A schema that accepts nearly any value; Gemini has none that accepts all."""
     scalars: list[Json] = [{"type": kind} for kind in ("string", "number", "boolean")]
     return {"anyOf": [*scalars, {"type": "object"}, {"type": "array", "items": {"anyOf": scalars}}]}

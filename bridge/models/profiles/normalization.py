@@ -1,12 +1,8 @@
-"""Schemas in normal form; inlined references.
+"""Normal form of schemas: valid 2020-12, with all references to definitions at the root.
 
-A schema in normal form: a copy, well formed by draft 2020-12, whose references all lead to definitions at its root.
-
-Schemas of remote servers come in every draft and with mistakes; a provider refuses the whole request for one of them.
-The idioms of older drafts are said in the newer one, what is malformed is left out, and what a reference means is
-looked up here, in the schema itself and never on the network. The effort is linear in the schema's size.
-
-Inlining: definitions written out where they are referred to, for readers that follow no references.
+Schemas of remote servers use all drafts and contain mistakes, and providers reject a request with one invalid schema.
+Keywords of older drafts are converted, malformed ones are removed, and references are resolved within the schema, never
+over the network. The cost is linear in the schema's size.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 MAX_DEPTH = 64
-"""How deeply schemas may be nested; what is deeper becomes a schema that takes any value."""
+"""Maximum nesting depth; deeper schemas become a schema that accepts any value."""
 
 _DEFINITIONS = "#/$defs/"
 
@@ -35,22 +31,22 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 _ANY: Json = {}
 
 MAX_NODES = 5_000
-"""How many schemas the result may have; definitions that refer to one another twice would grow without bound."""
+"""Maximum schemas after inlining, which may grow exponentially."""
 
 
 @dataclass(frozen=True, slots=True)
 class NormalSchema:
-    """A schema and the definitions that it refers to, as ``#/$defs/NAME``."""
+    """A schema and its definitions, referenced as ``#/$defs/NAME``."""
 
     root: Json
     definitions: Mapping[str, Json]
     losses: tuple[str, ...] = ()
-    """What could not be carried over, in words."""
+    """Parts that could not be converted, as text."""
 
     def resolved(self, node: Json) -> Json:
-        """What a node says where its reference is written out, at the top level only.
+        """Inline the reference of a node, at the top level only.
 
-        A chain of more than `MAX_DEPTH` references, as one that leads back to itself, ends in a schema for any value.
+        A circular chain, or one of more than `MAX_DEPTH` references, ends in a schema that accepts any value.
         """
         seen: set[str] = set()
         while (name := reference_in(node)) is not None:
@@ -62,31 +58,31 @@ class NormalSchema:
         return node
 
     def is_recursive(self) -> bool:
-        """Some definition refers to itself, directly or through others."""
+        """True if a definition refers to itself, directly or indirectly."""
         return _has_circle({name: set(_references(node)) for name, node in self.definitions.items()})
 
     def is_circular(self) -> bool:
-        """Some definition is itself, by way of references and alternatives alone: it says nothing about any value."""
+        """True if a definition consists only of itself, through references and alternatives; it restricts nothing."""
         return _has_circle({name: set(_synonyms(node)) for name, node in self.definitions.items()})
 
     def written(self) -> Json:
-        """The schema as one."""
+        """The schema with its definitions as one document."""
         return {**self.root, "$defs": dict(self.definitions)} if self.definitions else self.root
 
 
 def normalized(schema: Mapping[str, Any]) -> NormalSchema:
-    """The normal form of a schema, which is left as it is."""
+    """Convert a schema to its normal form; the original is not changed."""
     return _Normalizer(schema).normalized()
 
 
 def reference_in(node: Mapping[str, Any]) -> str | None:
-    """The name of the definition that a node in normal form refers to."""
+    """Name of the definition that a normalised node refers to; None for none."""
     reference = node.get("$ref")
     return reference.removeprefix(_DEFINITIONS) if isinstance(reference, str) else None
 
 
 def children(node: Mapping[str, Any]) -> Iterator[Json]:
-    """The schemas that stand in a schema, one level below it."""
+    """Direct subschemas of a schema."""
     for key, value in node.items():
         if key in SCHEMA or key in BOOLEAN_OR_SCHEMA:
             if isinstance(value, dict):
@@ -98,7 +94,7 @@ def children(node: Mapping[str, Any]) -> Iterator[Json]:
 
 
 def rewritten(node: Json, change: Callable[[Json], Json]) -> Json:
-    """A copy of a schema in which every schema has been changed, the inner ones first."""
+    """Copy a schema, applying a function to every subschema, innermost first."""
 
     def written(value: Json) -> Json:
         return rewritten(value, change)
@@ -126,7 +122,7 @@ def _references(node: Json) -> Iterator[str]:
 
 
 def _synonyms(node: Json) -> Iterator[str]:
-    """The definitions that a value of a schema may be a value of."""
+    """Definitions that a schema refers to directly or through alternatives."""
     pending = [node]
     while pending:
         found = pending.pop()
@@ -144,7 +140,7 @@ def _has_circle(uses: Mapping[str, set[str]]) -> bool:
 
 
 class _Normalizer:
-    """Writes one schema in normal form; definitions wait in a queue, so that a long chain of them costs no stack."""
+    """Converts one schema; definitions are queued, so that long chains use no stack."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = dict(schema)
@@ -167,7 +163,7 @@ class _Normalizer:
         if not isinstance(node, dict):
             return dict(_ANY)
         if depth > MAX_DEPTH:
-            self._losses.append(f"what is nested more than {MAX_DEPTH} levels deep")
+            self._losses.append(f"parts nested more than {MAX_DEPTH} levels deep")
             return dict(_ANY)
         result: Json = {}
         for key, value in _modernized(node).items():
@@ -192,18 +188,18 @@ class _Normalizer:
         return value
 
     def _refer(self, reference: Any, result: Json) -> None:
-        """Refer to a definition at the root, wherever in the schema the reference leads."""
+        """Convert a reference to one to a definition at the root."""
         if not isinstance(reference, str):
             return
         pointer = unquote(reference[1:]) if reference.startswith("#") else None
         if pointer is None or not (pointer == "" or pointer.startswith("/")):
-            self._losses.append(f"the reference {reference!r}, which leads out of the schema")
+            self._losses.append(f"the reference {reference!r}, which points outside the schema")
             return
         if pointer not in self._names:
             try:
                 target = _at(self._schema, pointer)
             except (LookupError, ValueError, TypeError):
-                self._losses.append(f"the reference {reference!r}, which leads nowhere")
+                self._losses.append(f"the reference {reference!r}, which does not exist")
                 return
             self._names[pointer] = self._new_name(pointer)
             self._pending.append((self._names[pointer], target))
@@ -220,7 +216,7 @@ class _Normalizer:
 
 
 def _at(schema: Any, pointer: str) -> Any:
-    """What a JSON pointer leads to (RFC 6901)."""
+    """Resolve a JSON pointer (RFC 6901)."""
     for part in pointer.split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         schema = schema[int(key)] if isinstance(schema, list) else schema[key]
@@ -230,7 +226,7 @@ def _at(schema: Any, pointer: str) -> Any:
 
 
 def _modernized(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The idioms of drafts 4 to 2019-09 in those of 2020-12."""
+    """Convert keywords of drafts 4 to 2019-09 to 2020-12."""
     modern = dict(node)
     if isinstance(modern.get("items"), list):
         modern["prefixItems"] = modern.pop("items")
@@ -248,7 +244,7 @@ class _TooLargeError(Exception):
 
 
 def inlined(root: Json, normal: NormalSchema) -> Json | None:
-    """A schema without references; None where that would have no end, or be too large."""
+    """Inline all references; None for recursive schemas, or if the result is too large."""
     if not normal.definitions:
         return root
     if normal.is_recursive():

@@ -1,10 +1,10 @@
-"""Profile: what one provider takes of JSON Schema.
+"""Schema profile of a provider.
 
     rewriting = OPENAI.rewrite(specification.parameters, strict=True)
     send(rewriting.schema, strict=rewriting.is_strict)
 
-A profile never fails and never changes what it is given. Where a strict copy would not mean the same, or what has to
-be left out is more than a bound, the copy is lenient and tells what it lost.
+A profile never fails and never changes its input. If a strict copy would change the meaning, the copy is lenient and
+lists its losses.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _logger = logging.getLogger("bridge.models")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How schemas are rewritten for one provider."""
+    """Conversion of schemas for one provider."""
 
     name: str
-    """The provider, for messages."""
+    """The provider's name, for messages."""
     lenient: Callable[[NormalSchema], RewrittenSchema]
-    """Makes the copy that the model is shown."""
+    """Creates the non-strict copy."""
     strict: Callable[[NormalSchema], RewrittenSchema] | None = None
-    """Makes the copy that the model is held to; None where the provider cannot. Raises `NotStrictableError`."""
+    """Creates the strict copy; None if the provider has no strict mode. Raises `NotStrictableError`."""
 
     def rewrite(self, schema: Mapping[str, Any], *, strict: bool = False) -> RewrittenSchema:
-        """A copy of a schema as the provider takes it.
+        """Convert a schema for the provider.
 
         Args:
-            schema: A JSON Schema of any draft; it is left as it is.
-            strict: The model is to be held to the schema, if that can be.
+            schema: A JSON Schema of any draft; it is not changed.
+            strict: Create a strict copy if possible.
         """
         normal = normalized(schema)
         if not strict:
             return self.lenient(normal)
         if self.strict is None:
             rewriting = self.lenient(normal)
-            return replace(rewriting, losses=(*rewriting.losses, "strictness: the provider knows none"))
+            return replace(rewriting, losses=(*rewriting.losses, "strictness: the provider has no strict mode"))
         try:
             return self.strict(normal)
         except NotStrictableError as error:
@@ -63,16 +63,16 @@ class Profile:
             return replace(rewriting, losses=(*rewriting.losses, f"strictness: {error}"))
 
     def told(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> RewrittenSchema:
-        """A copy of a schema as it can be sent to the provider; what it lost is logged.
+        """Convert a schema for the provider, and log its losses.
 
         Args:
             schema: As for `rewrite`.
             strict: As for `rewrite`.
-            owner: Whose schema it is, for the log.
+            owner: Description of the schema's owner, for the log.
         """
         rewriting = self.rewrite(utf8_json(schema), strict=strict)
         if rewriting.losses:
-            words = "the schema of %s cannot be said in full to %s; lost: %s"
+            words = "the schema of %s is not fully supported by %s; lost: %s"
             _logger.warning(words, owner, self.name, "; ".join(rewriting.losses))
         return rewriting
 

@@ -1,8 +1,6 @@
-"""A rewritten schema, and mapping replies back.
+"""Result of a schema conversion, and restoration of replies.
 
-Rewriting: what became of a schema for a provider, and how what the model says under it is put back.
-
-Null removal: the way back from a strict copy, in which what is optional has to be said, and null says nothing.
+In strict copies, optional properties are required and null stands for an absent value; `NullRemoval` reverses this.
 """
 
 from __future__ import annotations
@@ -26,41 +24,41 @@ _NOTE_CHARS = 200
 _CONTAINERS = ("object", "array")
 
 _MAX_HOPS = 100
-"""Through how many alternatives within alternatives a value is followed."""
+"""Maximum nested alternatives that are followed for a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenSchema:
-    """A schema as a provider takes it."""
+    """A schema converted for a provider."""
 
     schema: Json
-    """The rewritten copy."""
+    """The converted copy."""
     is_strict: bool = False
-    """The provider can hold the model to it, and nothing that the model may say means something else."""
+    """True if the provider can enforce it, and every valid reply keeps its meaning."""
     restore: Callable[[Any], Any] | None = None
-    """Turns what a model said under the copy into what it says under the original; None where they are the same."""
+    """Converts a reply to the original schema; None if no conversion is needed."""
     losses: tuple[str, ...] = ()
-    """What the copy could not say, in words."""
+    """Parts that could not be converted, as text."""
 
 
 class NotStrictableError(Exception):
-    """A schema that no strict copy can stand for; the message says why."""
+    """No strict copy of the schema exists; the message gives the reason."""
 
 
 def with_notes(schema: Json, left_out: Mapping[str, Any]) -> Json:
-    """A schema with the keywords that it could not keep told in its description, so that the model may follow them."""
+    """Add removed keywords to a schema's description, so that the model may follow them."""
     if not left_out:
         return schema
-    told = {
+    values = {
         keyword: truncate(json.dumps(value, ensure_ascii=False), _NOTE_CHARS) for keyword, value in left_out.items()
     }
-    notes = ", ".join(f"{keyword}: {value}" for keyword, value in told.items())
+    notes = ", ".join(f"{keyword}: {value}" for keyword, value in values.items())
     description = schema.get("description")
     return {**schema, "description": f"{description} ({notes})" if description else f"({notes})"}
 
 
 class NullRemoval:
-    """Leaves out the nulls that stand for optional properties, of one schema.
+    """Removes nulls that stand for absent optional properties.
 
     Args:
         normal: The original schema.
@@ -72,11 +70,11 @@ class NullRemoval:
         self._kinds_taken: dict[str, tuple[str, ...]] = {}
 
     def restored(self, value: Any) -> Any:
-        """What a model said, without the nulls that the original does not know."""
+        """Remove such nulls from a reply."""
         return self._restored(value, self._normal.root)
 
     def is_needed(self, *nodes: Json) -> bool:
-        """Whether anything that some schemas take could hold such a null."""
+        """True if values of these schemas may contain such nulls."""
         pending, seen = list(nodes), set()
         while pending:
             node = pending.pop()
@@ -90,10 +88,10 @@ class NullRemoval:
         return False
 
     def check_union(self, variants: Sequence[Json]) -> None:
-        """Make sure that of a value it can be told under which variant it was said.
+        """Check that a value determines its alternative.
 
         Raises:
-            NotStrictableError: Two variants look alike, and one of them needs nulls removed.
+            NotStrictableError: Two alternatives have the same type, and one of them needs nulls removed.
         """
         for container in _CONTAINERS:
             alike = [variant for variant in variants if container in self._kinds(variant)]
@@ -101,11 +99,11 @@ class NullRemoval:
                 raise NotStrictableError("alternatives with optional properties cannot be told apart")
 
     def stands_for_absence(self, key: str, node: Mapping[str, Any]) -> bool:
-        """Whether null, for a property of an object, means that it is not given."""
+        """True if null for an object's property means that it is absent."""
         return key not in node.get("required", ()) and not self.accepts_null(node["properties"][key])
 
     def accepts_null(self, node: Json) -> bool:
-        """Whether a schema takes null; where in doubt it does."""
+        """True if a schema accepts null, or if that is unknown."""
         name = reference_in(node)
         if name is not None and not self._definition_accepts_null(name):
             return False
@@ -123,12 +121,12 @@ class NullRemoval:
 
     def _definition_accepts_null(self, name: str) -> bool:
         if name not in self._null_takers:
-            self._null_takers[name] = True  # as long as it is asked within itself
+            self._null_takers[name] = True  # value for recursive references
             self._null_takers[name] = self.accepts_null(self._normal.definitions[name])
         return self._null_takers[name]
 
     def _kinds(self, node: Json) -> tuple[str, ...]:
-        """The JSON types that a schema takes, its alternatives included."""
+        """JSON types that a schema accepts, including its alternatives."""
         name = reference_in(node)
         inner = list(self._definition_kinds(name)) if name is not None else []
         inner += [kind for each in self._variants(node) for kind in self._kinds(each)]
@@ -136,7 +134,7 @@ class NullRemoval:
 
     def _definition_kinds(self, name: str) -> tuple[str, ...]:
         if name not in self._kinds_taken:
-            self._kinds_taken[name] = ()  # as long as it is asked within itself
+            self._kinds_taken[name] = ()  # value for recursive references
             self._kinds_taken[name] = self._kinds(self._normal.definitions[name])
         return self._kinds_taken[name]
 

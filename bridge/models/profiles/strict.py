@@ -1,7 +1,7 @@
-"""Strict copies: schemas to which a provider holds the model, made only where every reply keeps its meaning.
+"""Strict schemas, which a provider enforces, created only if every reply keeps its meaning.
 
-What a strict copy can leave out are bounds, which the tool checks anyway; they are told in the description. What it
-cannot leave out, such as free keys of an object, makes the schema unfit, and it is sent as it is, unheld.
+Bounds that a provider does not support are moved to the description, since the tool checks them. Other unsupported
+keywords, such as free keys of an object, make the schema unfit for strict mode; it is sent as non-strict.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ _BOUNDS: Mapping[str, tuple[str, ...]] = {
     "object": ("minProperties", "maxProperties"),
 }
 _ADVANCED_PATTERN = re.compile(r"\(\?|\\[1-9bBkpPAZ]|[*+?}][?+]")
-"""Lookarounds, back references, boundaries, classes and greediness that providers' grammars do not know."""
+"""Lookarounds, back references, boundaries, classes and modifiers that providers' grammars do not support."""
 
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrictRules:
-    """What one provider's strict mode takes."""
+    """Restrictions of one provider's strict mode."""
 
     bounds: frozenset[str]
-    """The keywords of `_BOUNDS` that are kept."""
+    """Keywords of `_BOUNDS` that are supported."""
     formats: frozenset[str] = _FORMATS
     all_required: bool
-    """Every property must be said; null stands for one that is not given."""
+    """All properties are required; null stands for an absent one."""
     recursive: bool
-    """A definition may refer to itself, and a reference may have a description by way of ``anyOf``."""
+    """Recursive definitions are supported, and references are described through ``anyOf``."""
     max_item_bound: int | None = None
-    """The largest ``minItems``; None for any."""
+    """Maximum supported ``minItems``; None for any."""
     max_optional: int | None = None
-    """How many properties of a schema may be optional."""
+    """Maximum optional properties of a schema."""
     max_unions: int | None = None
-    """How many unions a schema may have."""
+    """Maximum unions of a schema."""
     property_name: re.Pattern[str] | None = None
-    """What the names of properties must match; None for any."""
+    """Pattern of property names; None for any."""
 
 
 OPENAI = StrictRules(
@@ -104,24 +104,24 @@ ANTHROPIC = StrictRules(
     max_unions=16,
     property_name=re.compile(r"[A-Za-z0-9_.-]{1,64}"),
 )
-"""Anthropic, "Structured outputs", JSON Schema limitations; Bedrock's models are held by the same grammar."""
+"""Anthropic, "Structured outputs", JSON Schema limitations; Bedrock's models use the same grammar."""
 
 
 def strict(normal: NormalSchema, rules: StrictRules) -> RewrittenSchema:
-    """The strict copy of a schema.
+    """Create the strict copy of a schema.
 
     Raises:
-        NotStrictableError: There is none that means the same.
+        NotStrictableError: There is none with the same meaning.
     """
     if normal.losses:
         raise NotStrictableError(normal.losses[0])
     if normal.is_circular():
-        raise NotStrictableError("a definition in it is nothing but itself")
+        raise NotStrictableError("it has a definition that consists only of itself")
     if not rules.recursive and normal.is_recursive():
         raise NotStrictableError("it is recursive")
     try:
         return _Writer(normal, rules).rewriting()
-    except RecursionError:  # a long chain of definitions, each within the one before
+    except RecursionError:  # a long chain of nested definitions
         raise NotStrictableError("it is nested too deeply") from None
 
 
@@ -136,7 +136,7 @@ class _Writer:
         normal = self._normal
         root = normal.resolved(normal.root)
         if kinds_of(root) not in ((), ("object",)) or {"allOf", "anyOf", "oneOf", "enum", "const"} & root.keys():
-            raise NotStrictableError("its root is not simply an object")
+            raise NotStrictableError("its root is not a plain object")
         schema = self._written({"properties": {}, "additionalProperties": False, **root, "type": "object"}, 0)
         if self._rules.recursive:
             definitions = {name: self._written(node, 0) for name, node in normal.definitions.items()}
@@ -153,7 +153,7 @@ class _Writer:
         if "allOf" in node:
             return self._written(_single(node), level)
         if unfit := _UNFIT & node.keys():
-            raise NotStrictableError(f"it has {min(unfit)!r}")
+            raise NotStrictableError(f"it uses {min(unfit)!r}")
         for keyword in ("anyOf", "oneOf"):
             if keyword in node:
                 return self._union(node, keyword, level)
@@ -164,14 +164,14 @@ class _Writer:
         if not self._rules.recursive:
             return self._written(self._normal.resolved(node), level)
         if siblings.keys() - {*ANNOTATIONS, "default", "examples", "deprecated", "readOnly", "writeOnly"}:
-            raise NotStrictableError("it has a reference with more beside it")
+            raise NotStrictableError("it combines '$ref' with other keywords")
         reference: Json = {"$ref": node["$ref"]}
         described = with_notes(annotations_of(siblings), _said(siblings, "default"))
         return {"anyOf": [reference], **described} if described else reference
 
     def _union(self, node: Json, keyword: str, level: int) -> Json:
         if node.keys() - {*ANNOTATIONS, keyword, "default", "examples", "deprecated", "discriminator"}:
-            raise NotStrictableError(f"it has {keyword!r} with more beside it")
+            raise NotStrictableError(f"it combines {keyword!r} with other keywords")
         self._count_union()
         if self._rules.all_required:
             self._nulls.check_union(node[keyword])
@@ -181,7 +181,7 @@ class _Writer:
     def _plain(self, node: Json, level: int) -> Json:
         kinds = kinds_of(node)
         if not kinds:
-            raise NotStrictableError("it has a place for any value")
+            raise NotStrictableError("it has a schema without a type")
         if not self._rules.recursive and len(kinds) > 1 and "enum" not in node:
             alternatives = [{**node, "type": kind} for kind in kinds]
             bare = [{key: value for key, value in each.items() if key not in ANNOTATIONS} for each in alternatives]
@@ -203,11 +203,11 @@ class _Writer:
         possible = [each for each in choices if fits(each, kinds) and each == node.get("const", each)]
         self._choices += len(possible)
         if not possible or self._choices > _MAX_CHOICES or any(isinstance(each, dict | list) for each in possible):
-            raise NotStrictableError("it has choices that cannot be listed")
+            raise NotStrictableError("it has enumerated values that are not supported")
         return {"enum": possible}
 
     def _bounds(self, node: Json, kinds: tuple[str, ...]) -> tuple[Json, Json]:
-        """The bounds that are kept, and those that are left out."""
+        """Split the bounds into supported and removed ones."""
         bounds = {keyword: node[keyword] for kind in kinds for keyword in _BOUNDS.get(kind, ()) if keyword in node}
         kept = {keyword: value for keyword, value in bounds.items() if self._keeps(keyword, value)}
         return kept, {keyword: value for keyword, value in bounds.items() if keyword not in kept and value is not False}
@@ -242,7 +242,7 @@ class _Writer:
     def _property(self, key: str, node: Json, level: int) -> Json:
         schema = node["properties"][key]
         if self._rules.property_name is not None and not self._rules.property_name.fullmatch(key):
-            raise NotStrictableError(f"the provider does not take the name {key!r}")
+            raise NotStrictableError(f"the provider does not support the property name {key!r}")
         written = self._written(schema, level)
         if not self._rules.all_required or key in node.get("required", ()):
             return written
@@ -250,7 +250,7 @@ class _Writer:
             return _nullable(written)
         if self._normal.resolved(schema).get("default", key) is None:
             return written
-        raise NotStrictableError(f"null for {key!r} means something else than leaving it out")
+        raise NotStrictableError(f"null for {key!r} differs in meaning from its absence")
 
     def _array(self, node: Json, level: int) -> Json:
         items = node.get("items")
@@ -265,10 +265,10 @@ class _Writer:
 
 
 def _single(node: Json) -> Json:
-    """A schema whose ``allOf`` has one part, without it."""
+    """Merge an ``allOf`` with a single part."""
     (part, *others), rest = node["allOf"], {key: value for key, value in node.items() if key != "allOf"}
     if others or (part.keys() & rest.keys()) - {*ANNOTATIONS, "default"}:
-        raise NotStrictableError("it has 'allOf'")
+        raise NotStrictableError("it uses 'allOf'")
     return {**part, **rest}
 
 
@@ -277,7 +277,7 @@ def _said(node: Json, keyword: str) -> Json:
 
 
 def _nullable(schema: Json) -> Json:
-    """A schema that takes null as well."""
+    """Extend a schema to accept null."""
     annotations = annotations_of(schema)
     bare = {key: value for key, value in schema.items() if key not in annotations}
     variants = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]

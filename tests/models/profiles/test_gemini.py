@@ -41,4 +41,4 @@ def test_choices_that_are_no_texts_are_told_to_gemini_in_words() -> None:
 
 
 def test_gemini_holds_no_model_to_a_schema() -> None:
-    assert reason(GEMINI.rewrite(SEARCH, strict=True)) == "the provider knows none"
+    assert reason(GEMINI.rewrite(SEARCH, strict=True)) == "the provider has no strict mode"

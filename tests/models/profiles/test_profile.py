@@ -99,4 +99,4 @@ def test_what_is_nested_too_deeply_takes_any_value_and_is_told(profile: Profile)
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(300):
         schema = {"type": "array", "items": schema}
-    assert "what is nested more than 64 levels deep" in profile.rewrite(obj({"a": schema})).losses
+    assert "parts nested more than 64 levels deep" in profile.rewrite(obj({"a": schema})).losses
