@@ -43,6 +43,7 @@ DEADLINE_SECONDS = 60
 CALL = {"name": "add", "arguments": {"a": 40, "b": 2}}
 OFFER = b"\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
 SHOWN = 20
+SHOWN_CHARS = 5000
 
 COMMAND = {
     "httptools": ["-m", "bridge"],
@@ -62,6 +63,7 @@ class Outcome:
     tried: int = 0
     problems: list[str] = field(default_factory=list)
     tracebacks: int = 0
+    first_traceback: str = ""
     first_kib: int = 0
     last_kib: int = 0
 
@@ -69,6 +71,11 @@ class Outcome:
         """Note how much memory the server has now."""
         self.last_kib = usage(process_id).resident_kib
         self.first_kib = self.first_kib or self.last_kib
+
+    def note_log(self, log: str) -> None:
+        """Note how many tracebacks the server logged, and the first of them."""
+        _, _, first = log.partition("Traceback")
+        self.tracebacks, self.first_traceback = log.count("Traceback"), first[:SHOWN_CHARS]
 
     def row(self) -> str:
         """The line of the table."""
@@ -85,7 +92,7 @@ def fuzz_http(parser: str, seconds: float, seed: int) -> Outcome:
         if server.process.poll() is not None:
             outcome.problems.append(f"the server ended with {server.process.returncode}")
         server.process.terminate()
-        outcome.tracebacks = server.log.count("Traceback")
+        outcome.note_log(server.log)
     return outcome
 
 
@@ -163,7 +170,7 @@ def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
                 outcome.note_memory(server.process.pid)
         except AssertionError as error:
             outcome.problems.append(f"{outcome.name}, line {outcome.tried}: {str(error)[:1000]}")
-        outcome.tracebacks = server.log().count("Traceback")
+        outcome.note_log(server.log())
     return outcome
 
 
@@ -224,6 +231,7 @@ def main() -> None:
         sys.stdout.flush()
     problems = [problem for outcome in outcomes for problem in outcome.problems]
     sys.stdout.writelines(f"{problem}\n" for problem in problems[:SHOWN])
+    sys.stdout.writelines(f"{each.name}: Traceback{each.first_traceback}\n" for each in outcomes if each.tracebacks)
     sys.exit(bool(problems or any(outcome.tracebacks for outcome in outcomes)))
 
 

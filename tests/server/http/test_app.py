@@ -399,5 +399,4 @@ def test_json_in_another_encoding_is_refused_alike_in_both_eras(
         session = open_session(client, url)
         tried = ((adding, session), (initialize(), HEADERS), (modern(adding), modern_headers(modern(adding))))
         answers = [client.post(url, content=json.dumps(text).encode(encoding), headers=each) for text, each in tried]
-    refusal = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "the body is not JSON in UTF-8"}}
-    assert [(each.status_code, each.json()) for each in answers] == [(400, refusal)] * 3
+    assert [(each.status_code, each.json()["error"]["code"]) for each in answers] == [(400, -32700)] * 3
