@@ -1,1 +1,1 @@
-"""One server as a process: sockets, uvicorn, workers, drain, reload, admin pages."""
+"""Running a server as a process: sockets, uvicorn, workers, drain, reload, admin pages."""

@@ -1,11 +1,4 @@
-"""Status, metrics and probes at the app or at an admin port.
-
-Operating ``bridge serve`` over HTTP: which page tells of it where.
-
-Pages that tell of all tools, and are for nobody who may know only of some.
-
-``/metrics``: what was counted, as Prometheus fetches it.
-"""
+"""Status, metrics and probes, on the application's port or on an admin port."""
 
 from __future__ import annotations
 
@@ -52,29 +45,29 @@ def admin_pages(
     auth: Auth | None,
     inheritance: InheritedSockets | None,
 ) -> serve.AdminPages:
-    """Put the pages where they belong: beside the tools, or at a port of their own.
+    """Add the pages to the application, or to an admin port.
 
-    Beside the tools, status and metrics are routes of the app, behind everything that lets callers in, and not for keys
-    of some tools alone; but metrics are fetched under whatever name, as probes are. At the admin port only the status
-    asks for a credential; where nobody is asked for one, it is told to this machine alone.
+    On the application's port, status and metrics require authentication with access to all tools; metrics accept any
+    ``Host``, as probes do. On the admin port only the status page requires a credential; without authentication it is
+    served to this machine only.
 
     Args:
-        app: The app of the tools.
-        operations: The state that the pages show.
-        times: How long the parts of an orderly end take.
-        path: The path of the tools.
-        admin_host: Where to listen for the admin port.
-        admin_port: The admin port; None for pages beside the tools.
-        allowed_hosts: Further names in ``Host`` that are accepted at the admin port.
-        allowed_origins: Further origins that are accepted there.
-        is_open: Nobody is asked for a credential, on purpose.
-        metrics: The metrics; None where nothing is counted.
-        auth: Verifies credentials; None where none is asked for.
+        app: The application.
+        operations: State that the pages show.
+        times: Drain times.
+        path: Path of the MCP endpoint.
+        admin_host: Host of the admin port.
+        admin_port: The admin port; None for pages on the application's port.
+        allowed_hosts: Additional hosts accepted at the admin port.
+        allowed_origins: Additional origins accepted there.
+        is_open: True if authentication was disabled explicitly.
+        metrics: The metrics; None if metrics are off.
+        auth: Verifies credentials; None without authentication.
         inheritance: Sockets from a parent process; None in the first one.
 
     Raises:
-        ValueError: The path of the tools is that of a page.
-        HostingError: It cannot be listened at the admin port.
+        ValueError: The path is the path of a page.
+        HostingError: The admin port cannot be bound.
     """
     status = FullAccessRequired(StatusPage(operations))
     probes = probe_pages(operations)
@@ -102,10 +95,10 @@ def admin_pages(
 
 
 def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:
-    """Listen at the admin port, and say where that is; nowhere where none was chosen.
+    """Bind the admin port and print its URL; an empty list if there is none.
 
     Raises:
-        HostingError: It cannot be listened there.
+        HostingError: The port cannot be bound.
     """
     if admin_port is None:
         return []
@@ -115,17 +108,17 @@ def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket
 
 
 class FullAccessRequired:
-    """ASGI behind the gate: refuses whoever may use only some of the tools.
+    """ASGI middleware that requires access to all tools.
 
     Args:
-        app: What is behind it.
+        app: The protected application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
+        """Forward the request, or respond with 403."""
         if access_of_request().tools is None:
             await self._app(scope, receive, send)
             return
@@ -134,7 +127,7 @@ class FullAccessRequired:
 
 
 class MetricsSource(Protocol):
-    """Metrics that can be written down: of one process, or of several that are one server."""
+    """Metrics of one process, or of all workers."""
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
         """See `bridge.telemetry.prometheus.PrometheusMetrics.text`."""
@@ -142,17 +135,17 @@ class MetricsSource(Protocol):
 
 
 class MetricsPage:
-    """ASGI: the metrics. They name tools and servers, and no caller.
+    """ASGI application for ``/metrics`` (Prometheus). Metrics contain names of tools and servers, but not of callers.
 
     Args:
-        metrics: The metrics; None where nothing is counted.
+        metrics: The metrics; None if metrics are off.
     """
 
     def __init__(self, metrics: MetricsSource | None) -> None:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Respond to the request."""
         response: Response
         if scope["method"] not in {"GET", "HEAD"}:
             response = PlainTextResponse("only GET is answered here\n", 405, {"allow": "GET, HEAD"})
@@ -160,7 +153,7 @@ class MetricsPage:
             response = PlainTextResponse("nothing is counted: bridge serve --metrics\n", 404)
         else:
             accept = Headers(scope=scope).get("accept", "")
-            # Writing them down takes milliseconds, in which no call should have to wait.
+            # Formatting takes milliseconds, which would block the event loop.
             text, content_type = await anyio.to_thread.run_sync(self._metrics.text, accept)
             response = Response(text, headers={"content-type": content_type, "cache-control": "no-store"})
         await response(scope, receive, send)

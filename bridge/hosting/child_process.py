@@ -1,10 +1,6 @@
-"""Sockets and channel handed to a child; its command line.
+"""Child processes: inherited sockets, the channel to the parent, and the command line without secrets.
 
-Inheritance: what a process that binds sockets hands down to children that run the same command line.
-
-Secrets on a command line, which every user of the machine sees: a child gets them in its environment instead.
-
-A worker's side of the channel to its parent; see `bridge.hosting.workers`.
+Other users of the machine can see command lines, so a child gets secrets in its environment.
 """
 
 from __future__ import annotations
@@ -39,34 +35,34 @@ _SECRETS = {
 _REPEATABLE = frozenset({"--api-key", "--state-keys"})
 
 _METRICS_SECONDS = 10.0
-"""How long the parent may take to ask all workers."""
+"""Seconds that the parent may take to collect the metrics of all workers."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedSockets:
-    """What one child gets."""
+    """Sockets that a child inherits."""
 
     sockets: list[socket.socket]
-    """Where to listen."""
+    """Listening sockets."""
     admin_sockets: list[socket.socket] = field(default_factory=list)
-    """Where to tell of itself."""
+    """Listening sockets of the admin port."""
     channel: socket.socket | None = None
-    """How a worker and its parent talk; None for a child that is no worker, and ends only to start again."""
+    """Channel between a worker and its parent; None for a child that is restarted on reload."""
     opened: socket.socket | None = None
-    """Where such a child writes a byte when it serves; the parent sees the end of it where the child has ended."""
+    """Socket on which such a child reports that it serves; the parent reads its end when the child has ended."""
     is_late: bool = False
-    """Whether others listen already, so that connections have time until all is open here."""
+    """True if other processes already listen, so that this one may accept connections later."""
 
     @property
     def descriptors(self) -> list[int]:
-        """What has to stay open in the child."""
+        """File descriptors that the child inherits."""
         told = [each for each in (self.channel, self.opened) if each is not None]
         return [each.fileno() for each in (*self.sockets, *self.admin_sockets, *told)]
 
     def to_text(self) -> str:
-        """What stands in the child's environment."""
+        """Serialise for the child's environment."""
         return json.dumps(
             {
                 "sockets": [each.fileno() for each in self.sockets],
@@ -80,7 +76,7 @@ class InheritedSockets:
 
 @cache
 def inherited_sockets() -> InheritedSockets | None:
-    """What this process was given; None where it was started by somebody else. Its own children are not given it."""
+    """Sockets that this process inherited; None if it has none. The variable is removed from the environment."""
     text = os.environ.pop(_VARIABLE, None)
     if text is None:
         return None
@@ -95,11 +91,11 @@ def inherited_sockets() -> InheritedSockets | None:
 
 
 def child_command(inheritance: InheritedSockets, more: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The command line of a child, which is this process's own without secrets, and the child's environment.
+    """Build the command line and environment of a child; secrets move to the environment.
 
     Args:
-        inheritance: What the child gets; whoever starts it leaves its descriptors open.
-        more: What else the environment has to say.
+        inheritance: Sockets of the child; its descriptors must be passed to the child.
+        more: Additional environment variables.
     """
     arguments, secrets = without_secrets(sys.argv[1:])
     environment = {**os.environ, **more, **secrets, _VARIABLE: inheritance.to_text()}
@@ -107,10 +103,10 @@ def child_command(inheritance: InheritedSockets, more: Mapping[str, str]) -> tup
 
 
 def require_inheritable_sockets(option: str) -> None:
-    """See that the platform can hand sockets down.
+    """Check that the platform supports passing sockets to a child.
 
     Raises:
-        HostingError: It cannot.
+        HostingError: It does not.
     """
     if sys.platform == "win32":
         raise HostingError(f"{option} hands sockets down to another process, which Windows does not do")
@@ -123,13 +119,13 @@ def _opened(number: int) -> socket.socket:
 
 
 def without_secrets(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """A command line for a child.
+    """Move secrets of a command line to environment variables.
 
     Args:
-        arguments: This process's own, without the program.
+        arguments: Arguments of this process, without the program.
 
     Returns:
-        The arguments without those that are secret, and what the child's environment has to say instead.
+        The arguments without secrets, and the environment variables.
     """
     kept: list[str] = []
     found: dict[str, list[str]] = {}
@@ -137,7 +133,7 @@ def without_secrets(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]
     for argument in rest:
         name, sign, value = argument.partition("=")
         if argument == "--":
-            kept += [argument, *rest]  # another program's
+            kept += [argument, *rest]  # arguments of another program
         elif name in _SECRETS:
             found.setdefault(name, []).append(value if sign else next(rest, ""))
         else:
@@ -149,12 +145,12 @@ def without_secrets(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]
 
 
 class WorkerChannel:
-    """This process, as one of several.
+    """A worker's end of the channel to its parent.
 
     Args:
-        channel: The way to the parent.
-        is_ending: Whether this process has begun to end.
-        metrics: What this process counts; None for nothing.
+        channel: The socket.
+        is_ending: Returns True if this process is shutting down.
+        metrics: The metrics of this process; None if metrics are off.
     """
 
     def __init__(
@@ -169,15 +165,15 @@ class WorkerChannel:
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
     def opened(self) -> None:
-        """Say that requests are served."""
+        """Report that requests are served."""
         self._tell({"say": "opened"})
 
-    def text(self, accept: str = "") -> tuple[bytes, str]:  # noqa: ARG002 - one format, whoever asks
-        """The metrics of all workers (see `PrometheusMetrics.text`), each with the label ``worker``."""
+    def text(self, accept: str = "") -> tuple[bytes, str]:  # noqa: ARG002 - there is one format
+        """Metrics of all workers (see `PrometheusMetrics.text`), with the label ``worker``."""
         from bridge.telemetry.prometheus import merge_expositions  # noqa: PLC0415 - an extra
 
         with self._asking:
-            while not self._given.empty():  # what came too late for whoever asked before
+            while not self._given.empty():  # late replies to an earlier request
                 self._given.get()
             self._tell({"give": "metrics of all"})
             try:
@@ -200,9 +196,9 @@ class WorkerChannel:
                         self._tell({"metrics": "" if self._metrics is None else self._metrics.text()[0].decode()})
                     case {"metrics of all": texts}:
                         self._given.put(texts)
-        self._end(signal.SIGTERM)  # the parent has gone
+        self._end(signal.SIGTERM)  # the parent has ended
 
     def _end(self, number: int) -> None:
-        # Whoever ends a service may signal each of its processes: a second signal would end this one at once.
+        # A service manager may signal each process as well, and a second signal would end this one immediately.
         if not self._is_ending():
             os.kill(os.getpid(), number)

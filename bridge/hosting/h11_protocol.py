@@ -1,6 +1,6 @@
-"""uvicorn's protocol for h11, which bounds the head of a request also where it came whole, and ignores upgrades.
+"""uvicorn's protocol for h11, which also limits complete request heads and ignores upgrades.
 
-h11 itself bounds only what it keeps of a head that is still to come.
+h11 itself limits only incomplete heads.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def h11_protocol(bounds: ConnectionLimits) -> type[H11Protocol]:
-    """The protocol, for `bridge.hosting.protocols.with_connection_limits`.
+    """Create the protocol class for `bridge.hosting.protocols.with_connection_limits`.
 
     Args:
-        bounds: How long the head of a request may be.
+        bounds: Limits of the request head.
     """
 
     class BoundedH11Protocol(H11Protocol):
@@ -34,10 +34,10 @@ def h11_protocol(bounds: ConnectionLimits) -> type[H11Protocol]:
 
 
 class LimitedConnection(h11.Connection):
-    """What h11 knows of one connection.
+    """h11 connection with a limited request head.
 
     Args:
-        bounds: How long the head of a request may be.
+        bounds: Limits of the request head.
     """
 
     def __init__(self, bounds: ConnectionLimits) -> None:
@@ -48,7 +48,7 @@ class LimitedConnection(h11.Connection):
         """As in h11.
 
         Raises:
-            RemoteProtocolError: As in h11; also where the head of a request is over its bounds.
+            RemoteProtocolError: As in h11; also if the request head exceeds its limits.
         """
         event = super().next_event()
         if not isinstance(event, h11.Request):
@@ -59,7 +59,7 @@ class LimitedConnection(h11.Connection):
 
 
 def _without_upgrade(request: h11.Request) -> h11.Request:
-    """A request without the offer to upgrade its connection (RFC 9110, section 7.8); uvicorn logs a warning of each."""
+    """Remove the upgrade header (RFC 9110 section 7.8), for which uvicorn would log a warning."""
     kept = [(name, value) for name, value in request.headers if name != b"upgrade"]
     if len(kept) == len(request.headers):
         return request

@@ -1,14 +1,10 @@
-"""httptools protocol with the pre-ASGI fast path.
+"""uvicorn's protocol for httptools with the pre-ASGI fast path.
 
-The direct protocol: uvicorn's own for httptools, which asks first whether a request can be answered without ASGI.
+A complete request is offered to `bridge.server.http.guards.PreAsgiHandler` before uvicorn creates its task; requests
+that it does not handle continue in uvicorn unchanged.
 
-A request that came whole is offered to `bridge.server.http.guards.PreAsgiHandler` before uvicorn makes its task, its
-events and its messages. What that does not take goes on as if nobody had looked.
-
-uvicorn's protocol for httptools, which ignores offers to upgrade a connection and refuses CONNECT.
-
-httptools stops behind the head of such a request. uvicorn then takes the request for one without a body, and the body
-for the next request.
+Upgrades are ignored and CONNECT is refused: httptools stops after the head of such a request, and uvicorn would then
+treat its body as the next request.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ Header = tuple[bytes, bytes]
 
 
 class PlainHttpToolsProtocol(HttpToolsProtocol):
-    """One connection, which never becomes one of another protocol (RFC 9110, section 7.8)."""
+    """Connection that ignores upgrades (RFC 9110 section 7.8)."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -49,10 +45,10 @@ class PlainHttpToolsProtocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn
 
     def on_headers_complete(self) -> None:
-        """Begin a request, unless its head is parsed again without the offer.
+        """Start a request, unless its head is parsed again without the upgrade.
 
         Raises:
-            HttpParserError: The method is CONNECT (RFC 9110, section 9.3.6), which is answered with 400.
+            HttpParserError: The method is CONNECT (RFC 9110 section 9.3.6), which is answered with 400.
         """
         if not self.parser.should_upgrade():
             super().on_headers_complete()
@@ -60,12 +56,12 @@ class PlainHttpToolsProtocol(HttpToolsProtocol):
             raise httptools.HttpParserError("CONNECT is not supported")
 
     def on_message_complete(self) -> None:
-        """End a request that was begun."""
+        """Complete a started request."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
     def head_without_upgrade(self) -> bytes:
-        """The head of the request that was parsed last, without the offer."""
+        """Head of the last parsed request, without the upgrade header."""
         first = b"%b %b HTTP/%b\r\n" % (
             self.parser.get_method(),
             self.url,
@@ -76,10 +72,10 @@ class PlainHttpToolsProtocol(HttpToolsProtocol):
 
 
 class PlainParser(httptools.HttpRequestParser):
-    """A parser that parses the head of a request that offers an upgrade twice, the second time without the offer.
+    """Parser that parses the head of an upgrade request again, without the upgrade header.
 
     Args:
-        protocol: Receives what was parsed.
+        protocol: Receives the parser's callbacks.
     """
 
     def __init__(self, protocol: PlainHttpToolsProtocol) -> None:
@@ -99,10 +95,10 @@ class PlainParser(httptools.HttpRequestParser):
 
 
 def httptools_protocol(direct: PreAsgiHandler | None) -> type[PlainHttpToolsProtocol]:
-    """The protocol that asks, for `with_coalesced_writes`; the plain one where there is nothing to be asked.
+    """Create the protocol class for `with_coalesced_writes`.
 
     Args:
-        direct: What is asked.
+        direct: Pre-ASGI handler; None for no fast path.
     """
     return (
         PlainHttpToolsProtocol
@@ -112,23 +108,23 @@ def httptools_protocol(direct: PreAsgiHandler | None) -> type[PlainHttpToolsProt
 
 
 class FastHttptoolsProtocol(PlainHttpToolsProtocol):
-    """One connection."""
+    """Connection with the fast path."""
 
     direct: PreAsgiHandler
     _body: bytes | None = None
-    """What has come of the body of a request that is to be offered; None while uvicorn reads one."""
+    """Body of a request for the fast path, as far as received; None while uvicorn reads a request."""
 
     def data_received(self, data: bytes) -> None:
-        """Read on. What has not come whole by the end is uvicorn's to wait for."""
+        """Parse data; incomplete requests continue in uvicorn."""
         super().data_received(data)
         if self._body is not None:
             self._hand_over(is_whole=False)
 
     def on_headers_complete(self) -> None:
-        """Let uvicorn begin, or wait for the body, which mostly is there already.
+        """Start the request in uvicorn, or buffer its body, which is usually complete.
 
         Raises:
-            HttpParserInvalidURLError: The target has no path; the parser answers with 400.
+            HttpParserInvalidURLError: The target has no path; the parser responds with 400.
         """
         if not self._may_be_direct():
             super().on_headers_complete()
@@ -141,14 +137,14 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         self._body = b""
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Buffer a part of the body."""
         if self._body is None:
             super().on_body(body)
         else:
             self._body = self._body + body if self._body else body
 
     def on_message_complete(self) -> None:
-        """Answer, or let uvicorn."""
+        """Handle the request in the fast path, or in uvicorn."""
         if self._body is None:
             super().on_message_complete()
             return
@@ -163,7 +159,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             self._start(begun)
 
     def _may_be_direct(self) -> bool:
-        """Whether it is a POST that nothing is to be known of but headers and body, and whose turn it is."""
+        """True for a keep-alive POST without special headers, with no earlier response pending."""
         return (
             self.parser.get_method() == b"POST"
             and self.parser.get_http_version() == "1.1"
@@ -171,20 +167,20 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             and not self.parser.should_upgrade()
             and not self.expect_100_continue
             and not self.config.access_log
-            and getattr(self.cycle, "response_complete", True)  # there is no cycle before the first request
+            and getattr(self.cycle, "response_complete", True)  # None before the first request
             and not self.flow.write_paused
         )
 
     def _begun(self, body: bytes) -> PlainResponse | PendingCall | None:
         try:
             return self.direct.begin(cast("Scope", self.scope), body)
-        except Exception:  # noqa: BLE001 - what fails here fails again on uvicorn's way, where it is logged
+        except Exception:  # noqa: BLE001 - the error occurs again in uvicorn, which logs it
             return None
 
     def _hand_over(self, *, is_whole: bool) -> None:
-        """Let uvicorn hear now what it would have heard before."""
+        """Replay the request to uvicorn."""
         body, self._body = self._body, None
-        self.expect_100_continue = False  # the head says so (`_may_be_direct`), whatever a trailer says
+        self.expect_100_continue = False  # checked in _may_be_direct; a trailer must not change it
         super().on_headers_complete()
         if body:
             super().on_body(body)
@@ -200,7 +196,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     async def _run(self, running: _Running) -> None:
         try:
             answer = await running.work.run()
-        except BaseException:  # as in uvicorn: logged, and answered
+        except BaseException:  # as in uvicorn: logged and answered
             if not running.disconnected:
                 self.logger.exception("a request could not be answered")
             answer, running.keep_alive = _FAILED, False
@@ -225,7 +221,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
 
 
 class _Running:
-    """A call that runs: what uvicorn asks of a request that is being answered."""
+    """A running call; implements the attributes of uvicorn's request cycle that uvicorn reads."""
 
     __slots__ = ("disconnected", "keep_alive", "response_complete", "task", "work")
 
@@ -238,17 +234,17 @@ class _Running:
 
     @property
     def message_event(self) -> _Running:
-        """What is set when something happens: this very thing; kept, it would have to be found by the collector."""
+        """Event that uvicorn sets; the object itself, to avoid a reference cycle."""
         return self
 
     def set(self) -> None:
-        """Something happened: when nothing else can, the client has gone."""
+        """Cancel the call after a disconnect, if it ends with its client."""
         if self.disconnected and not self.response_complete and self.work.ends_with_client:
-            # A task that has not begun would end without anything of it having run, what it counts back included.
+            # A task cancelled before its first step would not run its cleanup.
             self.task.get_loop().call_soon(self.task.cancel)
 
 
 @lru_cache(_KEPT_HEADS)
 def _head(status: int, default: tuple[Header, ...]) -> bytes:
-    """The lines that many answers have; those by default change every second."""
+    """Build common response headers (cached); the default ones change every second."""
     return STATUS_LINE[status] + b"".join(b"%b: %b\r\n" % header for header in (*default, CONTENT_TYPE))

@@ -1,4 +1,4 @@
-"""The end of a process that serves over HTTP: what signals ask of it, and what sees to it that it comes."""
+"""Signal handling, shutdown and standard streams of a serving process."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.hosting")
 
 INTERRUPTED = 130
-"""Ended by Ctrl-C, as shells count it."""
+"""Exit code after Ctrl-C."""
 
 _as_said: Callable[[str, str, str | None], str] | None = None
 
 
 class HostingError(BridgeError):
-    """A server cannot be run as a process; the message says why."""
+    """A server process cannot run; the message gives the reason."""
 
 
 CLOSING_SECONDS = 4.5
-"""How long closing may take after the drain: servers behind a gateway are ended, and some only when they are killed."""
+"""Seconds to close after the drain; stdio servers of a gateway may have to be killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainTimes:
-    """How long the parts of an orderly end take."""
+    """Durations of a graceful shutdown."""
 
     delay_seconds: float = 0.0
-    """How long new calls are still served after SIGTERM."""
+    """Seconds after SIGTERM in which new calls are accepted."""
     timeout_seconds: float = 25.0
-    """How long calls may go on after that."""
+    """Seconds that running calls may take after that."""
 
 
 class ShutdownSignals:
-    """What signals ask of a server. The first begins its end, and a second one after SIGTERM is the end.
+    """Signal handling of a server: the first signal starts the shutdown, a second one after SIGTERM ends the process.
 
-    A second Ctrl-C only hurries: whoever sits at the terminal sees what is being waited for.
+    A second Ctrl-C only shortens the shutdown.
 
     Args:
-        begin: Called with the first signal; like the others in the main thread, between any two of its instructions.
-        hurry: Called with a second SIGINT after a first.
-        last_act: Called, from any thread, where the process ends at once.
-        times: How long the end may take after SIGTERM.
+        begin: Called on the first signal, in the main thread, between any two instructions.
+        hurry: Called on a second SIGINT.
+        last_act: Called before the process ends immediately, from any thread.
+        times: Durations of the shutdown.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ShutdownSignals:
         times: DrainTimes,
     ) -> None:
         self.first: int | None = None
-        """The signal that began it."""
+        """The first signal."""
         self._begin = begin
         self._hurry = hurry
         self._last_act = last_act
@@ -78,7 +78,7 @@ class ShutdownSignals:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """The time during which signals are handled here; in the main thread."""
+        """Handle signals during this block; main thread only."""
         Thread(target=self._watch, name="bridge-ending", daemon=True).start()
         before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -89,7 +89,7 @@ class ShutdownSignals:
 
     @property
     def is_drain(self) -> bool:
-        """It began by SIGTERM."""
+        """True after SIGTERM."""
         return self.first == signal.SIGTERM
 
     def _handle(self, number: int, _: FrameType | None) -> None:
@@ -101,7 +101,7 @@ class ShutdownSignals:
         elif self.first == number == signal.SIGINT:
             self._hurry()
         else:
-            # What is being written when a signal comes cannot be written to: no log line.
+            # The handler may interrupt a write to a stream, so logging is not safe.
             os.write(2, b"a second signal: ending at once\n")
             self._exit(128 + number)
 
@@ -123,15 +123,15 @@ def print_message(message: str, level: str = "info", traceback: str | None = Non
 
     Args:
         message: The line.
-        level: How severe it is, which only some forms tell: ``info``, ``warning`` or ``error``.
-        traceback: What follows it in the plain form, and is a part of it in others.
+        level: Severity, used by some formats: ``info``, ``warning`` or ``error``.
+        traceback: Traceback, appended in the plain format.
     """
     click.echo(_plain(message, level, traceback) if _as_said is None else _as_said(message, level, traceback), err=True)
 
 
 def set_message_format(form: Callable[[str, str, str | None], str] | None) -> None:
-    """Give what is said from now on another form, such as JSON; None for the plain one."""
-    global _as_said  # noqa: PLW0603 - a process has one standard error
+    """Set the format of diagnostic lines, such as JSON; None for the plain one."""
+    global _as_said  # noqa: PLW0603 - standard error is global
     _as_said = form
 
 
@@ -140,7 +140,7 @@ def _plain(message: str, _level: str, traceback: str | None) -> str:
 
 
 def exit_process(code: int) -> int:
-    """End the process if threads would keep it from ending: functions that nobody waits for, and nothing can stop."""
+    """End the process immediately if threads are running that cannot be stopped; otherwise return the code."""
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -150,10 +150,10 @@ def exit_process(code: int) -> int:
 
 @contextmanager
 def redirect_stdout() -> Iterator[None]:
-    """Send to standard error what is written to standard output meanwhile, by this process or its children."""
+    """Redirect standard output, of this process and its children, to standard error during this block."""
     sys.stdout.flush()
     if isinstance(sys.stdout, TextIOWrapper):
-        # As standard error does: a line is seen when it ends, and no character can make a print fail.
+        # As standard error: line-buffered, and printing never fails.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     kept = os.dup(1)
     os.dup2(2, 1)

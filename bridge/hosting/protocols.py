@@ -1,22 +1,16 @@
-"""Wrappers of uvicorn's protocols: limits, read timeouts, coalesced writes.
+"""Wrappers of uvicorn's protocols: connection limits, read timeouts, coalesced writes.
 
-Bounds of connections: how many there are, how long the head of a request may be, and how long it is waited for.
+Limits: httptools buffers incomplete heads and trailers without a limit, so they are counted here. h11 limits only
+incomplete heads (`bridge.hosting.h11_protocol`). Trailers are dropped; they are not headers (RFC 9110 section 6.5.1).
 
-httptools keeps a head that is not whole, and the trailers behind a body, without a bound of its own: they are counted
-here. h11 counts what it keeps, but no head that comes whole (`bridge.hosting.h11_protocol`). Trailers are dropped; they
-are no headers (RFC 9110, section 6.5.1).
+Read timeouts: a connection is closed if a started request does not arrive in time.
 
-Arrival: what a client has begun to send has to come, else its connection is closed.
+    nothing yet ──> part of a head ──> part of a body ──> complete request ──> uvicorn's keep-alive timer
+    silence         the whole head     each further part  (no limit while the request is processed)
 
-    nothing yet ──> part of a head ──> part of a body ──> a whole request ──> uvicorn's own timer, once it is answered
-    silence         the whole head     each further part  (whoever is at work on it takes what time it takes)
+uvicorn has a timer only between two requests.
 
-uvicorn has a timer for what comes after an answer alone, and ends it with the first byte. Here a connection has at most
-one more: made when it is opened, and where a request does not come whole at once.
-
-Joined writes: uvicorn's protocols, sending the head of an answer together with its body.
-
-uvicorn writes the two one after the other, and each write is a system call: of a call that takes 45 µs, four.
+Coalesced writes: uvicorn writes head and body of a response separately; one write saves a system call.
 """
 
 from __future__ import annotations
@@ -36,16 +30,16 @@ if TYPE_CHECKING:
     from bridge.hosting.connection_limits import ConnectionLimits
 
 TOO_LONG = 431
-"""The status of an answer to a head that is over its bounds."""
+"""Status code for a request head that exceeds its limits."""
 
 _RETRY_SECONDS = 5
 
 _PATIENCE_SECONDS = 1.0
-"""How long the request is waited for that a refused connection came with, so that its client reads the answer."""
+"""Seconds to wait for the request of a refused connection, so that the client reads the response."""
 
 
 _PROBES = tuple(f"{method} {path} HTTP/1".encode() for method in METHODS for path in (HEALTH_PATH, READY_PATH))
-"""How requests begin that are answered though there are too many connections: who hears nothing ends the process."""
+"""Beginnings of probe requests, which are answered on refused connections: an unanswered probe restarts the process."""
 
 
 _END_OF_HEAD = b"\r\n\r\n"
@@ -55,11 +49,11 @@ _ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"%b"%b}}'
 
 
 class HeadTooLongError(Exception):
-    """The head of a request is over its bounds; the parser ends at it."""
+    """The request head exceeds its limits; stops the parser."""
 
 
 def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> type[asyncio.Protocol]:  # noqa: C901 - methods of a class
-    """One of uvicorn's protocols, within bounds."""
+    """Add connection limits to one of uvicorn's protocols."""
     too_many = _refusal(
         b"503 Service Unavailable",
         b"too many connections; try again in %d seconds" % _RETRY_SECONDS,
@@ -82,13 +76,13 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
     max_header_bytes, shares = bounds.max_header_bytes, ConnectionShares(bounds.max_connections)
 
     class BoundedProtocol(with_read_timeouts(reading(protocol, bounds), bounds, too_late)):  # type: ignore[misc]  # known only when it is called
-        """A protocol within bounds."""
+        """Protocol with connection limits."""
 
         headers: list[tuple[bytes, bytes]]
         _has_progressed = False
-        """A whole head, or a part of a body, has come with the last data."""
+        """True if the last data completed a head or was part of a body."""
         _unfinished_bytes = 0
-        """Bytes since then; at least as many as the parser keeps of a head, of the size of a chunk, or of trailers."""
+        """Bytes since then; at least what the parser has buffered."""
         _is_too_long = False
         _is_refused = False
 
@@ -112,7 +106,7 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
             self._has_progressed = False
             super().data_received(data)
             if self._is_refused:
-                self.shutdown()  # after its answer
+                self.shutdown()  # after the response
             if self._has_progressed or not is_counted:
                 self._unfinished_bytes = 0
             elif self._unfinished_bytes > max_header_bytes and not self.transport.is_closing():
@@ -131,7 +125,7 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
                 raise HeadTooLongError
             self._has_progressed = True
             super().on_headers_complete()
-            self.headers = []  # a list that nobody reads: the parser adds trailers to it
+            self.headers = []  # a fresh list, since the parser appends trailers
 
         def on_body(self, body: bytes) -> None:
             self._has_progressed = True
@@ -144,7 +138,7 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
             self.transport.close()
 
         def _is_being_answered(self) -> bool:
-            """Whether an answer has begun to a request that is not whole, or has not ended."""
+            """True if a response has started and is not complete, or its request is not."""
             cycle = self.cycle
             return getattr(cycle, "response_started", False) and (cycle.more_body or not cycle.response_complete)
 
@@ -152,12 +146,12 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
 
 
 def _is_probe(data: bytes) -> bool:
-    """Whether this is a request for a probe, whole, and nothing behind it."""
+    """True for a complete probe request without further data."""
     return data.startswith(_PROBES) and data.find(_END_OF_HEAD) == len(data) - len(_END_OF_HEAD)
 
 
 def _is_h11_refusal(error: BaseException | None) -> bool:
-    """Whether h11 found a head too long."""
+    """True if h11 refused a head as too long."""
     return getattr(error, "error_status_hint", 0) == TOO_LONG
 
 
@@ -173,24 +167,24 @@ def _refusal(status: bytes, message: bytes, limit: bytes | None = None, *, retry
 
 
 def with_read_timeouts(protocol: type[Any], bounds: ConnectionLimits, too_late: bytes) -> type[Any]:  # noqa: C901 - methods of a class
-    """One of uvicorn's protocols, which waits for a client within bounds.
+    """Add read timeouts to one of uvicorn's protocols.
 
     Args:
         protocol: The protocol.
-        bounds: How long it waits.
-        too_late: What is answered where only a part of a request has come.
+        bounds: The timeouts.
+        too_late: Response to an incomplete request.
     """
     silence, head, body = bounds.max_silence_seconds, bounds.max_head_seconds, bounds.max_body_pause_seconds
 
     class ArrivingProtocol(protocol):  # type: ignore[misc]  # known only when it is called
-        """A protocol that waits within bounds."""
+        """Protocol with read timeouts."""
 
         _timer: asyncio.TimerHandle | None = None
         _has_begun = False
-        """Whether something has come of what is waited for."""
+        """True if a part of the awaited data has arrived."""
         _is_in_body = False
         _heard_at = 0.0
-        """When a part of a body came last."""
+        """Time of the last part of a body."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -208,11 +202,11 @@ def with_read_timeouts(protocol: type[Any], bounds: ConnectionLimits, too_late: 
                 self._wait_no_more()
 
         def _is_waited_for(self) -> bool:
-            """Whether it is the client's turn, and no timer of uvicorn's runs."""
+            """True if the server waits for the client and uvicorn's timer is not running."""
             cycle = self.cycle
             if cycle is None or cycle.response_complete:
                 return self.timeout_keep_alive_task is None
-            return getattr(cycle, "more_body", False)  # a call that is run without ASGI has come whole
+            return getattr(cycle, "more_body", False)  # requests of the fast path are complete
 
         def _wait(self, *, is_in_body: bool) -> None:
             if is_in_body:
@@ -228,7 +222,7 @@ def with_read_timeouts(protocol: type[Any], bounds: ConnectionLimits, too_late: 
                 timer.cancel()
 
         def _look(self) -> None:
-            """Close the connection, unless something came meanwhile, or was not read."""
+            """Close the connection, unless data arrived meanwhile or reading is paused."""
             self._timer = None
             if self.transport.is_closing() or not self._is_waited_for():
                 return
@@ -246,10 +240,10 @@ def with_read_timeouts(protocol: type[Any], bounds: ConnectionLimits, too_late: 
 
 
 class CoalescingTransport:
-    """A transport that keeps what is written until more comes, or until the event loop goes on.
+    """Transport that delays a write until the next one, or until the next turn of the event loop.
 
     Args:
-        transport: Where it is written.
+        transport: The wrapped transport.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -258,7 +252,7 @@ class CoalescingTransport:
         self._kept = b""
 
     def write(self, data: bytes) -> None:
-        """Write now together with what was kept, or keep it for a moment."""
+        """Write with delayed data, or delay this data."""
         if self._kept:
             self.write_whole(data)
         elif data:
@@ -266,13 +260,13 @@ class CoalescingTransport:
             self._schedule(self._flush)
 
     def write_whole(self, data: bytes) -> None:
-        """Write now what needs nothing more."""
+        """Write immediately, with delayed data."""
         kept, self._kept = self._kept, b""
-        if not self._transport.is_closing():  # uvloop raises where the client has gone
+        if not self._transport.is_closing():  # uvloop raises after a disconnect
             self._transport.write(kept + data if kept else data)
 
     def close(self) -> None:
-        """Write what was kept, and close."""
+        """Write delayed data, and close."""
         self._flush()
         self._transport.close()
 
@@ -281,15 +275,15 @@ class CoalescingTransport:
             self.write_whole(b"")
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the transport's own."""
+        """Delegate other attributes to the transport."""
         return getattr(self._transport, name)
 
 
 def with_coalesced_writes(protocol: type[Any]) -> type[asyncio.Protocol]:
-    """One of uvicorn's protocols, over a `CoalescingTransport`."""
+    """Wrap a protocol's transport with `CoalescingTransport`."""
 
     class JoiningProtocol(protocol):  # type: ignore[misc]  # known only when it is called
-        """A protocol over joined writes."""
+        """Protocol with coalesced writes."""
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             joining = CoalescingTransport(cast("asyncio.Transport", transport))

@@ -1,11 +1,8 @@
-"""Restart on file changes; configuration watcher.
+"""Restart on file changes, and configuration watching.
 
-Reloading: one process that watches files, and a child that serves and is replaced when they change.
-
-The sockets are bound once and handed down, so that the port stays the same and no connection is refused. A child serves
-until the next one does: files with a mistake change nothing but the log.
-
-Rereading: configurations that are watched, so that a gateway follows them without being started again.
+With reload, a parent process watches files and replaces a serving child when they change. The sockets are bound once
+and inherited, so no connection is refused. The old child serves until the new one does; files with errors are only
+logged.
 """
 
 from __future__ import annotations
@@ -41,18 +38,18 @@ _STEP_MILLISECONDS = 50
 def run_with_reload(
     directories: Sequence[str], sockets: list[socket.socket], admin_sockets: list[socket.socket]
 ) -> None:
-    """Run this command line in a child, and in another one whenever Python files beside a target change.
+    """Run this command line in a child, and again whenever Python files near a target change.
 
-    A child that cannot serve, because a file has a mistake, says so and ends; the one before it goes on.
+    A child that cannot start prints the reason and ends; the previous one continues.
 
     Args:
-        directories: Folders to watch for changed Python files.
-        sockets: Where a child listens.
-        admin_sockets: Where it tells of itself.
+        directories: Folders to watch.
+        sockets: Listening sockets.
+        admin_sockets: Listening sockets of the admin port.
 
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
-        HostingError: The platform cannot do it.
+        HostingError: The platform does not support it.
     """
     require_inheritable_sockets("--reload")
     stop = Event()
@@ -72,11 +69,11 @@ def run_with_reload(
 
 
 class _Children:
-    """The child that serves, and the one that is to replace it.
+    """The serving child and its starting replacement.
 
     Args:
-        sockets: Where they listen.
-        admin_sockets: Where they tell of themselves.
+        sockets: Listening sockets.
+        admin_sockets: Listening sockets of the admin port.
     """
 
     def __init__(self, sockets: list[socket.socket], admin_sockets: list[socket.socket]) -> None:
@@ -85,10 +82,10 @@ class _Children:
         self._serving: subprocess.Popen[bytes] | None = None
         self._starting: subprocess.Popen[bytes] | None = None
         self._opened: socket.socket | None = None
-        """Where the starting child says that it serves."""
+        """Socket on which the starting child reports that it serves."""
 
     def start(self) -> None:
-        """Start a child instead of one that is starting."""
+        """Start a child; a child that is still starting is ended."""
         self._end_starting()
         self._opened, theirs = socket.socketpair()
         with theirs:
@@ -98,14 +95,14 @@ class _Children:
                 opened=theirs,
                 is_late=self._is_served(),
             )
-            # Python takes compiled code for current that was written in the second of a change of the same length.
+            # Cached bytecode may be stale after two changes of equal length within a second.
             command, environment = child_command(inheritance, {"PYTHONDONTWRITEBYTECODE": "1"})
-            self._starting = subprocess.Popen(  # noqa: S603 - this very command
+            self._starting = subprocess.Popen(  # noqa: S603 - this program's own command line
                 command, env=environment, pass_fds=inheritance.descriptors
             )
 
     def replace(self) -> None:
-        """End the child that serves, where the next one does; go on with it, where that has ended."""
+        """End the old child when the new one serves; keep it if the new one has failed."""
         if self._opened is None or not select.select([self._opened], [], [], 0)[0]:
             return
         if self._opened.recv(1):
@@ -117,7 +114,7 @@ class _Children:
         self._end_starting()
 
     def end(self) -> None:
-        """End all."""
+        """End all children."""
         self._end_starting()
         if self._serving is not None:
             _end(self._serving)
@@ -134,7 +131,7 @@ class _Children:
 
 
 def _changes(directories: Sequence[str], stop: Event) -> Iterator[Collection[object]]:
-    """What has changed, again and again; nothing where nothing has."""
+    """Sets of changes, repeatedly; empty on timeout."""
     try:
         from watchfiles import PythonFilter, watch  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -158,7 +155,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def watch_files(files: Collection[Path]) -> AsyncIterator[object]:
-    """The changes of files, whether they are replaced or written to; some that follow one another are one.
+    """Watch files; changes in quick succession are reported once.
 
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
@@ -178,14 +175,14 @@ def watch_files(files: Collection[Path]) -> AsyncIterator[object]:
 
 
 async def apply_changes(changes: AsyncIterator[object], apply: Callable[[], Awaitable[None]]) -> None:
-    """Have something done after each change, until cancelled.
+    """Call a function after each change, until cancelled.
 
     Args:
         changes: The changes.
-        apply: Reads the files again. Where it fails the log says so, and what was read before stays.
+        apply: Reads the files again. Its errors are logged, and the previous configuration stays in use.
     """
     async for _ in changes:
         try:
             await apply()
         except BridgeError as error:
-            _logger.error("the changed configuration is not used: %s", error)  # noqa: TRY400 - the message says it all
+            _logger.error("the changed configuration is not used: %s", error)  # noqa: TRY400 - no traceback needed

@@ -1,4 +1,4 @@
-"""``bridge.run``: a program of one's own as a server, as ``bridge serve`` would serve it."""
+"""``bridge.run``: serve tools from a program, as ``bridge serve`` does."""
 
 from __future__ import annotations
 
@@ -28,34 +28,33 @@ def run(
     port: int = 8000,
     auth: Auth | TokenVerifier | None = None,
 ) -> None:
-    """Serve tools until somebody ends it: the last thing that a program does, in its main thread.
+    """Serve tools until a signal; call it last, in the main thread.
 
-    ``if __name__ == "__main__": bridge.run(add)`` makes ``python tools.py`` a server; ``bridge serve tools.py`` can do
-    more. What is printed from then on goes to standard error, and no option is read from the environment.
+    ``if __name__ == "__main__": bridge.run(add)`` makes ``python tools.py`` a server; ``bridge serve tools.py`` has
+    more options. Standard output is redirected to standard error, and no option is read from the environment.
 
     Args:
-        tools: Anything that a ToolBox takes.
+        tools: Anything that a ToolBox accepts.
         transport: ``stdio`` for a host that starts the program; ``http`` for streamable HTTP at ``/mcp``, and SSE.
-        name: What the server calls itself; by default what the program's file is called.
-        version: The version of what is served; by default the program's ``__version__``, where it has one.
-        instructions: What a model should know about the server as a whole.
-        host: Over HTTP: where to listen.
-        port: Over HTTP: the port; 0 for a free one, which is printed.
-        auth: Over HTTP: who may come in, as for `bridge.server.http_app`; asked for where a host is more than this
-            machine.
+        name: Server name; by default the name of the program's file.
+        version: Server version; by default the program's ``__version__``, if any.
+        instructions: Instructions for a model about the server.
+        host: Over HTTP: host to listen on.
+        port: Over HTTP: port; 0 for a free one, which is printed.
+        auth: Over HTTP: authentication, as for `bridge.server.http_app`; required if the host is reachable from other
+            machines.
 
     Raises:
-        DefinitionError: There are no tools, one that cannot be made, no such transport, or nobody would be asked for a
-            credential on a host that others reach.
-        BridgeError: It cannot be listened there, or the server ended by itself.
+        DefinitionError: There are no tools, a tool or the transport is invalid, or a public host has no authentication.
+        BridgeError: The address cannot be bound, or the server failed.
         OSError: Over stdio: standard input or output is closed.
-        SystemExit: It was ended by Ctrl-C.
+        SystemExit: The server was interrupted by Ctrl-C.
     """
     if transport not in ("stdio", "http"):
         raise DefinitionError(f"transport must be 'stdio' or 'http', not {transport!r}")
     if transport == "stdio" and auth is not None:
         raise DefinitionError("over stdio whoever starts the program is the caller; auth needs transport='http'")
-    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after mistakes that are told without it
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after checks that need no imports
 
     publisher = Publisher(
         tools,
@@ -83,7 +82,7 @@ def _version_of_program() -> str:
 
 def _over_stdio(publisher: Publisher) -> None:
     from bridge.server.stdio.process import take_standard_streams  # noqa: PLC0415 - as above
-    from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - HTTP does without it
+    from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - not needed for HTTP
 
     streams = take_standard_streams()
     print_message(f"serving {publisher.name} over stdio")
@@ -91,8 +90,8 @@ def _over_stdio(publisher: Publisher) -> None:
 
 
 def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVerifier | None) -> None:
-    from bridge.hosting import serve  # noqa: PLC0415 - stdio does without it
-    from bridge.hosting import sockets as sockets_module  # noqa: PLC0415 - stdio does without it
+    from bridge.hosting import serve  # noqa: PLC0415 - not needed for stdio
+    from bridge.hosting import sockets as sockets_module  # noqa: PLC0415 - not needed for stdio
     from bridge.hosting.connection_limits import ConnectionLimits  # noqa: PLC0415 - as above
     from bridge.hosting.process import DrainTimes, redirect_stdout  # noqa: PLC0415 - as above
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above

@@ -1,9 +1,4 @@
-"""Serving an app on bound sockets until a signal.
-
-Listening: sockets that are bound before anything is served, and uvicorn on them.
-
-The HTTP protocol: which of uvicorn's classes reads requests and writes answers, by what is installed.
-"""
+"""Serving an application on bound sockets until a signal, with uvicorn."""
 
 from __future__ import annotations
 
@@ -38,13 +33,13 @@ if TYPE_CHECKING:
     from bridge.server.http.probes import HealthState
 
 GRACEFUL_SECONDS = 10
-"""How long running calls may go on after the server was asked to end; a second Ctrl-C ends at once."""
+"""Seconds that running calls may take after a shutdown began; a second Ctrl-C ends them."""
 
 RELOAD_GRACEFUL_SECONDS = 1
-"""The same, where the server ends only to start again."""
+"""The same before a restart by reload, in seconds."""
 
 KEEP_ALIVE_SECONDS = 75
-"""How long a connection may be idle: longer than balancers keep theirs, lest they use one that closes."""
+"""Idle seconds of a connection; longer than in load balancers, so that they do not use a connection that closes."""
 
 _YOUNG_OBJECTS = 10_000
 
@@ -55,23 +50,23 @@ _USUAL_BOUNDS = ConnectionLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminPages:
-    """Where a server tells of itself, and how it ends."""
+    """Admin pages, and shutdown durations."""
 
     times: DrainTimes
-    """How long the end takes after SIGTERM."""
+    """Durations of the shutdown after SIGTERM."""
     pages: Mapping[str, ASGIApp]
-    """What is answered before the application, by path."""
+    """Pages that are served before the application, by path."""
     admin_app: ASGIApp | None = None
-    """What is served beside the application, until it has ended: from before it starts, where nobody serves yet."""
+    """Application of the admin port, served until the main one has ended."""
     admin_sockets: list[socket.socket] = field(default_factory=list)
-    """Where that is."""
+    """Listening sockets of the admin port."""
 
 
 def freeze_garbage_collector() -> None:
-    """Keep the garbage collector from going through all that was imported, which is never garbage.
+    """Exclude imported objects from garbage collection.
 
-    That is a quarter of a million objects. With many calls waiting, or many sessions open, going through them time and
-    again takes as long as the calls: 286 µs of a call among a thousand that wait, against 129 µs.
+    There are about 250,000. With thousands of waiting calls or sessions, traversing them repeatedly takes as long as
+    the calls: 286 µs of a call among a thousand waiting ones, instead of 129 µs.
     """
     gc.collect()
     gc.freeze()
@@ -92,37 +87,37 @@ def serve_app(
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     last_act: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve an application until a signal ends it.
+    """Serve an application until a signal.
 
     Args:
         app: The application.
-        sockets: Where to listen.
+        sockets: Listening sockets.
         announce: Called when requests are served.
-        operations: Is told how the server is.
-        operated: Where it tells of itself, and how it ends.
-        is_debug: Whether each request is logged.
-        is_child: Whether the server ends only to start again.
-        bounds: How many connections there may be, and how long the head of a request.
-        is_late: Whether others listen already, so that connections are left to them until all is open here.
-        lifespan: What is open while the application is served; a signal ends its opening too.
-        last_act: Called where the process ends before all is closed; from any thread.
+        operations: Health state to update.
+        operated: Admin pages, and shutdown durations.
+        is_debug: True to log each request.
+        is_child: True if the server is restarted by reload.
+        bounds: Connection limits.
+        is_late: True if other processes already listen, so that this one accepts connections only when it is ready.
+        lifespan: Context during which the application is served; a signal also cancels its start.
+        last_act: Called before the process ends immediately, from any thread.
 
     Raises:
-        HostingError: The application did not start, or ended by itself; the log says why.
-        Exception: What could not be opened.
+        HostingError: The application did not start, or failed; the log has the reason.
+        Exception: The error of the lifespan's start.
         KeyboardInterrupt: The signal was SIGINT.
     """
-    from bridge.server.http.guards import pre_asgi_handler  # noqa: PLC0415 - the SDK, which the app has loaded
+    from bridge.server.http.guards import pre_asgi_handler  # noqa: PLC0415 - imports the SDK, which the app has loaded
     from bridge.server.limits.middleware import RateLimitMiddleware  # noqa: PLC0415 - as above
 
-    # Who calls through a proxy is known only behind uvicorn's own middleware.
+    # Behind a proxy, the caller's address is known only after uvicorn's middleware.
     middleware: set[object] = {each.cls for each in app.user_middleware}
     is_told_by_proxy = _PROXIES in os.environ and RateLimitMiddleware in middleware
     direct = None if is_told_by_proxy else pre_asgi_handler(app, lambda: operations.is_steady)
     config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 
     tells = asyncio.Event()
-    if not is_late:  # whoever asks one that is late would hear that none has started
+    if not is_late:  # a late one would report that it has not started
         tells.set()
 
     def opened() -> None:
@@ -172,7 +167,7 @@ def _config(
         h11_max_incomplete_event_size=bounds.max_header_bytes,
         lifespan="on",
         ws="none",
-        proxy_headers=_PROXIES in os.environ,  # else nobody's word for who calls is taken
+        proxy_headers=_PROXIES in os.environ,  # otherwise forwarded headers are not trusted
         log_config=None,
         access_log=is_debug,
         server_header=False,
@@ -185,11 +180,11 @@ def _config(
 def http_protocol(
     direct: PreAsgiHandler | None = None, bounds: ConnectionLimits = _USUAL_BOUNDS
 ) -> type[asyncio.Protocol]:
-    """The fastest protocol there is.
+    """Choose the fastest available protocol.
 
     Args:
-        direct: What answers without ASGI; None where nothing may.
-        bounds: How many connections there may be, and how long the head of a request.
+        direct: Pre-ASGI handler; None for none.
+        bounds: Connection limits.
     """
     if find_spec("httptools") is None:
         from bridge.hosting.h11_protocol import h11_protocol  # noqa: PLC0415 - as needed

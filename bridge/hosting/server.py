@@ -1,11 +1,7 @@
-"""uvicorn.Server with drain and graceful close.
+"""uvicorn server with drain and graceful close.
 
-The HTTP server: uvicorn, that says when it listens, starts what it serves, and drains when it is asked to end.
-
-Leaving: the last look at sockets before they are closed, so that what has come already is not lost with them.
-
-The event loop looks at them once a turn, and a turn may take some milliseconds. Whoever closes a socket on which
-something has come since then resets a connection whose client has been let in, or has sent its request.
+Sockets are checked once more before they are closed: closing a socket with unread data resets the connection of a
+client that was accepted or has sent its request.
 """
 
 from __future__ import annotations
@@ -34,23 +30,23 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.hosting")
 
 _LEAVING_SECONDS = 0.2
-"""How long connections stay open after they were accepted, or what they were used for has ended."""
+"""Seconds that connections stay open after they were accepted, or after their last response."""
 
 _ANSWER_SECONDS = 1
-"""How long the errors of calls that were cancelled may take to reach their clients."""
+"""Seconds for sending the errors of cancelled calls."""
 
 
 class BackgroundServer(uvicorn.Server):
-    """uvicorn, that leaves signals to others."""
+    """uvicorn server without signal handlers."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Capture none."""
+        """Install no signal handlers."""
         yield
 
     @asynccontextmanager
     async def beside(self, sockets: list[socket.socket], begun: asyncio.Event) -> AsyncIterator[None]:
-        """Serve while something else does, once it has begun."""
+        """Serve during this block, after an event is set."""
 
         async def serve() -> None:
             await begun.wait()
@@ -68,19 +64,19 @@ class BackgroundServer(uvicorn.Server):
 
 
 class HttpServer(BackgroundServer):
-    """The server of an app, until a signal ends it.
+    """Server of an application until a signal.
 
-    Requests are accepted before everything is open, and wait for that; probes do not.
+    Requests are accepted before the application is ready, and wait for it; probes are answered immediately.
 
     Args:
-        config: Of uvicorn; what it serves knows of the operations.
-        app: The app itself.
-        operations: Is told how it is.
-        opened: Called when everything is open and requests are served.
-        lifespan: What is open while the app is served; None for nothing. A signal ends its opening, too.
-        times: How long it drains.
-        last_act: Called where the process ends before all is closed.
-        is_late: Whether requests are left to others until everything is open here.
+        config: uvicorn's configuration.
+        app: The application.
+        operations: Health state to update.
+        opened: Called when requests are served.
+        lifespan: Context during which the application is served; None for none. A signal also cancels its start.
+        times: Drain times.
+        last_act: Called before the process ends immediately.
+        is_late: True to accept requests only when the application is ready.
     """
 
     def __init__(
@@ -108,12 +104,12 @@ class HttpServer(BackgroundServer):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run_until_ended(self, sockets: list[socket.socket]) -> None:
-        """Serve until a signal comes, and close in order whatever signals come meanwhile.
+        """Serve until a signal, then shut down in order.
 
-        Where the app ends by itself nothing is served any more: its process is better started anew.
+        If the application fails, the server stops: the process should be restarted.
 
         Raises:
-            Exception: What could not be opened.
+            Exception: The error of the lifespan's start.
         """
         self._loop, self._opening = asyncio.get_running_loop(), anyio.CancelScope()
         self._operations.on_failure = self._leave
@@ -121,7 +117,7 @@ class HttpServer(BackgroundServer):
             await self.serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept requests, and open what has to be open before they are served."""
+        """Accept requests, and enter the lifespan."""
         if self._is_late:
             await self._open()
             await super().startup(sockets)
@@ -141,10 +137,10 @@ class HttpServer(BackgroundServer):
 
     async def _stop_listening(self, sockets: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # it is, but by the loop of Windows
+        with suppress(NotImplementedError):  # Windows' proactor loop
             for each in sockets:
                 loop.remove_reader(each)
-        # Without uvloop, a server that closes drops what was accepted in the same turn of the loop.
+        # Without uvloop, closing a server drops connections accepted in the same turn of the loop.
         await asyncio.sleep(0)
         last = [accepted for each in sockets for accepted in accept_pending(each)]
         for server in self.servers:
@@ -165,7 +161,7 @@ class HttpServer(BackgroundServer):
                 await self._stack.enter_async_context(self._lifespan())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let what is open end, and close."""
+        """Drain and close."""
         if not (self.ending.is_drain and self._operations.has_started):
             self._app.state.shutdown()
             await super().shutdown(sockets)
@@ -191,11 +187,10 @@ class HttpServer(BackgroundServer):
             draining.cancel()
 
     async def _finish(self) -> None:
-        """Wait until all that is open has ended, and no call runs of a client that has hung up or listens elsewhere."""
-        # Whoever was accepted last is about to ask. And streams have ended: whoever opens them anew uses connections
-        # that were idle.
+        """Wait until idle connections are closed and no call runs without its connection."""
+        # New connections are about to send a request, and ended streams are reopened on idle connections.
         await close_idle_until_none(self.server_state.connections, _LEAVING_SECONDS)
-        while len(self._app.state.drain):  # noqa: ASYNC110 - every call would pay for an event that is awaited once
+        while len(self._app.state.drain):  # noqa: ASYNC110 - an event would cost time in every call
             await asyncio.sleep(_LEAVING_SECONDS)
 
     def _begin_end(self) -> None:
@@ -213,9 +208,9 @@ class HttpServer(BackgroundServer):
 
 
 def accept_pending(listening: socket.socket) -> list[socket.socket]:
-    """The connections that wait at a socket; it is to be closed right after this."""
+    """Accept the pending connections of a socket that is about to be closed."""
     found: list[socket.socket] = []
-    with suppress(OSError):  # there are no more, or no more can be
+    with suppress(OSError):  # no more connections, or no more descriptors
         while True:
             accepted, _ = listening.accept()
             accepted.setblocking(False)
@@ -224,14 +219,13 @@ def accept_pending(listening: socket.socket) -> list[socket.socket]:
 
 
 async def close_idle_until_none(connections: Collection[Any], moment_seconds: float) -> None:
-    """Close connections as they come to be idle, until there are none.
+    """Close connections when they are idle, until there are none.
 
-    Each stays open for a moment after that: its client was told that it may go on with it, unless the answer began
-    after the end of the server did.
+    Each stays open briefly after its response, which may have told the client to keep it alive.
 
     Args:
-        connections: uvicorn's protocols; those that are closed, by whomever, leave it.
-        moment_seconds: How long the moment is, at least.
+        connections: uvicorn's protocols; closed ones are removed by uvicorn.
+        moment_seconds: Minimum seconds before an idle connection is closed.
     """
     while True:
         idle = [connection for connection in connections if _is_idle(connection)]
@@ -242,10 +236,9 @@ async def close_idle_until_none(connections: Collection[Any], moment_seconds: fl
 
 
 async def close_idle(connections: Iterable[Any]) -> None:
-    """Close connections that still wait for a request, but for those on which one has come that was not read yet.
+    """Close connections that wait for a request and have no unread data.
 
-    One in each turn of the loop: a connection is closed a turn after it was looked at, and with many in one turn that
-    is late.
+    One in each turn of the loop, since a connection is closed one turn after the check.
 
     Args:
         connections: uvicorn's protocols.
@@ -262,7 +255,7 @@ def _is_idle(connection: Any) -> bool:
 
 
 def _has_unread(transport: asyncio.BaseTransport) -> bool:
-    if not hasattr(select, "poll"):  # Windows: its select takes no more than some hundreds
+    if not hasattr(select, "poll"):  # Windows: select supports only a few hundred sockets
         return False
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)

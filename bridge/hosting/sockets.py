@@ -1,4 +1,4 @@
-"""Resolving addresses, binding sockets, URLs."""
+"""Resolution of addresses, binding of sockets, URLs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
 
 Address = tuple[int, tuple[Any, ...]]
-"""A family of addresses, and an address of it."""
+"""Address family and address."""
 
 
 def resolve(host: str, port: int) -> list[Address]:
-    """The addresses of a host, each once.
+    """Resolve the addresses of a host, each once.
 
     Raises:
-        HostingError: The host has none.
+        HostingError: The host cannot be resolved.
     """
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -37,15 +37,15 @@ def resolve(host: str, port: int) -> list[Address]:
 
 
 def are_loopback(addresses: Sequence[Address]) -> bool:
-    """Whether only this machine reaches the addresses."""
+    """True if the addresses are reachable only from this machine."""
     return all(ip_address(address[0].partition("%")[0]).is_loopback for _, address in addresses)
 
 
 def bind(addresses: Sequence[Address]) -> list[socket.socket]:
-    """Bind a socket to each address, all to one port; a family that the machine does not have is left out.
+    """Bind a socket to each address, with the same port; unsupported families are skipped.
 
     Raises:
-        HostingError: An address cannot be bound; the message says which.
+        HostingError: An address cannot be bound; the message names it.
     """
     bound: list[socket.socket] = []
     refusal = None
@@ -67,7 +67,7 @@ def bind(addresses: Sequence[Address]) -> list[socket.socket]:
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    # asyncio sets TCP_NODELAY on connections of sockets that name their protocol, and on no others.
+    # asyncio sets TCP_NODELAY only for sockets with an explicit protocol.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform != "win32":
@@ -84,12 +84,12 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 
 def url_of(host: str, port: int, path: str) -> str:
-    """The URL of a path on a host."""
+    """URL of a path on a host."""
     return f"http://{_authority(host, port)}{path}"
 
 
 def connectable_host(host: str) -> str:
-    """A host that a client on this machine can use, where a server listens on all addresses."""
+    """Host for clients on this machine, if the server listens on all addresses."""
     return _ANYWHERE.get(host, host)
 
 

@@ -1,7 +1,7 @@
-"""Unread answers: a client has to read what it is sent, else its connection is closed.
+"""Unread responses: connections whose clients do not read are closed.
 
-The transport keeps what a client does not read. Above its high-water mark uvicorn writes no more; what was written by
-then stays in memory for as long as the connection is open.
+The transport buffers unread data. Above its high-water mark uvicorn pauses writing, but the buffer stays in memory
+while the connection is open.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _logger = logging.getLogger("bridge.hosting")
 
 
 def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa: C901 - methods of a class
-    """One of uvicorn's protocols, which closes connections whose clients do not read.
+    """Add limits of unread data to one of uvicorn's protocols.
 
     Args:
         protocol: The protocol.
-        bounds: For how long a client may read nothing, and how much all may leave unread.
+        bounds: Maximum seconds without reading, and maximum unread bytes of all clients.
     """
     unread = _Unread(bounds.max_unread_bytes)
     seconds = bounds.max_unread_seconds
 
     class ReadingProtocol(protocol):  # type: ignore[misc]  # known only when it is called
-        """A protocol that waits for its client to read, within bounds."""
+        """Protocol with limits of unread data."""
 
         unread_bytes = 0
-        """What was unread when it was measured last."""
+        """Unread bytes at the last measurement."""
         _unread_timer: asyncio.TimerHandle | None = None
 
         def pause_writing(self) -> None:
@@ -51,12 +51,12 @@ def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa
             super().connection_lost(exc)
 
         def measure(self) -> int:
-            """Measure what is unread."""
+            """Measure the unread bytes."""
             self.unread_bytes = self.transport.get_write_buffer_size()
             return self.unread_bytes
 
         def cut_off(self) -> None:
-            """Close the connection, and drop what is unread."""
+            """Close the connection and drop unread data."""
             _logger.info("closed a connection whose client left %d bytes unread", self.unread_bytes)
             self._read_on()
             self.transport.abort()
@@ -78,7 +78,7 @@ def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa
 
 
 class _Unread:
-    """The connections of one server that cannot be written to."""
+    """Connections of one server with paused writing."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -86,7 +86,7 @@ class _Unread:
         self._bytes = 0
 
     def add(self, connection: Any) -> None:
-        """Count a connection; where too much is unread, the fullest of the address is closed that has most."""
+        """Add a connection; over the limit, close the fullest connection of the address with the most unread bytes."""
         self.discard(connection)
         self._paused[connection] = connection.unread_bytes
         self._bytes += connection.unread_bytes
@@ -102,7 +102,7 @@ class _Unread:
             max((each for each in self._paused if _address_of(each) == most), key=self._paused.__getitem__).cut_off()
 
     def discard(self, connection: Any) -> None:
-        """Count a connection no more."""
+        """Remove a connection."""
         self._bytes -= self._paused.pop(connection, 0)
 
 

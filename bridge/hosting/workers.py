@@ -1,12 +1,12 @@
-"""Workers: one process that binds the sockets, and several children that serve, each an event loop on a core.
+"""Worker processes: a parent binds the sockets, and several children serve, each with its own event loop.
 
-parent ── binds, starts, starts again, hands signals on; serves nothing
+parent ── binds, starts and restarts workers, forwards signals; serves nothing
   ├── worker 1 ─┐
-  ├── worker 2 ─┼─ the same command line, the same sockets, the same keys
+  ├── worker 2 ─┼─ the same command line, sockets and keys
   ╰── worker N ─╯
 
-Each worker has a channel to its parent, of lines of JSON, by which it says that it serves, is asked to end, and gives
-what the metrics of all are made of. Where it closes, the parent has gone, and the worker ends in order.
+Each worker has a channel of JSON lines to its parent: it reports that it serves, receives the request to end, and
+exchanges metrics. If the channel closes, the parent has ended, and the worker shuts down.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 STATE_KEYS = "BRIDGE_STATE_KEYS"
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""How long a line of the channel may be: the metrics of a worker are one."""
+"""Maximum bytes of a line of the channel; the metrics of a worker are one line."""
 
 _BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STEADY_SECONDS = 60.0
-"""A worker that has lived this long has not failed again."""
+"""Seconds after which a worker's end does not count as a repeated failure."""
 _METRICS_SECONDS = 5.0
 
 
@@ -44,21 +44,20 @@ def run_workers(
     *,
     has_keys: bool,
 ) -> int:
-    """Run this command line in several children, each anew when it ends, until a signal ends them all.
+    """Run this command line in several children and restart those that end, until a signal.
 
     Args:
-        count: How many.
-        sockets: Where they listen.
-        admin_sockets: Where they tell of themselves.
-        announce: Called when all serve.
-        has_keys: Whether the command line or the environment says by which keys they seal what clients carry;
-            otherwise keys are made.
+        count: Number of workers.
+        sockets: Listening sockets.
+        admin_sockets: Listening sockets of the admin port.
+        announce: Called when all workers serve.
+        has_keys: True if state keys are configured; otherwise a key is generated for all workers.
 
     Returns:
-        The exit code: that of a worker that could not start, which has said why.
+        The exit code; that of a worker that could not start, which has printed the reason.
 
     Raises:
-        HostingError: The platform cannot do it.
+        HostingError: The platform does not support it.
         KeyboardInterrupt: SIGINT ended them.
     """
     require_inheritable_sockets("--workers")
@@ -80,7 +79,7 @@ class _Workers:
         environment: dict[str, str],
     ) -> None:
         self.signalled: int | None = None
-        """The signal that began the end."""
+        """The first signal."""
         self._count = count
         self._sockets = sockets
         self._admin_sockets = admin_sockets
@@ -96,7 +95,7 @@ class _Workers:
         loop = asyncio.get_running_loop()
         for ending in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(ending, self._signalled, ending)
-        # One begins alone: what is wrong with the command line is then said once.
+        # One worker starts first, so that an error in the command line is printed once.
         async with asyncio.TaskGroup() as keeping:
             keeping.create_task(self._keep(1))
             await _either(self._has_opened, self._ending)
@@ -117,12 +116,12 @@ class _Workers:
     def _end(self, number: int) -> None:
         self._ending.set()
         for each in (*self._sockets, *self._admin_sockets):
-            each.close()  # or connections would wait here for nobody
+            each.close()  # otherwise connections would wait here
         for worker in self._running.values():
             worker.tell({"end": number})
 
     async def _keep(self, number: int) -> None:
-        """Have one worker, started again when it ends, until all end."""
+        """Run one worker and restart it when it ends, until the shutdown."""
         failures = 0
         while not self._ending.is_set():
             started_at = monotonic()
@@ -130,7 +129,7 @@ class _Workers:
             code = await worker.attended(self)
             del self._running[number]
             if self._ending.is_set():
-                # Before it handles signals, one ends it at once.
+                # A signal before its handlers are installed ends a worker immediately.
                 if code not in {0, -signal.SIGTERM, -signal.SIGINT, 130}:
                     self._code = self._code or _exit_code(code)
             elif not self._has_opened.is_set():
@@ -160,7 +159,7 @@ class _Workers:
                 *command,
                 env=environment,
                 pass_fds=inheritance.descriptors,
-                start_new_session=True,  # Ctrl-C reaches the parent, which hands it on
+                start_new_session=True,  # the parent forwards Ctrl-C
             )
         reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
         worker = self._running[number] = _Worker(number, process, reader, writer)
@@ -169,7 +168,7 @@ class _Workers:
         return worker
 
     def opened(self, number: int) -> None:
-        """A worker serves."""
+        """Record that a worker serves."""
         self._has_opened.set()
         was_opening = bool(self._unopened)
         self._unopened.discard(number)
@@ -177,14 +176,14 @@ class _Workers:
             self._announce()
 
     async def metrics(self) -> dict[str, str]:
-        """The metrics of each worker that gives them in time."""
+        """Metrics of each worker that responds in time."""
         asked = {number: worker.metrics() for number, worker in self._running.items() if worker.has_opened}
         texts = await asyncio.gather(*asked.values())
         return {str(number): text for number, text in zip(asked, texts, strict=True) if text is not None}
 
 
 class _Worker:
-    """One process that serves, as its parent sees it."""
+    """The parent's view of a worker process."""
 
     def __init__(
         self,
@@ -201,11 +200,11 @@ class _Worker:
         self._asked: asyncio.Future[str] | None = None
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Say something to it; one that has gone does not hear it."""
+        """Send a message; ignored if the worker has ended."""
         self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def metrics(self) -> str | None:
-        """What it counted; None where it does not say in time."""
+        """Request the worker's metrics; None on timeout."""
         if self._asked is None or self._asked.done():
             self._asked = asyncio.get_running_loop().create_future()
             self.tell({"give": "metrics"})
@@ -214,7 +213,7 @@ class _Worker:
         return None
 
     async def attended(self, workers: _Workers) -> int:
-        """Listen to it until it ends; gives its exit code."""
+        """Read messages until the worker ends; returns its exit code."""
         async with asyncio.TaskGroup() as tasks:
             listening = tasks.create_task(self._listen(workers, tasks))
             code = await self.process.wait()
@@ -248,7 +247,7 @@ async def _either(*events: asyncio.Event) -> None:
 
 
 def _exit_code(code: int) -> int:
-    """An exit code for what ended by a signal, too."""
+    """Convert a negative return code of a signal to an exit code."""
     return code if code >= 0 else 128 - code
 
 
