@@ -65,7 +65,7 @@ class Gateway:
         forward_headers: Headers of a caller to forward to servers over HTTP. Defaults to none; credentials are never
             forwarded.
         held_seconds: Maximum wait of a suspended call for its caller's answer. Only needed for servers of protocol
-            versions before 2026-07-28 with callers of that version.
+            versions before 2026-07-28 whose callers use 2026-07-28.
         max_held_calls: Maximum number of suspended calls.
         start_seconds: Maximum wait for optional servers on opening; tools of slower servers are added later.
         auth: Returns the authentication for a server's HTTP requests; None uses only the configured headers.

@@ -6,8 +6,8 @@
                  ├──> the caller answers during the call (before 2026-07-28)
                  ╰──> suspended ── time to live ──> cancelled
 
-A server of a protocol version before 2026-07-28 asks while its tool runs; a caller of that version answers with its
-next request. In between the call is suspended here, so that the tool does not run again.
+A server of a protocol version before 2026-07-28 asks while its tool runs; a caller of version 2026-07-28 answers only
+with its next request. In between the call is suspended here, so that the tool does not run again.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.service.toolset import Toolset
     from bridge.tools.tool import ToolExecution
 
-_LAST_WORDS_SECONDS = 5.0
+_FAILURE_LISTENERS_SECONDS = 5.0
 """Time limit for listeners to handle a cancelled invocation, in seconds."""
 
 _SEPARATOR = "\n"
@@ -141,7 +141,7 @@ class Engine:
             result = await self._within_deadline(call, emit)
         except BaseException as error:
             if listeners.failed:
-                with anyio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
+                with anyio.move_on_after(_FAILURE_LISTENERS_SECONDS, shield=True):
                     await notify(listeners.failed, error, call.context)
             raise
         if listeners.completed:

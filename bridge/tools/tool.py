@@ -30,7 +30,7 @@ class ReturnBehavior(Enum):
     TO_LLM = "to_llm"
     """The model reads the result and continues."""
     IMMEDIATE = "immediate"
-    """The result is the answer if all tools of the response are IMMEDIATE."""
+    """The result is the answer if no tool of the response is TO_LLM."""
     IMMEDIATE_IF_LAST = "immediate_if_last"
     """The result is the answer if the tool is the last of the response."""
 
