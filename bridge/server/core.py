@@ -147,6 +147,7 @@ class ServerCore:
             ProtocolError: There is no such tool, or the call cannot be answered; its cause has been logged.
             InputRequired: The tool asked something that only a later round can answer.
         """
+        self.running.check_open(name)
         tools = self.views.of(access).tools
         _check_scopes(name, tools, access)
         try:

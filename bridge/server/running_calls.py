@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -31,6 +33,8 @@ class RunningCalls:
     def __init__(self) -> None:
         self._tasks: dict[Task, str] = {}
         self._ended: set[Task] = set()
+        self.is_over = False
+        """Whether `end` was called: no further call is run."""
         self._questions = 0
         self._are_answered = asyncio.Event()
 
@@ -86,12 +90,25 @@ class RunningCalls:
             await self._are_answered.wait()
 
     def end(self) -> int:
-        """Cancel all calls; each is answered by an error. Returns how many there were."""
+        """Cancel all calls, each of which is answered by an error, and run no more; returns how many there were."""
+        self.is_over = True
         ended = self._tasks.keys() - self._ended
         for task in ended:
             self._ended.add(task)
             task.cancel()
         return len(ended)
+
+    def check_open(self, name: str) -> None:
+        """Refuse a call once `end` was called.
+
+        Args:
+            name: The tool's name.
+
+        Raises:
+            ProtocolError: It was.
+        """
+        if self.is_over:
+            raise ProtocolError(INTERNAL_ERROR, f"the server ends: {name!r} was not run; call it again elsewhere")
 
     def was_ended(self) -> bool:
         """Whether this task is being cancelled by `end`, and by nobody else; it is cancelled no longer."""

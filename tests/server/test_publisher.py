@@ -273,3 +273,14 @@ async def test_a_panic_of_a_tool_ends_its_call_and_nothing_else(mode: Any, caplo
             await client.call_tool("fail", {})
         assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
     assert SECRET in caplog.text
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_once_a_drain_has_ended_the_calls_no_further_one_is_run(mode: str) -> None:
+    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        raise AssertionError("it was run")
+
+    publisher = published(made("run", body))
+    publisher.running.end()
+    with pytest.raises(MCPError, match="the server ends: 'run' was not run"):
+        await call(publisher, mode, "run")

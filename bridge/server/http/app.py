@@ -262,7 +262,7 @@ class _Service:
                 await stack.enter_async_context(self._endpoint.running())
             if self._guarding is not None:
                 await stack.enter_async_context(self._guarding.running())
-            self.is_running = True
+            self.is_running, self._publisher.running.is_over = True, False
             try:
                 yield
             finally:
