@@ -1,32 +1,27 @@
-"""The fast path: answers plain requests without the SDK, and leaves to the SDK all that it cannot prove plain.
+"""The fast path: answers plain requests without the SDK, and leaves all that it cannot prove plain to the SDK.
 
-    message ─> plan ─> bytes            the whole answer
-                  ├──> PlainCall        a tool to run; its answer comes from `run`
-                  ╰──> None             the SDK's: it knows what is right, this module only what is plain
+    message ─> plan ─> bytes            the whole response
+                  ├──> PlainRequest     to be awaited: `PlainRequest.run`
+                  ╰──> None             the SDK's server answers
 
-Functions over parsed messages: no I/O, no transport, nothing of the SDK; stdio and HTTP ask the same ones. Plain are
-``tools/call`` of a tool that does not talk back, ``tools/list``, ``ping``, ``server/discover`` and ``initialize``, with
-nothing in them that this module does not know. What it answers is what the SDK answers; a differential test sees to it.
-Clauses: MCP 2025-11-25 and 2026-07-28, "Basic protocol", "Lifecycle", "Tools"; JSON-RPC 2.0.
+No I/O, no transport, nothing of the SDK; stdio and HTTP share it. A request is plain where its envelope holds nothing
+that this module does not know, and its method (`bridge.server.methods`) has a plan for it. The answers are the SDK's; a
+differential test compares them. Clauses: MCP 2025-11-25 and 2026-07-28, "Basic protocol"; JSON-RPC 2.0.
 """
 
 from __future__ import annotations
 
 import logging
-from copy import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from pydantic_core import to_json
+from typing import TYPE_CHECKING
 
 from bridge.server.auth.access import EVERYTHING
+from bridge.server.methods.envelope import ModernEnvelopes, is_plain_message, is_plain_meta
+from bridge.server.methods.lifecycle import agreed_version
+from bridge.server.methods.method import PlainRequest
+from bridge.server.methods.registry import methods_of
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    HANDSHAKE_VERSIONS,
     INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
-    MODERN_VERSIONS,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
     ProtocolError,
@@ -34,165 +29,117 @@ from bridge.server.protocol import (
     result_message,
     write_result,
 )
-from bridge.server.tool_list import MAX_VIEWS
-from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
+    from bridge.server.methods.method import Era, Method, Responder
     from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
 
-_REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
-
-_CALL = frozenset({"name", "arguments", "_meta"})
-
-_LIST = frozenset({"cursor", "_meta"})
-
-_ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"}) | TRACE_KEYS
-
-_OF_ONE_REQUEST = TRACE_KEYS | {"progressToken"}
-
-_INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
-
-_IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
-
-UNSERVED = frozenset({"resources/list", "resources/templates/list", "prompts/list"})
-"""Methods of the protocol that ask for nothing and that nothing here serves: clients try them at every start."""
-
-
-@dataclass(slots=True)
-class PlainCall:
-    """A ``tools/call`` that was proven plain; nobody changes it. Frozen, it would be made at twice the cost."""
-
-    id: MessageId
-    name: str
-    arguments: Mapping[str, Any]
-    modern: bool
-    """Whether the client speaks the 2026-07-28 revision."""
-    capabilities: Mapping[str, Any]
-    """What the client declared with the call; empty in the handshake era."""
-    version: str = ""
-    """The revision that is spoken; empty where it is not known."""
-    meta: Mapping[str, Any] | None = None
-    """What the call carries in ``_meta``."""
+_NOTHING: Json = {}
 
 
 class FastPath:
-    """Plans the answers of one publisher.
+    """Plans the answers of one server.
 
     Args:
-        publisher: What is served.
+        core: The server.
+        respond: Makes the responder of a method.
     """
 
-    def __init__(self, publisher: ServerCore) -> None:
-        self._publisher = publisher
-        self._access = EVERYTHING
-        self._limited: dict[Access, FastPath] = {}
-        self._stamp: Json = {SERVER_INFO_KEY: publisher.implementation}
-        self._plain_envelope: Json | None = None
-        self._lists: dict[bool, tuple[Json, bytes]] = {}
-        self._discovery: bytes | None = None
+    def __init__(self, core: ServerCore, respond: Callable[[Method], Responder] | None = None) -> None:
+        methods, policy = methods_of(core), core.policy
+        if policy.before or policy.after or policy.on_arguments_error or policy.on_execution_error:
+            methods = {}  # callbacks and handlers get a context, and may ask the client through it
+        self.targets = {name: param for name, method in methods.items() if (param := method.target_param) is not None}
+        """The parameter that HTTP repeats in ``Mcp-Name``, by method."""
+        responders = {method: (respond or PlainResponder)(method) for method in methods.values() if method.planned_in}
+
+        def planned_in(era: Era) -> dict[str, Responder]:
+            return {method.name: responder for method, responder in responders.items() if era in method.planned_in}
+
+        self._opening, self._handshake, self._modern = (
+            planned_in("opening"),
+            planned_in("handshake"),
+            planned_in("modern"),
+        )
+        self._envelopes = ModernEnvelopes()
+        self._stamp: Json = {SERVER_INFO_KEY: core.implementation}
+        self._write_stamped = self._stamped  # bound once
         self._agreed_version = ""
-        policy = publisher.policy
-        # Callbacks and handlers get a context, and may talk back through it.
-        self.is_on = not (policy.before or policy.after or policy.on_arguments_error or policy.on_execution_error)
 
-    def limited_to(self, access: Access) -> FastPath:
-        """The same for callers of some access; the one kept for them, if it is."""
-        if access is self._access:
-            return self
-        plans = self._limited.get(access)
-        if plans is None:
-            if len(self._limited) >= MAX_VIEWS:
-                del self._limited[next(iter(self._limited))]
-            plans = self._limited[access] = copy(self)
-            plans._access, plans._limited, plans._lists = access, {}, {}  # noqa: SLF001 - of this very class
-        return plans
+    def initialize(self, message: Json) -> bytes | None:
+        """Plan the answer to ``initialize``, which opens a connection of the handshake era.
 
-    def handshake(self, message: Json, version: str = "") -> bytes | PlainCall | None:
+        Args:
+            message: A request, as `bridge.server.protocol.read_message` returns it.
+        """
+        params, responder = message.get("params"), self._opening.get(message["method"])
+        if not (params and responder is not None and is_plain_message(message)):
+            return None
+        version = agreed_version(params.get("protocolVersion"))
+        request = PlainRequest(responder, message["id"], params, False, version, _NOTHING, EVERYTHING, write_result)
+        response = responder.plan(request)
+        if not isinstance(response, bytes):
+            return None
+        self._agreed_version = version
+        return response
+
+    def handshake(self, message: Json, version: str = "", access: Access = EVERYTHING) -> bytes | PlainRequest | None:
         """Plan the answer to a request of the handshake era, after its handshake.
 
         Args:
-            message: What `bridge.server.protocol.read_message` found to be a request.
+            message: A request, as `bridge.server.protocol.read_message` returns it.
             version: The revision that was agreed on; empty for that of `initialize`, if it was answered here.
+            access: What the caller may do.
         """
-        params = message.get("params")
-        if not (self._is_plain(message) and (params is None or _is_plain_meta(params.get("_meta")))):
+        responder = self._handshake.get(message["method"])
+        if responder is None:
             return None
-        version = version or self._agreed_version
-        if message["method"] == "tools/call":
-            return None if params is None else self._call(message["id"], params, {}, version, modern=False)
-        return self._handshake_at_once(message, version)
+        params = message.get("params") or _NOTHING
+        if not (is_plain_message(message) and is_plain_meta(params.get("_meta"))):
+            return None
+        return responder.plan(
+            PlainRequest(
+                responder, message["id"], params, False, version or self._agreed_version, _NOTHING, access, write_result
+            )
+        )
 
-    def modern(self, message: Json) -> bytes | PlainCall | None:
-        """Plan the answer to a request of the 2026-07-28 revision; of its HTTP headers it knows nothing.
+    def modern(self, message: Json, access: Access = EVERYTHING) -> bytes | PlainRequest | None:
+        """Plan the answer to a request of the 2026-07-28 revision; its HTTP headers are checked elsewhere.
 
         Args:
-            message: What `bridge.server.protocol.read_message` found to be a request.
+            message: A request, as `bridge.server.protocol.read_message` returns it.
+            access: What the caller may do.
         """
-        params = message.get("params")
-        if not (params and self._is_plain(message) and self._is_plain_envelope(params.get("_meta"))):
+        responder, params = self._modern.get(message["method"]), message.get("params")
+        if responder is None or not params:
             return None
-        if message["method"] == "tools/call":
-            meta = params["_meta"]
-            return self._call(message["id"], params, meta[CAPABILITIES_KEY], meta[PROTOCOL_VERSION_KEY], modern=True)
-        return self._modern_at_once(message)
-
-    def initialize(self, message: Json) -> bytes | None:
-        """Plan the answer to ``initialize``, which opens a connection of the handshake era."""
-        params = message.get("params")
-        if not (params and params.keys() == _INITIALIZE and self._is_plain(message)):
+        meta = params.get("_meta")
+        if not (is_plain_message(message) and self._envelopes.is_plain(meta)):
             return None
-        requested = params["protocolVersion"]
-        if not (
-            type(requested) is str
-            and _are_plain_capabilities(params["capabilities"])
-            and _is_plain_implementation(params["clientInfo"])
-        ):
-            return None
-        publisher, self._agreed_version = self._publisher, agreed_version(requested)
-        result = {
-            "protocolVersion": self._agreed_version,
-            "capabilities": publisher.capabilities,
-            "serverInfo": publisher.implementation,
-        }
-        if publisher.instructions is not None:
-            result["instructions"] = publisher.instructions
-        return result_message(message["id"], to_json(result))
-
-    async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
-        """Run a call, which never raises but to be cancelled.
-
-        Returns:
-            The whole answer, and the code of its error, 0 where it is a result.
-        """
-        write = self._write_stamped if call.modern else write_result
-        try:
-            result = await self._publisher.call(
-                call.name, call.arguments, context, write, modern=call.modern, access=self._access
+        return responder.plan(
+            PlainRequest(
+                responder,
+                message["id"],
+                params,
+                True,
+                meta[PROTOCOL_VERSION_KEY],
+                meta[CAPABILITIES_KEY],
+                access,
+                self._write_stamped,
             )
-            return result_message(call.id, result), 0
-        except (ProtocolError, InputRequired) as error:
-            return self._refusal(call, error)
+        )
 
-    def _refusal(self, call: PlainCall, error: ProtocolError | InputRequired) -> tuple[bytes, int]:
-        if isinstance(error, ProtocolError):
-            told = {"code": error.code, "message": error.message}
-            return error_message(call.id, told if error.data is None else told | {"data": error.data}), error.code
-        words = "the tool %r asked another round, though it had promised not to talk back"
-        _logger.error(words, call.name, exc_info=error)
-        told = {"code": INTERNAL_ERROR, "message": f"the call of {call.name!r} failed; the server's log says why"}
-        return error_message(call.id, told), INTERNAL_ERROR
-
-    def _write_stamped(self, result: Json) -> bytes:
-        """A result of the modern era, which says who made it; what its author said of that stands."""
+    def _stamped(self, result: Json) -> bytes:
+        """Write a result of the modern era, which names its server; what its author said of that stands."""
         meta = result.get("_meta")
         if not meta:
             result["_meta"] = self._stamp
@@ -200,132 +147,55 @@ class FastPath:
             result["_meta"] = {**meta, **self._stamp}
         return write_result(result)
 
-    def _handshake_at_once(self, message: Json, version: str) -> bytes | None:  # noqa: ARG002 - for who observes
-        """The answer to what calls no tool."""
-        method, params = message["method"], message.get("params")
-        match method:
-            case "tools/list":
-                return self._list(message["id"], params, modern=False)
-            case "ping" if not params:
-                return result_message(message["id"], b"{}")
-            case _ if method in UNSERVED and not params:
-                error = {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method}
-                return error_message(message["id"], error)
-        return None
 
-    def _modern_at_once(self, message: Json) -> bytes | None:
-        """The answer to what calls no tool."""
-        params = message["params"]
-        match message["method"]:
-            case "tools/list":
-                return self._list(message["id"], params, modern=True)
-            case "server/discover" if len(params) == 1:
-                return result_message(message["id"], self._discover())
-        return None
+class PlainResponder:
+    """Writes the responses of a method.
 
-    def _call(
-        self, request: MessageId, params: Json, capabilities: Mapping[str, Any], version: str, *, modern: bool
-    ) -> PlainCall | None:
-        name, arguments = params.get("name"), params.get("arguments")
-        # What else may stand there asks for more: a task, the answers to questions, the state of an earlier round.
-        if not (params.keys() <= _CALL and type(name) is str and (arguments is None or type(arguments) is dict)):
-            return None
-        view = self._publisher.views.of(self._access)
-        tool = view.tools.find(name)
-        # An unknown name is an error of the protocol; a tool that talks back needs a session to talk through; a
-        # parameter that is mirrored in a header has to be compared with it.
-        if tool is None or tool.interactive or view.catalog.header_schema(name) is not None:
-            return None
-        if self._access.missing(name):  # HTTP says so, in a status of its own
-            return None
-        return PlainCall(request, name, arguments or {}, modern, capabilities, version, params.get("_meta"))
+    Args:
+        method: The method.
+    """
 
-    def _list(self, request: MessageId, params: Json | None, *, modern: bool) -> bytes | None:
-        if params and not (params.keys() <= _LIST and params.get("cursor") is None):
-            return None
-        page = self._publisher.views.of(self._access).catalog.page(modern=modern)
-        known = self._lists.get(modern)
-        if known is None or known[0] is not page:
-            whole = {**page, "_meta": self._stamp} if modern else page
-            known = self._lists[modern] = page, write_result(whole)
-        return result_message(request, known[1])
+    __slots__ = ("_method", "_plan", "_run")
 
-    def _discover(self) -> bytes:
-        if self._discovery is None:
-            self._discovery = write_result(self._publisher.discovery | {"_meta": self._stamp})
-        return self._discovery
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self._plan = method.plan
+        self._run = method.run
 
-    def _is_plain(self, message: Json) -> bool:
-        """Whether nothing stands in a request beside what JSON-RPC says; an id may hold what only some can write."""
-        request = message["id"]
-        return self.is_on and message.keys() <= _REQUEST and (type(request) is int or request.isascii())
+    def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
+        """Return the response, the request itself where it has to be run, or None for the SDK."""
+        try:
+            planned = self._plan(request)
+        except ProtocolError as error:
+            return refusal(request.id, error)
+        return result_message(request.id, planned) if type(planned) is bytes else planned
 
-    def _is_plain_envelope(self, meta: object) -> bool:
-        """Whether ``_meta`` is what every request of the modern era carries, and nothing more."""
-        if meta == self._plain_envelope and meta is not None:
-            return True
-        if type(meta) is dict and "traceparent" in meta and _has_plain_trace(meta):
-            meta = {key: value for key, value in meta.items() if key not in TRACE_KEYS}
-            if meta == self._plain_envelope:
-                return True
-        if not (
-            type(meta) is dict
-            and meta.keys() <= _ENVELOPE
-            and type(meta.get(PROTOCOL_VERSION_KEY)) is str
-            and meta[PROTOCOL_VERSION_KEY] in MODERN_VERSIONS
-            and _are_plain_capabilities(meta.get(CAPABILITIES_KEY))
-            and (meta.get(CLIENT_INFO_KEY) is None or _is_plain_implementation(meta[CLIENT_INFO_KEY]))
-            and _has_token(meta)
-            and _has_plain_trace(meta)
-        ):
-            return False
-        if _OF_ONE_REQUEST.isdisjoint(meta):  # a client says the same of itself every time
-            self._plain_envelope = meta
-        return True
+    async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
+        """Run a request; returns the response and its JSON-RPC error code, 0 for a result."""
+        try:
+            return result_message(request.id, await self._run(request, context, request.write)), 0
+        except (ProtocolError, InputRequired) as error:
+            told = protocol_error(self._method, request, error)
+            return refusal(request.id, told), told.code
 
 
-def agreed_version(requested: str) -> str:
-    """The revision that is spoken with a client that asks for one (Lifecycle, "Version Negotiation")."""
-    return requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+def refusal(request: MessageId, error: ProtocolError) -> bytes:
+    """A JSON-RPC response with an error of the protocol."""
+    told = {"code": error.code, "message": error.message}
+    return error_message(request, told if error.data is None else told | {"data": error.data})
 
 
-def unplanned(request: Json, error: Exception) -> bytes:
-    """The answer to a request that cannot be planned by a mistake on this side, which is logged."""
+def protocol_error(method: Method, request: PlainRequest, error: ProtocolError | InputRequired) -> ProtocolError:
+    """The error that answers a request; a question to the client, which a plain request cannot ask, is logged."""
+    if isinstance(error, ProtocolError):
+        return error
+    name = method.name if method.target_param is None else request.params[method.target_param]
+    _logger.error("%s %r asked its client something, though it is not interactive", method.name, name, exc_info=error)
+    return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
+
+
+def internal_error_message(request: Json, error: Exception) -> bytes:
+    """The response to a request whose plan failed by a mistake on this side, which is logged."""
     _logger.error("the request %r could not be answered", request["method"], exc_info=error)
     told = f"the request {request['method']!r} failed; the server's log says why"
     return error_message(request["id"], {"code": INTERNAL_ERROR, "message": told})
-
-
-def _is_plain_meta(meta: object) -> bool:
-    """A progress token, for which a tool that does not talk back has no use, and a trace, at most."""
-    return meta is None or (
-        type(meta) is dict and meta.keys() <= _OF_ONE_REQUEST and _has_token(meta) and _has_plain_trace(meta)
-    )
-
-
-def _has_token(meta: Json) -> bool:
-    return type(meta.get("progressToken", "")) in {int, str}
-
-
-def _has_plain_trace(meta: Json) -> bool:
-    return TRACE_KEYS.isdisjoint(meta) or all(type(meta.get(key, "")) is str for key in TRACE_KEYS)
-
-
-def _are_plain_capabilities(value: object) -> bool:
-    """Objects of objects, as every declared capability is; ``roots`` says a little more."""
-    return type(value) is dict and all(
-        type(capability) is dict
-        and all(
-            type(detail) is dict or (name == "roots" and detail_name == "listChanged" and type(detail) is bool)
-            for detail_name, detail in capability.items()
-        )
-        for name, capability in value.items()
-    )
-
-
-def _is_plain_implementation(value: object) -> bool:
-    return (
-        type(value) is dict
-        and {"name", "version"} <= value.keys() <= _IMPLEMENTATION
-        and all(type(detail) is str for detail in value.values())
-    )

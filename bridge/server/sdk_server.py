@@ -1,14 +1,9 @@
-"""The SDK's low-level server over ServerCore; telemetry middleware.
-
-A ServerCore on the SDK's low-level Server: the handlers, and what stands around them.
-
-What the SDK answers, observed: a middleware in the place of the SDK's own, whose spans would be second ones.
-"""
+"""The SDK's low-level server: its handlers are those of the registered methods, behind middleware."""
 
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,24 +11,18 @@ from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.caching import CacheHint
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp_types import (
-    CallToolRequestParams,
-    EmptyResult,
-    PaginatedRequestParams,
-    SetLevelRequestParams,
-    SubscriptionsListenRequestParams,
-)
 from pydantic import ValidationError
-from pydantic_core import to_json
 
-from bridge.server.announcer import Announcer, ChangesBus, session_id
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.channel import HandshakeChannel, ModernChannel, client_of
 from bridge.server.core import DISCOVERY_TTL_MS
 from bridge.server.http.requests import BODY_BYTES
 from bridge.server.http.session import SESSION
 from bridge.server.limits.accounts import account_of
-from bridge.server.log_levels import LogLevels
+from bridge.server.methods.logging import SetLevel
+from bridge.server.methods.method import session_id
+from bridge.server.methods.registry import methods_of
+from bridge.server.methods.subscriptions import ListChangedNotifier
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
@@ -42,26 +31,27 @@ from bridge.server.protocol import (
     MODERN_VERSIONS,
     ProtocolError,
 )
-from bridge.server.subscriptions import Subscriptions
-from bridge.server.tool_list import CACHE_SCOPE, CursorError
+from bridge.server.tool_list import CACHE_SCOPE
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import TOOLS_CALL, TRACE_KEYS, trace_in
+from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.context import LOG_LEVELS, InvocationContext
 from bridge.tools.questions import InputRequired
 from bridge.wire.tools import forwarded_meta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.models import InitializationOptions
     from mcp_types import RequestParamsMeta
 
+    from bridge.server.auth.access import Access
     from bridge.server.channel import Request
     from bridge.server.core import ServerCore
     from bridge.server.http.session import Session
-    from bridge.server.tool_list import ToolList
+    from bridge.server.methods.logging import LogLevels
+    from bridge.server.methods.method import Method
     from bridge.telemetry.observer import Observer
     from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import Caller
@@ -77,21 +67,23 @@ STATE_TTL_SECONDS = 3600.0
 
 def build_server(publisher: ServerCore) -> SdkServer:
     """The SDK's server for a publisher."""
-    handlers = _Handlers(publisher)
+    methods = methods_of(publisher)
+
+    def header_schema(name: str) -> Mapping[str, Any] | None:
+        return publisher.views.of(access_of_request()).catalog.header_schema(name)
+
     server = SdkServer(
         publisher.name,
         version=publisher.version,
         title=publisher.title,
         instructions=publisher.instructions,
         cache_hints={"server/discover": CacheHint(ttl_ms=DISCOVERY_TTL_MS, scope=CACHE_SCOPE)},
-        get_tool_input_schema=handlers.header_schema,
+        get_tool_input_schema=header_schema,
     )
-    server.log_levels = handlers.log_levels
-    server.add_request_handler("tools/list", PaginatedRequestParams, handlers.list_tools)
-    server.add_request_handler("tools/call", CallToolRequestParams, handlers.call_tool)
-    server.add_request_handler("logging/setLevel", SetLevelRequestParams, handlers.set_log_level)
-    listen = Subscriptions(ChangesBus(publisher.changes))
-    server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
+    server.methods = methods
+    for name, method in methods.items():
+        if (params_type := method.params_type()) is not None:
+            server.add_request_handler(name, params_type, _handler(method, publisher, server.log_levels))
     security = (
         RequestStateSecurity.ephemeral(ttl=STATE_TTL_SECONDS)
         if publisher.state_keys is None
@@ -100,25 +92,31 @@ def build_server(publisher: ServerCore) -> SdkServer:
     boundary = RequestStateBoundary(security, default_audience=publisher.name)
     observer = switch.observer()
     # The SDK's own opens spans where a program has set OpenTelemetry up; ours does all that it does.
-    observing = server.middleware if observer is None else [TelemetryMiddleware(publisher, observer, caller_of_request)]
-    server.middleware[:] = [_guard, Announcer(publisher.changes), _check_trace, *observing, _explain_state, boundary]
+    observing = server.middleware if observer is None else [TelemetryMiddleware(methods, observer, caller_of_request)]
+    notifier = ListChangedNotifier(publisher.changes)
+    server.middleware[:] = [_guard, notifier, _check_trace, *observing, _explain_state, boundary]
     return server
 
 
 class SdkServer(Server[Any]):
     """The SDK's server, which says in both eras that it tells of changes."""
 
-    log_levels: LogLevels
-    """What its clients have said by ``logging/setLevel``."""
+    methods: Mapping[str, Method]
+    """The methods that it serves, and their state."""
     is_stateless = False
-    """Whether the handshake era goes without sessions, over which it would be told."""
+    """True where the handshake era has no sessions, over which changes would be notified."""
+
+    @property
+    def log_levels(self) -> LogLevels:
+        """The levels that clients have set by ``logging/setLevel``."""
+        method = self.methods[SetLevel.name]
+        assert isinstance(method, SetLevel)
+        return method.levels
 
     def end_subscriptions(self) -> None:
         """End every subscription of the modern era as the protocol wants it, by its result."""
-        entry = self.get_request_handler("subscriptions/listen")
-        assert entry is not None
-        assert isinstance(entry.handler, Subscriptions)
-        entry.handler.close()
+        for method in self.methods.values():
+            method.close()
 
     def create_initialization_options(
         self,
@@ -134,82 +132,90 @@ class SdkServer(Server[Any]):
         )
 
 
-class _Handlers:
-    """What answers the requests of clients."""
+def _handler(method: Method, publisher: ServerCore, levels: LogLevels) -> Callable[[Request, Any], Awaitable[Any]]:
+    """The handler of a method, in terms of the SDK."""
 
-    def __init__(self, publisher: ServerCore) -> None:
-        self._publisher = publisher
-        self.log_levels = LogLevels()
-
-    def header_schema(self, name: str) -> Mapping[str, Any] | None:
-        return self._catalog().header_schema(name)
-
-    async def list_tools(self, request: Request, params: PaginatedRequestParams) -> Json:
+    async def handle(ctx: Request, params: Any) -> Any:
+        request = _HandlerRequest(ctx, publisher, levels)
         try:
-            return self._catalog().page(params.cursor, modern=_is_modern(request))
-        except CursorError as error:
-            raise MCPError(INVALID_PARAMS, str(error)) from None
-
-    async def call_tool(self, request: Request, params: CallToolRequestParams) -> Json:
-        publisher = self._publisher
-        channel = self._channel(request)
-        try:
-            context = self._context(request, channel)
-            arguments, modern = params.arguments or _NOTHING, isinstance(channel, ModernChannel)
-            with publisher.running.entered(context.account), _session(request):
-                return await publisher.call(
-                    params.name, arguments, context, _checked, modern=modern, access=access_of_request()
-                )
+            return await method.handle(request, params)
         except InputRequired as asked:
-            if isinstance(channel, ModernChannel):
-                return _translated(channel.input_required, asked)
-            _logger.exception("the tool %r asked for another round, which this era does not have", params.name)
-            raise MCPError(INTERNAL_ERROR, f"the tool {params.name!r} cannot be used by this client") from None
+            return request.input_required(asked)
         except ProtocolError as error:
             raise MCPError(error.code, error.message, error.data) from None
         finally:
-            channel.close()
+            request.close()
 
-    async def set_log_level(self, request: Request, params: SetLevelRequestParams) -> EmptyResult:
-        client, session = request.session.client_params, session_id(request)
-        if client is not None:
-            self.log_levels.keep(client, params.level)
-        if session is not None and self.log_levels.on_change is not None:
-            await self.log_levels.on_change(session, params.level)
-        return EmptyResult()
+    return handle
 
-    def _catalog(self) -> ToolList:
-        return self._publisher.views.of(access_of_request()).catalog
 
-    def _channel(self, request: Request) -> HandshakeChannel | ModernChannel:
-        if _is_modern(request):
-            meta = (request.params or {}).get("_meta") or {}
+class _HandlerRequest:
+    """A `HandlerRequest`, and the channel from what it runs to its client."""
+
+    def __init__(self, ctx: Request, publisher: ServerCore, levels: LogLevels) -> None:
+        self.sdk = ctx
+        self.modern = ctx.protocol_version in MODERN_VERSIONS
+        self._publisher = publisher
+        self._levels = levels
+        self._channel: HandshakeChannel | ModernChannel | None = None
+
+    @property
+    def access(self) -> Access:
+        return access_of_request()
+
+    @contextmanager
+    def running(self) -> Iterator[InvocationContext]:
+        self._channel = channel = self._new_channel()
+        context = self._context(channel)
+        with self._publisher.running.entered(context.account), _session(self.sdk):
+            yield context
+
+    def input_required(self, asked: InputRequired) -> Json:
+        """The result that asks the client; an error in the handshake era, which has no such result.
+
+        Raises:
+            MCPError: The client cannot be asked.
+        """
+        channel, sdk = self._channel, self.sdk
+        if isinstance(channel, ModernChannel):
+            try:
+                return channel.input_required(asked)
+            except ProtocolError as error:
+                raise MCPError(error.code, error.message, error.data) from None
+        name = (sdk.params or _NOTHING).get("name", sdk.method)
+        _logger.error("%s %r asked for another round, which this era does not have", sdk.method, name, exc_info=asked)
+        raise MCPError(INTERNAL_ERROR, f"the tool {name!r} cannot be used by this client") from None
+
+    def close(self) -> None:
+        """Drop what is sent to the client from now on: the request has ended."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def _new_channel(self) -> HandshakeChannel | ModernChannel:
+        sdk = self.sdk
+        if self.modern:
+            meta = (sdk.params or _NOTHING).get("_meta") or _NOTHING
             level = meta.get(LOG_LEVEL_KEY)
-            return ModernChannel(request, meta.get(CAPABILITIES_KEY) or {}, level if level in LOG_LEVELS else None)
-        declared = request.session.client_capabilities
+            return ModernChannel(sdk, meta.get(CAPABILITIES_KEY) or {}, level if level in LOG_LEVELS else None)
+        declared = sdk.session.client_capabilities
         capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
-        level = self.log_levels.of(request.session.client_params)
-        return HandshakeChannel(request, capabilities, level, self._publisher.running)
+        level = self._levels.of(sdk.session.client_params)
+        return HandshakeChannel(sdk, capabilities, level, self._publisher.running)
 
-    def _context(self, request: Request, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
-        caller, session = caller_of_request(), session_id(request)
+    def _context(self, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
+        sdk, caller = self.sdk, caller_of_request()
+        session = session_id(sdk)
         return InvocationContext(
             memory_id=session if caller is None else caller.name,
             caller=caller,
-            headers=_NOTHING if request.request is None else request.request.headers,
+            headers=_NOTHING if sdk.request is None else sdk.request.headers,
             client_capabilities=channel.capabilities,
-            meta=forwarded_meta((request.params or _NOTHING).get("_meta")),
+            meta=forwarded_meta((sdk.params or _NOTHING).get("_meta")),
             channel=channel,
             round=channel.round,
             resumption=channel.resumption,
-            account=account_of(request),
+            account=account_of(sdk),
         )
-
-
-def _checked(result: Json) -> Json:
-    """A result that the SDK can write, which it does when it is too late to say otherwise."""
-    to_json(result)
-    return result
 
 
 def _session(request: Request) -> AbstractContextManager[None]:
@@ -234,10 +240,6 @@ async def _answered_in(session: Session, ctx: Request, call_next: CallNext) -> H
 
 def _session_of(request: Request) -> Session | None:
     return None if request.request is None else request.request.scope.get(SESSION)
-
-
-def _is_modern(request: Request) -> bool:
-    return request.protocol_version in MODERN_VERSIONS
 
 
 async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
@@ -273,31 +275,24 @@ async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:
         raise MCPError(error.code, f"{error.message}: {told}", error.data) from None
 
 
-def _translated(function: Callable[..., Json], *arguments: Any) -> Json:
-    try:
-        return function(*arguments)
-    except ProtocolError as error:
-        raise MCPError(error.code, error.message, error.data) from None
-
-
 class TelemetryMiddleware:
-    """Tells an observer of every message.
+    """Records every message that the SDK's server gets.
 
     Args:
-        publisher: What is served.
-        observer: Who is told.
-        caller_of_request: Says who sent the message that is being answered.
+        methods: The methods, by their names.
+        observer: Records.
+        caller_of_request: Returns who sent the message that is being answered.
     """
 
     def __init__(
-        self, publisher: ServerCore, observer: Observer, caller_of_request: Callable[[], Caller | None]
+        self, methods: Mapping[str, Method], observer: Observer, caller_of_request: Callable[[], Caller | None]
     ) -> None:
-        self._tools = publisher.tools
+        self._methods = methods
         self._observer = observer
         self._caller_of_request = caller_of_request
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Have a message answered, and tell what came of it."""
+        """Handle a message, and record its outcome."""
         if self._observer.is_replay(ctx.request_id, ctx.method):
             return await call_next(ctx)
         operation = self._begun(ctx)
@@ -307,9 +302,8 @@ class TelemetryMiddleware:
             operation.end_with_code(error.error.code, error.error.message)
             raise
         except ValidationError:
-            operation.end_with_code(
-                INVALID_PARAMS, "Invalid request parameters"
-            )  # what pydantic says quotes the client
+            # Pydantic's own message quotes the client.
+            operation.end_with_code(INVALID_PARAMS, "Invalid request parameters")
             raise
         except Exception as error:
             operation.end(type(error).__name__)
@@ -322,22 +316,20 @@ class TelemetryMiddleware:
 
     def _begun(self, ctx: Request) -> ServerOperation:
         params: Any = ctx.params or {}
-        name = params.get("name") if ctx.method == TOOLS_CALL else None
-        tool = self._tools.find(name) if isinstance(name, str) else None
-        peer = client_of(ctx)
-        arguments = params.get("arguments")
-        caller = self._caller_of_request()
-        series, details = self._observer.series(ctx.method, None if tool is None else tool.name, peer), None
-        if ctx.method == TOOLS_CALL:
+        method, peer = self._methods.get(ctx.method), client_of(ctx)
+        target = None if method is None else method.target(params)
+        details = None
+        if target is not None:
+            caller, arguments = self._caller_of_request(), params.get("arguments")
             details = self._observer.call_details(
-                name if isinstance(name, str) else None,
-                None if tool is None else tool.server,
+                target.requested,
+                target.upstream,
                 None if caller is None else caller.name,
                 peer.transport,
                 arguments if isinstance(arguments, dict) else {},
             )
         return self._observer.serve(
-            series,
+            self._observer.series(ctx.method, None if target is None else target.name, peer),
             ctx.request_id,
             params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
             None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),

@@ -1,14 +1,15 @@
-"""The fast path while somebody observes: the same plans and answers, each heard of."""
+"""The fast path of an observed process: the same plans and answers, each recorded."""
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bridge.server.fast_path import UNSERVED, FastPath
-from bridge.server.protocol import METHOD_NOT_FOUND, PROTOCOL_VERSION_KEY, ProtocolError, result_message, write_result
+from bridge.server.fast_path import FastPath, protocol_error, refusal
+from bridge.server.protocol import ProtocolError, result_message
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import TOOL_ERROR, TOOLS_CALL
+from bridge.telemetry.conventions import TOOL_ERROR
 from bridge.telemetry.instruments import Peer
 from bridge.tools.questions import InputRequired
 
@@ -16,131 +17,127 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridge.server.core import ServerCore
-    from bridge.server.fast_path import PlainCall
+    from bridge.server.methods.method import Method, PlainRequest
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
-    Kind = tuple[OperationSeries, str | None]
-    """The series of calls of a tool, and the upstream server that has it."""
-
 _SESSION_HEADER = "mcp-session-id"
 
 
-def fast_path_of(publisher: ServerCore, transport: str) -> FastPath:
-    """The fast path for what a publisher serves, observed where somebody observes.
+def fast_path_of(core: ServerCore, transport: str) -> FastPath:
+    """The fast path of a server; it records what it answers where the process is observed.
 
     Args:
-        publisher: What is served.
-        transport: How clients come: ``stdio`` or ``http``.
+        core: The server.
+        transport: The transport of its clients: ``stdio`` or ``http``.
     """
     observer = switch.observer()
-    return FastPath(publisher) if observer is None else ObservedFastPath(publisher, observer, transport)
+    if observer is None:
+        return FastPath(core)
+    return FastPath(core, partial(ObservedResponder, core=core, observer=observer, transport=transport))
 
 
-def hide_replay(messages: Iterable[Json]) -> None:
-    """Messages that were answered, and observed, come to the SDK as well."""
+def skip_replayed(messages: Iterable[Json]) -> None:
+    """Record messages once that were answered here and reach the SDK as well."""
     if (observer := switch.observer()) is not None:
         for message in messages:
             observer.will_be_replayed(message.get("id"), message["method"])
 
 
-class ObservedFastPath(FastPath):
-    """The fast path, of which an observer hears.
+class ObservedResponder:
+    """Writes the responses of a method, and records them.
 
     Args:
-        publisher: What is served.
-        observer: Who hears.
-        transport: How clients come.
+        method: The method.
+        core: The server.
+        observer: Records.
+        transport: The transport of the clients.
     """
 
-    def __init__(self, publisher: ServerCore, observer: Observer, transport: str) -> None:
-        super().__init__(publisher)
+    def __init__(self, method: Method, *, core: ServerCore, observer: Observer, transport: str) -> None:
+        self._method = method
+        self._plan = method.plan
+        self._run = method.run
+        self._target_param = method.target_param
         self._observer = observer
-        self._tools = publisher.tools
         self._transport = transport
-        self._peers: dict[str, Peer] = {}
-        self._kinds: dict[tuple[str, str], Kind] = {}
-        publisher.tools.on_change(self._kinds.clear)
+        self._series: dict[str, OperationSeries] = {}
+        self._targets: dict[tuple[str, str], tuple[OperationSeries, str | None]] = {}
+        core.tools.on_change(self._targets.clear)
 
-    def initialize(self, message: Json) -> bytes | None:
-        """Plan the answer to ``initialize``, and observe it."""
+    def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
+        """Return the response, the request itself where it has to be run, or None for the SDK."""
         start = perf_counter()
-        return self._observed(super().initialize(message), message, self._agreed_version, start)
+        try:
+            planned = self._plan(request)
+        except ProtocolError as error:
+            self._answered(request, start, error.code)
+            return refusal(request.id, error)
+        if type(planned) is not bytes:
+            return planned
+        self._answered(request, start)
+        return result_message(request.id, planned)
 
-    def _handshake_at_once(self, message: Json, version: str) -> bytes | None:
-        start = perf_counter()
-        return self._observed(super()._handshake_at_once(message, version), message, version, start)
-
-    def _modern_at_once(self, message: Json) -> bytes | None:
-        start = perf_counter()
-        version: str = message["params"]["_meta"][PROTOCOL_VERSION_KEY]
-        return self._observed(super()._modern_at_once(message), message, version, start)
-
-    async def run(self, call: PlainCall, context: InvocationContext) -> tuple[bytes, int]:
-        """Run a call and observe it."""
-        observer, caller = self._observer, context.caller
-        series, server = self._kinds.get((call.name, call.version)) or self._kind(call.name, call.version)
-        details = observer.call_details(
-            call.name, server, None if caller is None else caller.name, self._transport, call.arguments
-        )
+    async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
+        """Run a request and record it; returns the response and its JSON-RPC error code, 0 for a result."""
+        observer, params, write = self._observer, request.params, request.write
+        meta = params.get("_meta")
+        if self._target_param is None:
+            series, server, details = self._series_of(request.version), None, None
+        else:
+            caller, name = context.caller, params[self._target_param]
+            series, server = self._targets.get((name, request.version)) or self._target(name, request)
+            details = observer.call_details(
+                name, server, None if caller is None else caller.name, self._transport, params.get("arguments") or {}
+            )
         tracer = observer.tracer
         operation = observer.serve(
             series,
-            call.id,
-            call.meta,
+            request.id,
+            meta,
             None if tracer is None else context.headers.get(_SESSION_HEADER),
             details,
             # What a call asks of an upstream server belongs to its trace, sampled or not.
-            is_sampled=None if tracer is None or server is not None else tracer.begins(call.meta),
+            is_sampled=None if tracer is None or server is not None else tracer.begins(meta),
         )
+
+        def written(result: Json) -> tuple[bytes, bool]:
+            return write(result), "isError" in result and result["isError"]
+
         try:
-            write = self._heard_stamped if call.modern else _heard
-            written, failed = await self._publisher.call(
-                call.name, call.arguments, context, write, modern=call.modern, access=self._access
-            )
+            response, failed = await self._run(request, context, written)
         except (ProtocolError, InputRequired) as error:
-            refusal, code = self._refusal(call, error)
-            operation.end_with_code(code, error.message if isinstance(error, ProtocolError) else None)
-            return refusal, code
+            told = protocol_error(self._method, request, error)
+            operation.end_with_code(told.code, told.message)
+            return refusal(request.id, told), told.code
         except BaseException:
             operation.end_cancelled()
             raise
         operation.end(TOOL_ERROR if failed else None)
-        return result_message(call.id, written), 0
+        return result_message(request.id, response), 0
 
-    def _heard_stamped(self, result: Json) -> tuple[bytes, bool]:
-        return self._write_stamped(result), result["isError"]
+    def _target(self, name: str, request: PlainRequest) -> tuple[OperationSeries, str | None]:
+        """The series and the upstream server of requests for a target, kept until the tools change."""
+        target = self._method.target(request.params)
+        known, upstream = (None, None) if target is None else (target.name, target.upstream)
+        series = self._observer.series(self._method.name, known, Peer(self._transport, request.version))
+        self._targets[name, request.version] = series, upstream
+        return series, upstream
 
-    def _kind(self, called: str, version: str) -> Kind:
-        """The series and the upstream server of calls of a tool, kept until the tools change."""
-        tool = self._tools.find(called)
-        server = None if tool is None else tool.server
-        kind = self._kinds[called, version] = self._observer.series(TOOLS_CALL, called, self._peer(version)), server
-        return kind
-
-    def _peer(self, version: str) -> Peer:
-        known = self._peers.get(version)
+    def _series_of(self, version: str) -> OperationSeries:
+        """The series of requests without a target."""
+        known = self._series.get(version)
         if known is None:
-            known = self._peers[version] = Peer(self._transport, version)
+            known = self._series[version] = self._observer.series(
+                self._method.name, None, Peer(self._transport, version)
+            )
         return known
 
-    def _observed(self, plan: bytes | None, message: Json, version: str, start: float) -> bytes | None:
-        """What was answered without waiting for anything, if it was."""
-        if plan is not None:
-            method: str = message["method"]
-            params: Any = message.get("params") or {}
-            self._observer.answered(
-                self._observer.series(method, None, self._peer(version)),
-                message["id"],
-                params.get("_meta"),
-                perf_counter() - start,
-                METHOD_NOT_FOUND if method in UNSERVED else None,
-            )
-        return plan
-
-
-def _heard(result: Json) -> tuple[bytes, bool]:
-    """A result as JSON, and whether it says that the tool failed."""
-    return write_result(result), result["isError"]
+    def _answered(self, request: PlainRequest, start: float, code: int | None = None) -> None:
+        """Record a request that was answered without waiting."""
+        seconds = perf_counter() - start
+        self._observer.answered(
+            self._series_of(request.version), request.id, request.params.get("_meta"), seconds, code
+        )

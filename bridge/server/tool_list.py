@@ -82,6 +82,15 @@ class ToolList:
         start = 0 if cursor is None else edition.position(cursor)
         return edition.page(start, modern=modern)
 
+    def first_page_as_json(self, write: Callable[[Json], bytes], *, modern: bool) -> bytes:
+        """The first page as JSON, written once and kept until the ToolBox changes.
+
+        Args:
+            write: Writes a page of its own, which it may change.
+            modern: As for `page`; `write` is always the same for each of the two.
+        """
+        return self._current().first_page_as_json(write, modern=modern)
+
     def header_schema(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of a tool with parameters that are mirrored in HTTP headers; None for any other tool."""
         return self._current().header_schema(name)
@@ -106,6 +115,7 @@ class _Edition:
         self._names = list(self._tools)
         self._page_size = page_size or max(1, len(self._names))
         self._pages: dict[tuple[int, bool], Json] = {}
+        self._written: dict[bool, bytes] = {}
         self._header_schemas: dict[str, Mapping[str, Any] | None] = {}
 
     def page(self, start: int, *, modern: bool) -> Json:
@@ -116,6 +126,12 @@ class _Edition:
             if start % self._page_size == 0:
                 self._pages[start, modern] = page
         return page
+
+    def first_page_as_json(self, write: Callable[[Json], bytes], *, modern: bool) -> bytes:
+        written = self._written.get(modern)
+        if written is None:
+            written = self._written[modern] = write(dict(self.page(0, modern=modern)))
+        return written
 
     def position(self, cursor: object) -> int:
         """Where a cursor goes on: after the tool that it names; where that is gone, where it was."""

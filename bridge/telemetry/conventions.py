@@ -77,7 +77,7 @@ METHODS = frozenset(
         "subscriptions/listen", "tools/call", "tools/list",
     }
 )  # fmt: skip
-"""The methods of MCP; any other is `OTHER`."""
+"""The methods of MCP; any other that no server here has is `OTHER`."""
 
 TRACE_KEYS = frozenset({"traceparent", "tracestate", "baggage"})
 """Where a request carries its trace in ``_meta`` (SEP-414; W3C Trace Context, W3C Baggage)."""

@@ -42,6 +42,7 @@ class Observer(Recorder):
 
     Attributes:
         is_draining: Returns whether this process is draining; set by the server.
+        methods: The methods that have series of their own.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Observer(Recorder):
     ) -> None:
         super().__init__(instruments, tracer, sinks)
         self.is_draining: Callable[[], bool] = lambda: False
+        self.methods = set(METHODS)
         self._shows_arguments = shows_arguments
         self._open_sessions = 0
         self._connects: Counter[str] = Counter()
@@ -78,7 +80,7 @@ class Observer(Recorder):
         key = (method, tool, peer)
         known = self._served.get(key)
         if known is None:
-            if method not in METHODS and method != OTHER:
+            if method not in self.methods and method != OTHER:
                 return self.series(OTHER, None, peer)
             known = self._served[key] = self._new_series(SERVER_OPERATION_DURATION, *key)
         return known

@@ -18,9 +18,9 @@ from bridge.hosting import httptools_protocol
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.fast_path import FastPath
 from bridge.server.http.guards import PreAsgiHandler, pre_asgi_handler
 from bridge.server.http.probes import HealthState
+from bridge.server.methods.method import PlainRequest
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers
 from tests.server import http_server
@@ -217,7 +217,7 @@ def test_a_call_that_cannot_be_answered_is_logged_and_its_connection_closed(
     async def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(FastPath, "run", fail)
+    monkeypatch.setattr(PlainRequest, "run", fail)
     with connected(port) as connection:
         connection.sendall(adding(1))
         ((head, body),) = answers(connection, 1)

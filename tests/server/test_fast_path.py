@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.server.fast_path import FastPath, PlainCall
+from bridge.server.fast_path import FastPath
+from bridge.server.methods.method import PlainRequest
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -145,15 +146,11 @@ HANDED_OVER: dict[str, tuple[str, dict[str, Any]]] = {
 def test_what_is_plain_is_answered_or_is_a_call(plans: FastPath, opening: str, message: dict[str, Any]) -> None:
     plan = getattr(plans, opening)(message)
     if message["method"] == "tools/call":
-        assert plan == PlainCall(
-            message["id"],
-            "add",
-            message["params"].get("arguments") or {},
-            opening == "modern",
-            message["params"]["_meta"][CAPABILITIES_KEY] if opening == "modern" else {},
-            "2026-07-28" if opening == "modern" else "",
-            message["params"].get("_meta"),
-        )
+        is_modern = opening == "modern"
+        assert isinstance(plan, PlainRequest)
+        assert (plan.id, plan.params, plan.modern) == (message["id"], message["params"], is_modern)
+        assert plan.version == ("2026-07-28" if is_modern else "")
+        assert plan.capabilities == (message["params"]["_meta"][CAPABILITIES_KEY] if is_modern else {})
     else:
         assert json.loads(plan)["id"] == message["id"]
 
@@ -188,7 +185,6 @@ def test_a_token_that_equals_a_remembered_one_is_judged_by_itself(plans: FastPat
 )
 def test_a_policy_that_may_talk_back_leaves_everything_to_the_sdk(policy: ExecutionPolicy) -> None:
     plans = FastPath(published(ADD, policy=policy))
-    assert not plans.is_on
     for opening, message in PLAIN.values():
         assert getattr(plans, opening)(message) is None
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bridge.server.cluster.event_store import SessionEvents
     from bridge.server.cluster.replica import Replica
-    from bridge.server.log_levels import LogLevels
+    from bridge.server.methods.logging import LogLevels
     from bridge.tools.context import LogLevel
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60

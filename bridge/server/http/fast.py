@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.fast_path import unplanned
+from bridge.server.fast_path import internal_error_message
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.session import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from bridge.server.core import ServerCore
-    from bridge.server.fast_path import FastPath, PlainCall
     from bridge.server.http.responses import PendingCall
     from bridge.server.http.session import Session
     from bridge.server.http.sessions import Sessions
+    from bridge.server.methods.method import PlainRequest
     from bridge.server.running_calls import RunningCalls
     from bridge.types import Json
 
@@ -105,18 +105,15 @@ class FastHttp:
         self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
     ) -> PlainResponse | PendingCall | None:
         message = _request_in(body)
-        if message is None or not _routes(headers, message):
+        if message is None or not _routes(headers, message, self._plans.targets):
             return None
-        plans = self._plans.limited_to(access_of_request())
         try:
-            plan = plans.modern(message)
+            plan = self._plans.modern(message, access_of_request())
         except Exception as error:  # noqa: BLE001 - logged, and told in the protocol's own terms
-            plan = unplanned(message, error)
+            plan = internal_error_message(message, error)
         if plan is None:
             return None
-        return (
-            PlainResponse(plan) if isinstance(plan, bytes) else _ModernCall(plans, plan, scope, headers, self._running)
-        )
+        return PlainResponse(plan) if isinstance(plan, bytes) else _ModernCall(plan, scope, headers, self._running)
 
     def _begin_in(
         self, session: Session, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
@@ -124,17 +121,16 @@ class FastHttp:
         message = _request_in(body)
         if message is None or str(message["id"]) in session.running:
             return None
-        plans = self._plans.limited_to(access_of_request())
         try:
-            plan = plans.handshake(message, session.version or "")
+            plan = self._plans.handshake(message, session.version or "", access_of_request())
         except Exception as error:  # noqa: BLE001 - as above
-            plan = unplanned(message, error)
+            plan = internal_error_message(message, error)
         if plan is None:
             return None
         if isinstance(plan, bytes):
             session.use()
             return PlainResponse(plan, session_id=session.id)
-        return _SessionCall(plans, plan, scope, headers, self._running, session)
+        return _SessionCall(plan, scope, headers, self._running, session)
 
     def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
         """The session of a request: only for the credential that opened it, and in the version agreed on."""
@@ -150,14 +146,11 @@ class FastHttp:
 class _ModernCall:
     """A call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
 
-    __slots__ = ("_call", "_headers", "_plans", "_running", "_scope")
+    __slots__ = ("_call", "_headers", "_running", "_scope")
 
     ends_with_client = True
 
-    def __init__(
-        self, plans: FastPath, call: PlainCall, scope: Scope, headers: Mapping[bytes, bytes], running: RunningCalls
-    ) -> None:
-        self._plans = plans
+    def __init__(self, call: PlainRequest, scope: Scope, headers: Mapping[bytes, bytes], running: RunningCalls) -> None:
         self._call = call
         self._scope = scope
         self._headers = headers
@@ -170,7 +163,7 @@ class _ModernCall:
         self._running.enter(task, account)
         try:
             context = _context(account, self._headers, self._call.capabilities, session_id=None)
-            body, code = await self._plans.run(self._call, context)
+            body, code = await self._call.run(context)
         finally:
             self._running.leave(task)
         return PlainResponse(body, HTTP_STATUS.get(code, 200))
@@ -179,20 +172,18 @@ class _ModernCall:
 class _SessionCall:
     """A call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
 
-    __slots__ = ("_call", "_headers", "_plans", "_running", "_scope", "_session")
+    __slots__ = ("_call", "_headers", "_running", "_scope", "_session")
 
     ends_with_client = False
 
     def __init__(
         self,
-        plans: FastPath,
-        call: PlainCall,
+        call: PlainRequest,
         scope: Scope,
         headers: Mapping[bytes, bytes],
         running: RunningCalls,
         session: Session,
     ) -> None:
-        self._plans = plans
         self._call = call
         self._scope = scope
         self._headers = headers
@@ -217,7 +208,7 @@ class _SessionCall:
         session.__enter__()
         try:
             context = _context(account, self._headers, session.capabilities, session_id=session.id)
-            body, _ = await self._plans.run(call, context)
+            body, _ = await call.run(context)
         except asyncio.CancelledError:
             if not is_cancelled or task.cancelling() > 1:
                 raise
@@ -288,13 +279,14 @@ def _request_in(body: bytes) -> Json | None:
     return None
 
 
-def _routes(headers: Mapping[bytes, bytes], message: Json) -> bool:
-    """Whether the routing headers say what the body says (2026-07-28, "Standard Request Headers")."""
-    params = message.get("params")
-    if params is None or headers.get(b"mcp-method") != message["method"].encode():
+def _routes(headers: Mapping[bytes, bytes], message: Json, targets: Mapping[str, str]) -> bool:
+    """True where the routing headers agree with the body (2026-07-28, "Standard Request Headers")."""
+    method, params = message["method"], message.get("params")
+    if params is None or headers.get(b"mcp-method") != method.encode():
         return False
-    if message["method"] == "tools/call":
-        name = params.get("name")
+    target = targets.get(method)
+    if target is not None:
+        name = params.get(target)
         if type(name) is not str or headers.get(b"mcp-name") != name.encode():
             return False
     return True

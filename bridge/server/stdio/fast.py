@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bridge.server.protocol import CONNECTION_CLOSED, error_message, is_request
-from bridge.server.telemetry_fast_path import fast_path_of, hide_replay
+from bridge.server.telemetry_fast_path import fast_path_of, skip_replayed
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from bridge.server.core import ServerCore
-    from bridge.server.fast_path import PlainCall
+    from bridge.server.methods.method import PlainRequest
     from bridge.server.protocol import MessageId
     from bridge.types import Json
 
@@ -44,7 +44,7 @@ class FastStdio:
         self._write = write
         self._answered = answered
         self._plans = fast_path_of(publisher, "stdio")
-        self._plan: Callable[[Json], bytes | PlainCall | None] | None = None
+        self._plan: Callable[[Json], bytes | PlainRequest | None] | None = None
         self._is_open = False
         self._capabilities: Mapping[str, Any] = {}
         # By id as text: 7 and "7" are one, as for the SDK.
@@ -70,7 +70,7 @@ class FastStdio:
     def opening(self) -> list[Json]:
         """What the SDK has to be told first: once, when it is loaded."""
         opening, self._opening = self._opening, []
-        hide_replay(opening)
+        skip_replayed(opening)
         self.silenced.update(message["id"] for message in opening if "id" in message)
         return opening
 
@@ -128,7 +128,7 @@ class FastStdio:
         self._unlisten = self._publisher.changes.listen(lambda: self._write(_LIST_CHANGED))
         return True
 
-    def _carried_out(self, request: MessageId, plan: bytes | PlainCall | None) -> bool:
+    def _carried_out(self, request: MessageId, plan: bytes | PlainRequest | None) -> bool:
         if plan is None:
             return False
         if isinstance(plan, bytes):
@@ -138,10 +138,10 @@ class FastStdio:
             self._calls[str(request)] = request, asyncio.get_running_loop().create_task(self._call(plan))
         return True
 
-    async def _call(self, call: PlainCall) -> None:
+    async def _call(self, call: PlainRequest) -> None:
         context = InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
         try:
-            answer, _ = await self._plans.run(call, context)
+            answer, _ = await call.run(context)
             self._unfinished.discard(call.id)
             self._write(answer + b"\n")
         finally:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
-from bridge.server.fast_path import unplanned
+from bridge.server.fast_path import internal_error_message
 from bridge.server.protocol import (
     INVALID_REQUEST,
     MalformedMessageError,
@@ -239,7 +239,7 @@ class StdioServer:
 
     def _fail(self, message: Json, error: Exception) -> None:
         if is_request(message):
-            self._output.write(unplanned(message, error) + b"\n")
+            self._output.write(internal_error_message(message, error) + b"\n")
             self._answered(message["id"])
         else:
             _logger.error("a message that is no request could not be handled", exc_info=error)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
-from bridge.server.fast_path import FastPath, PlainCall
+from bridge.server.fast_path import FastPath
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.responses import PlainResponse
 from bridge.server.http.sessions import Sessions
+from bridge.server.methods.method import PlainRequest
 from bridge.server.protocol import read_message
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
@@ -98,14 +99,14 @@ async def stdio_parts() -> list[Part]:
 
 
 async def _from_plan_on(
-    publisher: Publisher, message: Json, plan: Callable[[FastPath, Json], bytes | PlainCall | None]
+    publisher: Publisher, message: Json, plan: Callable[[FastPath, Json], bytes | PlainRequest | None]
 ) -> list[Part]:
     plans = FastPath(publisher)
     planned = plan(plans, message)
-    assert isinstance(planned, PlainCall), "the call is not plain"
+    assert isinstance(planned, PlainRequest), "the call is not plain"
     context = InvocationContext()
     planning = await _measured_function(lambda: plan(plans, message))
-    running = await _measured(lambda: plans.run(planned, context))
+    running = await _measured(lambda: planned.run(context))
     execution = await _execution(publisher, context)
     return [
         Part(name="plan: is all of it plain", seconds=planning),

@@ -5,9 +5,10 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.server import http_app, subscriptions
+from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits.shares import Shares
+from bridge.server.methods import subscriptions
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, bearer

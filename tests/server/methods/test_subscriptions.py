@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from bridge.server import http_app, subscriptions
+from bridge.server import http_app
+from bridge.server.methods import subscriptions
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
 from tests.server.tools import ADD

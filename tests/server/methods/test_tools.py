@@ -1,15 +1,17 @@
-"""Running a plain call: what it answers, whatever the tool does."""
+"""A plain call of a tool: its answer, whatever the tool does."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 from bridge.errors import ToolError
-from bridge.server.fast_path import FastPath, PlainCall
+from bridge.server.fast_path import FastPath
+from bridge.server.methods.method import PlainRequest
 from bridge.server.protocol import SERVER_INFO_KEY, CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
@@ -17,6 +19,7 @@ from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.tool import ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
+from tests.server.http_server import call, modern
 from tests.server.tools import ADD, Waiting, silent
 
 if TYPE_CHECKING:
@@ -35,14 +38,17 @@ def planning(*tools: Any, **options: Any) -> tuple[FastPath, ToolBox]:
     return FastPath(Publisher(toolbox, name="tests", version="1", **options)), toolbox
 
 
-def calling(name: str, *, is_modern: bool = True) -> PlainCall:
-    return PlainCall(7, name, {"a": 1, "b": 2}, is_modern, {})
+def planned(plans: FastPath, name: str, *, is_modern: bool = True) -> PlainRequest:
+    message = call(name, {"a": 1, "b": 2}) | {"id": 7}
+    plan = plans.modern(modern(message)) if is_modern else plans.handshake(message)
+    assert isinstance(plan, PlainRequest)
+    return plan
 
 
 async def ran(body: Body, *, is_modern: bool = True, **options: Any) -> tuple[dict[str, Any], int]:
     """What running a tool of that body answers, under its id, and the code."""
     plans, _ = planning(silent("gives", body), **options)
-    raw, code = await plans.run(calling("gives", is_modern=is_modern), InvocationContext())
+    raw, code = await planned(plans, "gives", is_modern=is_modern).run(InvocationContext())
     whole = json.loads(raw)
     assert (whole.pop("jsonrpc"), whole.pop("id")) == ("2.0", 7)
     return whole, code
@@ -138,18 +144,19 @@ async def test_an_exception_that_is_to_propagate_is_told_in_general_words() -> N
 
 
 async def test_a_tool_that_goes_between_plan_and_run_is_unknown() -> None:
-    plans, toolbox = planning(ADD)
+    plans, toolbox = planning(replace(ADD, interactive=False))
+    plan = planned(plans, "add")
     toolbox.remove("add")
-    raw, code = await plans.run(calling("add"), InvocationContext())
+    raw, code = await plan.run(InvocationContext())
     assert code == json.loads(raw)["error"]["code"] == -32602
 
 
 async def test_only_a_cancellation_leaves_a_run() -> None:
     waiting, context = Waiting(), InvocationContext()
-    plans, _ = planning(waiting.tool)
+    plans, _ = planning(replace(waiting.tool, interactive=False))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(plans.run, calling("wait"), context)
+            tasks.start_soon(planned(plans, "wait").run, context)
             await waiting.started.wait()
             tasks.cancel_scope.cancel()
     assert waiting.cancelled.is_set()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from bridge.server.log_levels import LogLevels
+from bridge.server.methods.logging import LogLevels
 
 
 class Client:

@@ -1,0 +1,1 @@
+"""Methods of the protocol, a file for each group; `registry` names them all."""

@@ -1,0 +1,94 @@
+"""Plain envelopes: requests that carry nothing beside their parameters that the fast path does not know.
+
+JSON-RPC 2.0, section 4; MCP 2026-07-28, "Basic protocol"; W3C Trace Context.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.server.protocol import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN_VERSIONS, PROTOCOL_VERSION_KEY
+from bridge.telemetry.conventions import TRACE_KEYS
+
+if TYPE_CHECKING:
+    from bridge.types import Json
+
+_REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
+
+_ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"}) | TRACE_KEYS
+
+_OF_ONE_REQUEST = TRACE_KEYS | {"progressToken"}
+
+_IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
+
+
+def is_plain_message(message: Json) -> bool:
+    """True for a request with JSON-RPC's own keys and an id that every JSON writer writes alike."""
+    request = message["id"]
+    return message.keys() <= _REQUEST and (type(request) is int or request.isascii())
+
+
+def is_plain_meta(meta: object) -> bool:
+    """True for the ``_meta`` of the handshake era with a progress token and a trace, at most."""
+    return meta is None or (
+        type(meta) is dict and meta.keys() <= _OF_ONE_REQUEST and _has_token(meta) and _has_plain_trace(meta)
+    )
+
+
+class ModernEnvelopes:
+    """Checks the ``_meta`` of the modern era; remembers the last plain one, since a client repeats it."""
+
+    def __init__(self) -> None:
+        self._last: Json | None = None
+
+    def is_plain(self, meta: Any) -> bool:
+        """True for ``_meta`` with what every request of the modern era carries, and nothing more."""
+        if meta == self._last and meta is not None:
+            return True
+        if type(meta) is dict and "traceparent" in meta and _has_plain_trace(meta):
+            meta = {key: value for key, value in meta.items() if key not in TRACE_KEYS}
+            if meta == self._last:
+                return True
+        if not (
+            type(meta) is dict
+            and meta.keys() <= _ENVELOPE
+            and type(meta.get(PROTOCOL_VERSION_KEY)) is str
+            and meta[PROTOCOL_VERSION_KEY] in MODERN_VERSIONS
+            and are_plain_capabilities(meta.get(CAPABILITIES_KEY))
+            and (meta.get(CLIENT_INFO_KEY) is None or is_plain_implementation(meta[CLIENT_INFO_KEY]))
+            and _has_token(meta)
+            and _has_plain_trace(meta)
+        ):
+            return False
+        if _OF_ONE_REQUEST.isdisjoint(meta):
+            self._last = meta
+        return True
+
+
+def are_plain_capabilities(value: object) -> bool:
+    """True for objects of objects, as every declared capability is; ``roots`` may say ``listChanged``."""
+    return type(value) is dict and all(
+        type(capability) is dict
+        and all(
+            type(detail) is dict or (name == "roots" and detail_name == "listChanged" and type(detail) is bool)
+            for detail_name, detail in capability.items()
+        )
+        for name, capability in value.items()
+    )
+
+
+def is_plain_implementation(value: object) -> bool:
+    """True for a name and a version of a client, with texts about it."""
+    return (
+        type(value) is dict
+        and {"name", "version"} <= value.keys() <= _IMPLEMENTATION
+        and all(type(detail) is str for detail in value.values())
+    )
+
+
+def _has_token(meta: Json) -> bool:
+    return type(meta.get("progressToken", "")) in {int, str}
+
+
+def _has_plain_trace(meta: Json) -> bool:
+    return TRACE_KEYS.isdisjoint(meta) or all(type(meta.get(key, "")) is str for key in TRACE_KEYS)

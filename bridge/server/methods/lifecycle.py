@@ -1,0 +1,112 @@
+"""``initialize``, ``ping`` and ``server/discover``, and lists of what this server does not have.
+
+The SDK's server has handlers of its own for all of them. Clauses: MCP 2025-11-25, "Lifecycle" and "Ping"; 2026-07-28,
+"Discovery".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic_core import to_json
+
+from bridge.server.methods.envelope import are_plain_capabilities, is_plain_implementation
+from bridge.server.methods.method import Method
+from bridge.server.protocol import HANDSHAKE_VERSIONS, METHOD_NOT_FOUND, ProtocolError
+
+if TYPE_CHECKING:
+    from bridge.server.core import ServerCore
+    from bridge.server.methods.method import PlainRequest
+
+_INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
+
+
+def agreed_version(requested: object) -> str:
+    """The revision that is spoken with a client that asks for one (Lifecycle, "Version Negotiation")."""
+    return requested if isinstance(requested, str) and requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+
+
+class Initialize(Method):
+    """The handshake."""
+
+    name = "initialize"
+    planned_in = frozenset({"opening"})
+
+    def plan(self, request: PlainRequest) -> bytes | None:
+        """Return what the server is and can do, in the version of the request."""
+        params = request.params
+        if not (
+            params.keys() == _INITIALIZE
+            and type(params["protocolVersion"]) is str
+            and are_plain_capabilities(params["capabilities"])
+            and is_plain_implementation(params["clientInfo"])
+        ):
+            return None
+        core = self._core
+        result = {
+            "protocolVersion": request.version,
+            "capabilities": core.capabilities,
+            "serverInfo": core.implementation,
+        }
+        if core.instructions is not None:
+            result["instructions"] = core.instructions
+        return to_json(result)
+
+
+class Ping(Method):
+    """A sign of life, of the handshake era."""
+
+    name = "ping"
+    planned_in = frozenset({"handshake"})
+
+    def plan(self, request: PlainRequest) -> bytes | None:
+        """Return an empty result."""
+        return None if request.params else b"{}"
+
+
+class Discover(Method):
+    """The versions and capabilities of the server, in the modern era."""
+
+    name = "server/discover"
+    planned_in = frozenset({"modern"})
+
+    def __init__(self, core: ServerCore) -> None:
+        super().__init__(core)
+        self._result: bytes | None = None
+
+    def plan(self, request: PlainRequest) -> bytes | None:
+        """Return the description of the server, which is written once."""
+        if len(request.params) != 1:
+            return None
+        if self._result is None:
+            self._result = request.write(self._core.discovery)
+        return self._result
+
+
+class _Unserved(Method):
+    """A list that clients request at every start, and that nothing here serves."""
+
+    planned_in = frozenset({"handshake"})
+
+    def plan(self, request: PlainRequest) -> None:
+        """Refuse a request for the first page."""
+        if not request.params:
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+
+
+class ResourcesList(_Unserved):
+    """Resources are not served."""
+
+    name = "resources/list"
+
+
+class ResourceTemplatesList(_Unserved):
+    """Resource templates are not served."""
+
+    name = "resources/templates/list"
+
+
+class PromptsList(_Unserved):
+    """Prompts are not served."""
+
+    name = "prompts/list"

@@ -1,0 +1,53 @@
+"""The registry of protocol methods: the fast path, the SDK's server and telemetry look methods up here.
+
+To add a method, write its class in a file of this folder and name it in `METHODS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.server.methods.lifecycle import (
+    Discover,
+    Initialize,
+    Ping,
+    PromptsList,
+    ResourcesList,
+    ResourceTemplatesList,
+)
+from bridge.server.methods.logging import SetLevel
+from bridge.server.methods.subscriptions import Listen
+from bridge.server.methods.tools import ToolsCall, ToolsList
+from bridge.telemetry import switch
+
+if TYPE_CHECKING:
+    from bridge.server.core import ServerCore
+    from bridge.server.methods.method import Method
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        Initialize,
+        Ping,
+        Discover,
+        ToolsList,
+        ToolsCall,
+        ResourcesList,
+        ResourceTemplatesList,
+        PromptsList,
+        SetLevel,
+        Listen,
+    )
+}
+"""All methods, by their names. A request for any other is answered by the SDK's server."""
+
+
+def methods_of(core: ServerCore) -> dict[str, Method]:
+    """The methods for a server, by their names; an observer gets to know them.
+
+    Args:
+        core: The server.
+    """
+    if (observer := switch.observer()) is not None:
+        observer.methods.update(METHODS)
+    return {name: method(core) for name, method in METHODS.items()}

@@ -1,0 +1,155 @@
+"""``subscriptions/listen`` and notifications of changed lists.
+
+A client of the modern era opens a subscription: a request that lasts, and whose stream has the notifications. In the
+handshake era every session gets them. MCP 2026-07-28, "Subscriptions"; 2025-11-25, "Tools", List Changed Notification.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from pydantic_core import to_json
+
+from bridge.server.methods.method import Method, session_id
+from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.subscriptions import ListenHandler, ServerEvent
+    from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+
+    from bridge.server.core import ServerCore
+    from bridge.server.limits.shares import Shares
+    from bridge.server.methods.method import HandlerRequest
+    from bridge.server.tool_list import ToolChanges
+
+MAX_SUBSCRIPTIONS = 1024
+"""Maximum open subscriptions, as in the SDK; each caller has a share of them."""
+
+_RETRY_SECONDS = 10
+
+
+class Listen(Method):
+    """Subscriptions: each has a handler of the SDK of its own, so that each can be ended by its result."""
+
+    name = "subscriptions/listen"
+
+    def __init__(self, core: ServerCore) -> None:
+        super().__init__(core)
+        self._bus = ChangesBus(core.changes)
+        self._open: set[ListenHandler] = set()
+
+    @cached_property
+    def _shares(self) -> Shares:
+        from bridge.server.limits.shares import Shares
+
+        return Shares(MAX_SUBSCRIPTIONS)
+
+    def params_type(self) -> type[SubscriptionsListenRequestParams]:
+        """The kinds of notifications."""
+        from mcp_types import SubscriptionsListenRequestParams
+
+        return SubscriptionsListenRequestParams
+
+    async def handle(
+        self, request: HandlerRequest, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Serve one subscription until its client leaves, it is ended, or the credential that opened it expires.
+
+        Raises:
+            ProtocolError: Too many are open, of all callers or of this one, or the parameters are too large.
+        """
+        from mcp.server.subscriptions import ListenHandler
+
+        from bridge.server.auth.identity import ending_with_credential
+        from bridge.server.http.session import MAX_KEPT_BYTES, kept_bytes
+        from bridge.server.limits.accounts import account_of
+
+        account = account_of(request.sdk)
+        if not self._shares.has_room(account):
+            told = (
+                f"too many subscriptions: a caller has as many as are left of {self._shares.places}; "
+                f"try again in {_RETRY_SECONDS} seconds"
+            )
+            raise ProtocolError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
+        kept = kept_bytes(to_json(request.sdk.params))
+        if kept > MAX_KEPT_BYTES:
+            raise ProtocolError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes here, and not {kept}")
+        handler = ListenHandler(self._bus)
+        self._open.add(handler)
+        try:
+            with self._shares.taking(account), ending_with_credential(handler.close):
+                return await handler(request.sdk, params)
+        finally:
+            self._open.discard(handler)
+
+    def close(self) -> None:
+        """End all subscriptions, each by its result."""
+        for handler in tuple(self._open):
+            handler.close()
+
+
+class ChangesBus:
+    """The SDK's ``SubscriptionBus`` over the changes of a ToolBox."""
+
+    def __init__(self, changes: ToolChanges) -> None:
+        self._changes = changes
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Notify every listener, of both eras."""
+        from mcp.server.subscriptions import ToolsListChanged
+
+        if isinstance(event, ToolsListChanged):
+            self._changes.ring()
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Call ``listener`` on this event loop after changes; returns a function that ends that."""
+        from mcp.server.subscriptions import ToolsListChanged
+
+        return self._changes.listen(lambda: listener(ToolsListChanged()))
+
+
+class ListChangedNotifier:
+    """Middleware that notifies every session of the handshake era of changes, for as long as the session lives.
+
+    It does so in the task in which the SDK handles ``notifications/initialized``. That task belongs to the session and
+    is cancelled with it: nothing has to be remembered, and a client that does not read delays nobody else.
+
+    Args:
+        changes: The changes.
+    """
+
+    def __init__(self, changes: ToolChanges) -> None:
+        self._changes = changes
+        self._notified: set[object] = set()
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Handle the message; stay, where it was the one that opens a session."""
+        result = await call_next(ctx)
+        if ctx.method == "notifications/initialized" and ctx.protocol_version not in MODERN_VERSIONS:
+            await self._notify(ctx)
+        return result
+
+    async def _notify(self, request: ServerRequestContext[Any, Any]) -> None:
+        session = session_id(request) or id(request.session.client_params)
+        if session in self._notified:
+            return
+        changed = anyio.Event()
+
+        def on_change() -> None:
+            changed.set()
+
+        end = self._changes.listen(on_change)
+        self._notified.add(session)
+        try:
+            while True:
+                await changed.wait()
+                changed = anyio.Event()
+                await request.session.send_tool_list_changed()
+        finally:
+            end()
+            self._notified.discard(session)

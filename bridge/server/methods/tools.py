@@ -1,0 +1,124 @@
+"""``tools/list`` and ``tools/call`` (MCP 2025-11-25 and 2026-07-28, "Tools")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic_core import to_json
+
+from bridge.server.methods.method import ERAS, Method, Target
+from bridge.server.protocol import INVALID_PARAMS, ProtocolError
+from bridge.server.tool_list import CursorError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp_types import CallToolRequestParams, PaginatedRequestParams
+
+    from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.tools.context import InvocationContext
+    from bridge.types import Json
+
+_LIST = frozenset({"cursor", "_meta"})
+
+_CALL = frozenset({"name", "arguments", "_meta"})
+
+_Written = TypeVar("_Written")
+
+
+class ToolsList(Method):
+    """The list of tools; its first page is plain."""
+
+    name = "tools/list"
+    planned_in = ERAS
+
+    def plan(self, request: PlainRequest) -> bytes | None:
+        """Return the first page, which is written once."""
+        params = request.params
+        if params and not (params.keys() <= _LIST and params.get("cursor") is None):
+            return None
+        catalog = self._core.views.of(request.access).catalog
+        return catalog.first_page_as_json(request.write, modern=request.modern)
+
+    def params_type(self) -> type[PaginatedRequestParams]:
+        """A cursor, or none."""
+        from mcp_types import PaginatedRequestParams
+
+        return PaginatedRequestParams
+
+    async def handle(self, request: HandlerRequest, params: PaginatedRequestParams) -> Json:
+        """Return a page."""
+        try:
+            return self._core.views.of(request.access).catalog.page(params.cursor, modern=request.modern)
+        except CursorError as error:
+            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+
+
+class ToolsCall(Method):
+    """A call of a tool; plain where the tool asks its client nothing."""
+
+    name = "tools/call"
+    planned_in = ERAS
+    target_param = "name"
+
+    def plan(self, request: PlainRequest) -> PlainRequest | None:
+        """Return the request where it calls a known tool that asks nothing."""
+        params, access = request.params, request.access
+        name, arguments = params.get("name"), params.get("arguments")
+        # Other parameters ask for more: a task, the answers to questions, the state of an earlier round.
+        if not (params.keys() <= _CALL and type(name) is str and (arguments is None or type(arguments) is dict)):
+            return None
+        view = self._core.views.of(access)
+        tool = view.tools.find(name)
+        # An unknown name is an error of the protocol; an interactive tool needs a session to ask through; a parameter
+        # that is mirrored in a header has to be compared with it.
+        if tool is None or tool.interactive or view.catalog.header_schema(name) is not None:
+            return None
+        # HTTP answers a missing scope with a status of its own.
+        return None if access.missing(name) else request
+
+    def run(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
+    ) -> Awaitable[_Written]:
+        """Call the tool."""
+        params = request.params
+        return self._core.call(
+            params["name"],
+            params.get("arguments") or {},
+            context,
+            write,
+            modern=request.modern,
+            access=request.access,
+        )
+
+    def params_type(self) -> type[CallToolRequestParams]:
+        """A name and arguments."""
+        from mcp_types import CallToolRequestParams
+
+        return CallToolRequestParams
+
+    async def handle(self, request: HandlerRequest, params: CallToolRequestParams) -> Json:
+        """Call the tool, which may ask its client through the context."""
+        with request.running() as context:
+            return await self._core.call(
+                params.name,
+                params.arguments or {},
+                context,
+                _checked,
+                modern=request.modern,
+                access=request.access,
+            )
+
+    def target(self, params: Mapping[str, Any]) -> Target:
+        """The tool."""
+        requested = params.get("name")
+        if not isinstance(requested, str):
+            return Target(None, None, None)
+        tool = self._core.tools.find(requested)
+        return Target(requested, None, None) if tool is None else Target(requested, tool.name, tool.server)
+
+
+def _checked(result: Json) -> Json:
+    """A result that can be written: the SDK would notice too late to answer with a failure of the tool."""
+    to_json(result)
+    return result
