@@ -230,7 +230,7 @@ def serving(directory: Path, environment: dict[str, str]) -> Iterator[tuple[subp
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
-    usages = [re.fullmatch(r"\[`bridge (\w+)(.*)`\]\(\1\.md\)", row[0]) for row in COMMAND_LINE.table("command")]
+    usages = [re.fullmatch(r"\[`bridge (\w+)\b(.*)`\]\(\1\.md\)", row[0]) for row in COMMAND_LINE.table("command")]
     assert all(usages)
     assert [usage[1] for usage in usages if usage] == list(COMMANDS)
     for usage in filter(None, usages):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.walkthrough import Walkthrough
-from tests.markdown import ROOT, Document
+from tests.markdown import ROOT, Document, codes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,7 @@ SLOW = {
 }
 """Pages that start many processes: `make test-all` follows them."""
 ADDRESS = re.compile(r"https?://")
+OWN_PATH = re.compile(r"(bridge|docs|examples|servers|tests)/[\w./-]*")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,13 @@ def test_links_lead_to_a_file_and_a_heading(page: Document) -> None:
         assert target.is_file(), link
         if anchor and not repr(Document(target)).startswith(GENERATED):
             assert anchor in Document(target).anchors(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=repr)
+def test_a_path_of_the_checkout_that_a_page_names_exists(page: Document) -> None:
+    for code in codes(page.prose):
+        if OWN_PATH.fullmatch(code):
+            assert (ROOT / code).exists(), code
 
 
 def test_every_page_is_in_the_navigation() -> None:
