@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = ("serve", "list", "call", "chat", "status", "login", "logout", "pin", "install")
-"""The commands in the order in which the help shows them; each is ``command`` of the module of its name."""
+"""Commands in the order of the help; each is ``command`` of the module of its name."""
 
 
 class _Commands(click.Group):
-    """Commands that are loaded when they are used."""
+    """Group whose commands are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -42,7 +42,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest commands, which the base cannot know: none of them is loaded."""
+        """Suggest similar commands without importing them."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
@@ -51,7 +51,7 @@ class _Commands(click.Group):
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 - slow to load, and seldom wanted
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely needed
 
         click.echo(f"bridge {version('mcp-toolbridge')}")
         ctx.exit()
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Point standard streams that the caller closed to nowhere, before a socket or file of ours gets their numbers."""
+    """Redirect closed standard streams to the null device, so that no other file gets their descriptors."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)

@@ -1,4 +1,4 @@
-"""Assignments: the ``k=v`` arguments of a command line, read by a tool's schema."""
+"""Parsing of ``name=value`` arguments by a tool's schema."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _EXAMPLES = {
     "array": "[1, 2]",
     "null": "null",
 }
-"""A value of each type, as it is written; text needs no example."""
+"""Example value of each type."""
 _NEED_QUOTES = set('[]{}" ')
-"""What a shell may read as something else."""
+"""Characters that a shell may interpret."""
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 _TYPES = frozenset({*_JSON_TYPES.values(), "null"})
 
 
 def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Read ``k=v`` arguments.
+    """Parse ``name=value`` arguments.
 
-    A parameter that takes text gets the text as it is; a number, a boolean, an array or an object is read as JSON.
-    For an array ``k`` may be repeated, one item each. Where the schema does not say, JSON is read where it parses. Of a
-    parameter whose values are listed, such as an enum of numbers, any other text is sent as it is: it may be a name.
+    Strings are used unchanged; numbers, booleans, arrays and objects are parsed as JSON. For an array, the name may be
+    repeated, one item each. Without a type in the schema, the value is parsed as JSON if possible. For an enumeration,
+    any other text is sent unchanged, since it may be the name of a value.
 
     Args:
         texts: The arguments.
         schema: The tool's parameters.
 
     Raises:
-        click.UsageError: One is not of the form ``k=v``, is given twice, or is not what its parameter takes.
+        click.UsageError: An argument has another form, is repeated, or does not fit its parameter.
     """
     values: dict[str, list[str]] = {}
     for text in texts:
@@ -53,7 +53,7 @@ def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[st
 
 
 def parameters_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of each parameter by its name; a server may write anything there, and what is no object has none."""
+    """Schemas of the parameters by name; empty if the server's schema is malformed."""
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
@@ -77,7 +77,7 @@ def _array(name: str, texts: list[str], kind: Mapping[str, Any], root: Mapping[s
 
 
 def _is_choice(kind: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
-    """The values are listed: a text may be the name of one, which only the tool knows."""
+    """True for an enumeration, whose values may have names that only the tool knows."""
     return any("enum" in alternative for alternative in _alternatives(kind, root))
 
 
@@ -98,7 +98,7 @@ def _value(name: str, text: str, types: set[str], *, is_choice: bool, is_item: b
 
 
 def _example(name: str, text: str, types: set[str], is_item: bool) -> str:
-    """How an argument can be written: in words of the text, where those are items separated by commas."""
+    """Example of an argument, using the given text if it is a list of items."""
     value = next(shown for kind, shown in _EXAMPLES.items() if kind in types)
     if is_item:
         value = f"[{text}]" if "," in text and _json(f"[{text}]") is not _NOTHING else f"[{value}, {value}]"
@@ -113,7 +113,7 @@ def _cut(text: str) -> str:
 
 
 class _Nothing:
-    """What text that is no JSON reads as."""
+    """Marker for text that is not JSON."""
 
 
 _NOTHING = _Nothing()
@@ -139,7 +139,7 @@ def _is_whole(value: object, types: set[str]) -> bool:
 
 
 def _types(kind: Mapping[str, Any], root: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema takes; empty where it does not say."""
+    """JSON types that a schema accepts; empty if unrestricted."""
     found: set[str] = set()
     for alternative in _alternatives(kind, root):
         values = [alternative["const"]] if "const" in alternative else _listed(alternative, "enum")
@@ -151,14 +151,14 @@ def _types(kind: Mapping[str, Any], root: Mapping[str, Any]) -> set[str]:
 
 
 def _declared(schema: Mapping[str, Any]) -> set[str]:
-    """The types that a schema names, as far as there are such types."""
+    """Valid types that a schema declares."""
     said = schema.get("type")
     names = [said] if isinstance(said, str) else _listed(schema, "type")
     return {name for name in names if isinstance(name, str) and name in _TYPES}
 
 
 def _alternatives(kind: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A schema, or the schemas that it is a union of, to any depth."""
+    """The schema, or the members of its union, at any depth."""
     found: list[Mapping[str, Any]] = []
     waiting = deque([kind])
     for _ in range(_MAX_ALTERNATIVES):
@@ -184,7 +184,7 @@ def _listed(schema: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema with its references within the document followed; one that cannot be followed says nothing."""
+    """Follow references within the document; an unresolvable reference gives an empty schema."""
     for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, dict):
             return {}

@@ -1,4 +1,4 @@
-"""``bridge call``: one call of one tool."""
+"""``bridge call``: call one tool."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class _CallCommand(TargetCommand):
-    """A command whose user may take a tool's arguments for options."""
+    """Command that explains how to write tool arguments, which users may confuse with options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Say how an argument of the tool is written, where an option does not exist."""
+        """Explain the form of a tool argument if an option is unknown."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -47,7 +47,7 @@ class _CallCommand(TargetCommand):
 
 
 def _as_assignment(option: str, words: list[str]) -> str:
-    """What stands on a command line as an option and its value, as an argument of a tool."""
+    """Convert an option and its value to a tool argument."""
     name = option.lstrip("-").replace("-", "_")
     for word, following in pairwise([*words, ""]):
         if word == option and following and not following.startswith("-"):
@@ -125,7 +125,7 @@ def command(
             execution = _call_here(target, name, arguments_for, seconds)
             result, error = execution.result, execution.error
         else:
-            from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
+            from bridge.cli import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
             found = servers.servers_for_command(
                 target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode, prefix=prefix
@@ -133,7 +133,7 @@ def command(
             result, error = _call_there(found, name, arguments_for), None
     is_told = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_told:
-        click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # which ends with what the error says
+        click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # it ends with the error's message
     _write(result, output, is_told=is_told)
     code = FAILED if result.is_error else 0
     return exit_process(code) if isinstance(error, ToolTimeoutError) else code
@@ -162,8 +162,8 @@ def _call_here(
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     timeout_seconds: float,
 ) -> ToolExecution:
-    """Run a tool of this process, without a server; one that ran out of time may run on in a thread."""
-    import anyio  # noqa: PLC0415 - a remote target does without these
+    """Run a tool in this process; after a timeout it may continue in a thread."""
+    import anyio  # noqa: PLC0415 - not needed for remote targets
 
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
@@ -181,8 +181,8 @@ def _call_here(
 def _call_there(
     found: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
 ) -> ToolExecutionResult:
-    """Run a tool of servers."""
-    from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
+    """Run a tool of remote servers."""
+    from bridge.cli import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
     try:
         return servers.call_tool(found, name, arguments_for)
@@ -200,8 +200,8 @@ def _tool_missing(word: str, names: Sequence[str] = ()) -> click.UsageError:
 
 
 def _as_result(error: Exception, *_: object) -> ToolExecutionResult:
-    """A failed result, without a record in the log: the command tells of the error itself."""
-    from bridge.tools.tool import ToolExecutionResult  # noqa: PLC0415 - a remote target does without it
+    """Create a failed result without logging; the command prints the error itself."""
+    from bridge.tools.tool import ToolExecutionResult  # noqa: PLC0415 - not needed for remote targets
 
     return ToolExecutionResult.error(str(error) or type(error).__name__)
 
@@ -211,9 +211,9 @@ def _raise(error: Exception, *_: object) -> NoReturn:
 
 
 def _write(result: ToolExecutionResult, output: str, *, is_told: bool) -> None:
-    """Write a result; what it says of a failure has been said where it ``is_told``."""
+    """Write a result; its error message only if it was not printed before."""
     if output == "json":
-        from bridge.wire.tools import result_to_wire  # noqa: PLC0415 - text does without it
+        from bridge.wire.tools import result_to_wire  # noqa: PLC0415 - not needed for text
 
         write_json(result_to_wire(replace(result, model_content=None)))
     elif result.is_error:
@@ -229,7 +229,7 @@ def _write(result: ToolExecutionResult, output: str, *, is_told: bool) -> None:
 
 
 def _note(block: Content) -> None:
-    """Say on standard error what standard output leaves out."""
+    """Describe on standard error a block that standard output omits."""
     from bridge.tools.content import File, ResourceLink, Text  # noqa: PLC0415
 
     if isinstance(block, Text):

@@ -1,4 +1,4 @@
-"""``bridge chat``: a conversation in the terminal with a chat model that uses the tools of targets."""
+"""``bridge chat``: a terminal conversation with a chat model that uses tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PROMPT = "> "
 
 class _Conversation(Protocol):
     def answer(self, message: str) -> TokenStream:
-        """The model's answer to what the person says."""
+        """Answer the user's message."""
         ...
 
 
@@ -93,7 +93,7 @@ def command(
     configure_logging(log_level)
     chat_model = _model(ctx, model, base_url)
     meant = with_headers(ctx, given_targets(ctx, targets), headers)
-    # What tools print must not come between the words of the answer.
+    # Output of tools must not mix with the answer.
     output = os.dup(1)
     os.dup2(2, 1)
     conversation = _Terminal(output)
@@ -105,7 +105,7 @@ def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChat
     provider, colon, name = text.partition(":")
     if not colon or not name or provider not in {"openai", "anthropic", "bedrock"}:
         raise click.UsageError(f"--model is openai:NAME, anthropic:NAME or bedrock:NAME, not {text!r}", ctx)
-    # Each provider's SDK is an extra, and takes its time to import.
+    # Each provider's SDK is an extra, and slow to import.
     if provider == "openai":
         from bridge.models.openai import OpenAiChatModel  # noqa: PLC0415
 
@@ -121,7 +121,7 @@ def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """How to converse."""
+    """Options of a conversation."""
 
     system: str | None
     memory: str | None
@@ -132,10 +132,10 @@ class _Options:
 
 
 class _Terminal:
-    """Where the answer goes, and what is shown beside it.
+    """Terminal output: the answer, and notes on standard error.
 
     Args:
-        output: The file descriptor of the answer.
+        output: File descriptor of the answer.
     """
 
     def __init__(self, output: int) -> None:
@@ -144,25 +144,25 @@ class _Terminal:
         self._is_mid_line = False
 
     def write(self, text: str) -> None:
-        """Write a piece of the answer; on a terminal with its control characters escaped."""
+        """Write a piece of the answer; control characters are escaped on a terminal."""
         rest = (escape_controls(text) if self._is_watched else text).encode("utf-8", "replace")
         while rest:
             rest = rest[os.write(self._output, rest) :]
         self._is_mid_line = bool(text) and not text.endswith("\n")
 
     def end_line(self) -> None:
-        """Let the next thing begin on a line of its own."""
+        """End an incomplete line."""
         if self._is_mid_line:
             self.write("\n")
 
     def note(self, text: str) -> None:
-        """Show a line beside the answer."""
+        """Write a note to standard error."""
         self.end_line()
         print_message(text)
 
     def show(self, event: ServiceEvent) -> None:
-        """Show what happens."""
-        from bridge.service.chat_model import PartialResponse  # noqa: PLC0415 - loaded by then
+        """Display an event."""
+        from bridge.service.chat_model import PartialResponse  # noqa: PLC0415 - already imported
         from bridge.service.events import BeforeToolExecution, ToolExecuted  # noqa: PLC0415 - as above
 
         match event:
@@ -182,7 +182,7 @@ async def _converse(
     options: _Options,
     terminal: _Terminal,
 ) -> int:
-    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - after the mistakes that cost no import
+    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - after checks that need no imports
     from bridge.cli.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.gateway import Gateway, merged_servers  # noqa: PLC0415 - as above
     from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
@@ -216,7 +216,7 @@ async def _memory(text: str | None) -> ChatMemory:
     try:
         memory = ChatMemory(text)
         if text is not None and not is_redis_url(text):
-            await memory.messages()  # opens the file
+            await memory.messages()  # opens the file, to detect errors
     except MemoryStoreError as error:
         message = f"--memory: {error}; name a file of SQLite, or a new one in a folder that is there"
         raise click.UsageError(message, click.get_current_context(silent=True)) from error
@@ -226,7 +226,7 @@ async def _memory(text: str | None) -> ChatMemory:
 
 
 async def _talk(service: _Conversation, person: InteractiveInput, terminal: _Terminal) -> int:
-    """Answer questions until the input ends; returns the exit code that the last answer deserves."""
+    """Answer questions until the end of the input; returns the exit code of the last answer."""
     code = 0
     with closing(person):
         while (question := await person.line(_PROMPT)) is not None:
@@ -240,7 +240,7 @@ async def _talk(service: _Conversation, person: InteractiveInput, terminal: _Ter
 
 
 async def _answer(service: _Conversation, question: str, terminal: _Terminal) -> int:
-    """Show one answer as it comes; returns the exit code that it deserves."""
+    """Stream one answer; returns its exit code."""
     try:
         async for event in service.answer(question):
             terminal.show(event)
@@ -252,8 +252,8 @@ async def _answer(service: _Conversation, question: str, terminal: _Terminal) ->
 
 
 def _approval(approve: str, person: InteractiveInput | None, terminal: _Terminal) -> ApprovalPolicy | None:
-    """The policy for calls that are not known to be read-only; None where every call may run."""
-    from bridge.service.approval import ApprovalPolicy, Decision  # noqa: PLC0415 - loaded by then
+    """Approval policy for calls that are not known to be read-only; None if every call may run."""
+    from bridge.service.approval import ApprovalPolicy, Decision  # noqa: PLC0415 - already imported
 
     if approve == "auto":
         return None
@@ -275,7 +275,7 @@ def _called(request: ToolExecutionRequest) -> str:
 
 
 def _written(request: ToolExecutionRequest) -> str:
-    """All arguments, in one line that shows what they are."""
+    """All arguments on one line, escaped."""
     given = request.arguments
     return given if isinstance(given, str) else escaped_json(to_json(given, fallback=repr).decode())
 

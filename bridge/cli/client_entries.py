@@ -1,4 +1,4 @@
-"""Entries: how a host's configuration names a server, as it is pasted or installed there."""
+"""Server entries for the configurations of MCP clients."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from bridge.cli.targets import LocalTarget, Target
 
 Entry = dict[str, Any]
-"""What stands under a server's name."""
+"""Configuration entry of one server."""
 
 
 def client_entry(target: Target) -> Entry:
-    """The entry of one target; a command and files in it are absolute, because a host starts it from anywhere."""
+    """Build the entry of one target, with absolute paths, since clients start it from any directory."""
     match target:
         case UrlTarget():
             return url_entry(target.url)
@@ -35,10 +35,10 @@ def client_entry(target: Target) -> Entry:
 
 
 def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
-    """The entry that serves targets over stdio.
+    """Build the entry that serves targets over stdio.
 
     Args:
-        targets: What is served.
+        targets: The targets.
         options: Options of ``bridge serve``.
     """
     command, *arguments = _own_command()
@@ -53,24 +53,24 @@ def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Ent
 
 
 def url_entry(url: str, kind: str = "http", *, wants_key: bool = False) -> Entry:
-    """The entry of a server behind a URL.
+    """Build the entry of a server with a URL.
 
     Args:
         url: The URL.
         kind: The transport: ``http`` or ``sse``.
-        wants_key: It lets in who bears a key, which the entry takes out of the host's environment.
+        wants_key: True if it requires an API key, which the entry reads from the client's environment.
     """
     headers = {"headers": {"Authorization": "Bearer ${BRIDGE_API_KEY}"}} if wants_key else {}
     return {"type": kind, "url": url, **headers}
 
 
 def configuration(name: str, entry: Mapping[str, Any]) -> str:
-    """An entry in one line, as most hosts' configuration takes it."""
+    """Format an entry as a one-line configuration."""
     return json.dumps({"mcpServers": {name: entry}}, ensure_ascii=False)
 
 
 def _own_command() -> list[str]:
-    """This program, absolute."""
+    """Absolute command line of this program."""
     program = Path(sys.argv[0])
     if program.stem == "bridge" and os.access(program, os.X_OK):
         return [str(program.absolute())]
@@ -78,17 +78,17 @@ def _own_command() -> list[str]:
 
 
 def redacted_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
-    """`serving_entry` without what is secret in URLs and commands, to be shown and not to be used.
+    """`serving_entry` with secrets in URLs and commands redacted, for display only.
 
     Args:
-        targets: What is served.
+        targets: The targets.
         options: Options of ``bridge serve``.
     """
     return serving_entry([_redacted(target) for target in targets], options)
 
 
 def _redacted(target: Target) -> Target:
-    from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - most targets do without it
+    from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - not needed for most targets
 
     match target:
         case UrlTarget():
@@ -100,14 +100,14 @@ def _redacted(target: Target) -> Target:
 
 
 def _absolute(command: Sequence[str]) -> list[str]:
-    """A command that can be started from anywhere: words of it that are files here are where they are."""
+    """Make the words of a command that are existing files absolute."""
     return [str(Path(word).absolute()) if _is_file(word) else word for word in command]
 
 
 def _is_file(word: str) -> bool:
     try:
         return Path(word).is_file()
-    except OSError:  # it is too long for one
+    except OSError:  # the name is too long
         return False
 
 
@@ -121,7 +121,7 @@ def _argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:
 
 
 def _is_found_only_here(target: ModuleTarget) -> bool:
-    """Whether the module would not be found from another working directory."""
+    """True if the module is found only from the current directory."""
     here = str(Path.cwd())
     elsewhere = [place for place in sys.path if place not in {"", here}]
     return PathFinder.find_spec(target.module.partition(".")[0], elsewhere) is None

@@ -1,10 +1,7 @@
-"""Editing JSON files in place, atomically.
+"""In-place, atomic editing of JSON files.
 
-Editing JSON text: one member of one object is put in, and every other character stays what it was.
-
-Comments and trailing commas, as editors allow them in their configuration, are read over and kept.
-
-Writing a file so that nothing is lost: one process at a time, whole or not at all, with a copy of what it was.
+One member of an object is set; all other characters, including comments and trailing commas, are unchanged. A file is
+written by one process at a time, completely or not at all, with a backup.
 """
 
 from __future__ import annotations
@@ -43,31 +40,31 @@ _DEFAULT_INDENT = "  "
 
 _logger = logging.getLogger("bridge.cli")
 
-_NEW_FILE_MODE = 0o666  # less what the umask takes away
+_NEW_FILE_MODE = 0o666  # restricted by the umask
 
 _LOCK_SECONDS = 30.0
 
 
 def with_member(text: str, section: str, name: str, value: Mapping[str, Any], source: str) -> str:
-    """The text with ``name: value`` in the object that ``section`` names at the root, in the place of an old one.
+    """Set ``name: value`` in the object under ``section``.
 
     Args:
-        text: JSON, comments and trailing commas allowed; blank text stands for an empty object.
-        section: The key at the root; made where there is none.
-        name: The key in that section.
-        value: What to put there.
-        source: What to call the text in an error.
+        text: JSON with comments and trailing commas; blank text is an empty object.
+        section: Key at the root; created if missing.
+        name: Key in the section.
+        value: The new value.
+        source: Name of the text, for errors.
 
     Raises:
         ConfigError: The text is not JSON.
-        ValueError: Its root or its section is no object.
+        ValueError: The root or the section is not an object.
     """
     if not text.strip("\ufeff \t\r\n"):
         return text.rstrip(" \t\r\n") + json.dumps({section: {name: value}}, indent=2, ensure_ascii=False) + "\n"
     document = parse_jsonc(_without_mark(text), source)
     if not isinstance(document, dict) or not isinstance(document.get(section, {}), dict):
         where = "root" if not isinstance(document, dict) else repr(section)
-        raise ValueError(f"{source}: its {where} is no JSON object")  # noqa: TRY004 - the text is wrong, and no argument
+        raise ValueError(f"{source}: its {where} is no JSON object")  # noqa: TRY004 - not an argument's type
     edited = _Layout(text).with_member(section, name, value)
     document.setdefault(section, {})[name] = value
     assert parse_jsonc(_without_mark(edited), source) == document
@@ -75,7 +72,7 @@ def with_member(text: str, section: str, name: str, value: Mapping[str, Any], so
 
 
 def member_of(text: str, section: str, name: str, source: str) -> Any:
-    """The value of a member, or None where there is none or the text is blank.
+    """Return the value of a member; None if it is missing or the text is blank.
 
     Raises:
         ConfigError: The text is not JSON.
@@ -91,18 +88,18 @@ def _without_mark(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member of an object, by where it stands in the text."""
+    """Position of an object's member in the text."""
 
     key: str
     key_start: int
     start: int
-    """Where its value begins."""
+    """Start of the value."""
     end: int
-    """Where its value ends."""
+    """End of the value."""
 
 
 class _Layout:
-    """A text that is a JSON object, and how it is laid out."""
+    """Text of a JSON object, and its formatting."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -123,7 +120,7 @@ class _Layout:
         return self.text[: present.start] + dumped + self.text[present.end :]
 
     def members(self, start: int) -> list[_Member]:
-        """The members of the object that starts there."""
+        """Members of the object at this position."""
         decoder, found = json.JSONDecoder(), []
         position = self.skip(start + 1)
         while self.plain[position] != "}":
@@ -137,7 +134,7 @@ class _Layout:
         return found
 
     def inserted(self, start: int, key: str, value: Any) -> str:
-        """The text with a member at the end of the object that starts there."""
+        """Add a member at the end of the object at this position."""
         members = self.members(start)
         label = json.dumps(key, ensure_ascii=False) + ": "
         if not members:
@@ -153,7 +150,7 @@ class _Layout:
         return self.text[: last.end] + "," + self.text[last.end : place] + member + self.text[place:]
 
     def into_empty(self, start: int, label: str, value: Any) -> str:
-        """As `inserted`, where there is no member yet; comments may be there."""
+        """Like `inserted`, for an object without members; it may contain comments."""
         close = self.skip(start + 1)
         outer = self.indent_at(start)
         place = start + 1 + len(self.text[start + 1 : close].rstrip())
@@ -165,49 +162,49 @@ class _Layout:
         return self.text[:place] + addition + self.text[place:]
 
     def skip(self, position: int) -> int:
-        """Where the next character stands that means something."""
+        """Position of the next significant character."""
         match = _BLANK.match(self.plain, position)
         assert match is not None
         return match.end()
 
     def trailing_comma(self, start: int, end: int) -> int | None:
-        """Where a comma stands that no member follows; comments may stand before it."""
+        """Position of a trailing comma, possibly after comments; None for none."""
         match = _BLANK_OR_COMMENTS.match(self.text, start, end)
         assert match is not None
         return match.end() if self.text[match.end()] == "," else None
 
     def end_of_comment(self, position: int) -> int:
-        """Where a comment ends that stands alone on the rest of the line; else the position itself."""
+        """End of a comment on the rest of the line; the position itself without one."""
         match = _REST_OF_LINE_COMMENT.match(self.text, position)
         return match.end() if match else position
 
     def indent_at(self, position: int) -> str:
-        """The indentation of the line in which something stands."""
+        """Indentation of the line at a position."""
         match = _LINE_INDENT.match(self.text, self.text.rfind("\n", 0, position) + 1)
         assert match is not None
         return match[0]
 
     def dumped(self, value: Any, indent: str) -> str:
-        """A value as text, its lines after the first indented."""
+        """Serialise a value with indented lines."""
         return json.dumps(value, indent=self.step, ensure_ascii=False).replace("\n", self.newline + indent)
 
 
 def _last(members: list[_Member], key: str) -> _Member | None:
-    """The member that counts: of a key that stands twice, readers take the last."""
+    """Last member with this key, which is the one that parsers use."""
     return next((member for member in reversed(members) if member.key == key), None)
 
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Be the only process of this user that reads, edits and writes a file in this block.
+    """Lock a file against other processes of this user during this block.
 
-    The lock is a file in the user's state folder: nothing is left beside the file itself. Where that folder cannot be
-    written, the block runs without a lock, and a warning says so.
+    The lock file is in the user's state folder. If that folder is not writable, a warning is logged and there is no
+    lock.
 
     Raises:
-        CommandError: Another process has not finished in time.
+        CommandError: Another process holds the lock for too long.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to load, and seldom needed
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to import, rarely needed
 
     from bridge.client.auth.store import state_folder  # noqa: PLC0415 - likewise
 
@@ -231,10 +228,10 @@ def only_writer(path: Path) -> Iterator[None]:
 
 
 def regular_file(path: Path) -> Path:
-    """The file that a path leads to, through symbolic links; it may not be there yet.
+    """Resolve symbolic links to a regular file, which may not exist yet.
 
     Raises:
-        OSError: It is no regular file, such as a directory or a pipe, or its links lead to no end.
+        OSError: It is not a regular file, or the links are circular.
     """
     try:
         path = path.resolve()
@@ -249,20 +246,20 @@ def regular_file(path: Path) -> Path:
 
 
 def replace_file(path: Path, data: bytes) -> Path | None:
-    """Write a file; what it held before is kept beside it.
+    """Replace a file's content and keep a backup next to it.
 
-    The new content is complete on disk before it takes the old one's place, under the same permissions. A symbolic
-    link stays one: what it points to is written.
+    The new content is complete on disk before it replaces the old one, with the same permissions. Symbolic links are
+    followed.
 
     Args:
-        path: The file; its directories are made where they are missing.
-        data: All that it is to hold.
+        path: The file; missing directories are created.
+        data: The new content.
 
     Returns:
-        The copy of what it held, or None where there was no file.
+        The backup; None if there was no file.
 
     Raises:
-        OSError: The disk is full, writing is not allowed, or it is no regular file; the file is what it was.
+        OSError: The disk is full, permission is denied, or it is not a regular file; the file is unchanged.
     """
     path = regular_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -291,7 +288,7 @@ def _free_name(path: Path, suffix: str) -> Path:
 
 
 def _written(path: Path, data: bytes, mode: int | None) -> Path:
-    """Write a file that was not there, and wait until the disk has it; where that fails, it is not there again."""
+    """Create a file and sync it to disk; it is removed on failure."""
     descriptor = os.open(
         path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode or _NEW_FILE_MODE
     )

@@ -1,8 +1,4 @@
-"""bridge install, and the known clients.
-
-``bridge install``: a target written into the configuration of a client.
-
-Clients: programs that start MCP servers, and the files in which they are told of them.
+"""``bridge install``: add a target to the configuration of an MCP client.
 
 claude-desktop  macOS    ~/Library/Application Support/Claude/claude_desktop_config.json
                 Windows  %APPDATA%/Claude/claude_desktop_config.json
@@ -41,24 +37,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One such program."""
+    """An MCP client and its configuration file."""
 
     title: str | None = None
-    """What people call it; None for a file that any program may read."""
+    """Display name; None for a file that any program may read."""
     file: Callable[[], Path]
-    """Where its configuration is."""
+    """Path of the configuration file."""
     section: str = "mcpServers"
-    """The key under which it names servers."""
+    """Key of the servers in the file."""
     types_commands: bool = False
-    """It wants ``type`` to be said of a command too."""
+    """True if entries with a command need ``type``."""
     takes_urls: bool = True
-    """Its file may name servers behind URLs."""
+    """True if entries may have a URL."""
 
     def adapted(self, entry: Entry) -> Entry:
-        """An entry as this client wants it.
+        """Adapt an entry to this client.
 
         Raises:
-            TargetError: It does not take such an entry.
+            TargetError: The client does not support the entry.
         """
         if "url" in entry and not self.takes_urls:
             raise TargetError(f"the configuration of {self.title} takes no URLs: add it as a connector in its settings")
@@ -89,7 +85,7 @@ CLIENTS = {
     ),
     "mcp-json": Client(file=lambda: Path.cwd() / "mcp.json"),
 }
-"""The clients by the name that ``--client`` takes."""
+"""Clients by the name for ``--client``."""
 
 
 @click.command(cls=TargetCommand, short_help="Add a TARGET to the configuration of a client.")
@@ -145,9 +141,9 @@ def command(
 
 
 def _check(target: Target) -> None:
-    """Find out now, and not when the client starts it, that a target has no tools, or cannot be read."""
+    """Check that a target has tools and can be read before a client starts it."""
     if isinstance(target, FileTarget | ModuleTarget):
-        from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - other targets do without it
+        from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - not needed for other targets
 
         with redirect_stdout():
             load_toolbox([target])

@@ -1,4 +1,4 @@
-"""``bridge list``: the tools behind a target."""
+"""``bridge list``: list the tools of a target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridge.tools.specification import ToolSpecification
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
-"""How long a server may take, unless ``--timeout`` says otherwise."""
+"""Default maximum seconds of a server."""
 
 _SHOWN_LEVELS = 10
 _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
@@ -83,20 +83,20 @@ def _specifications(
             target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix
         )
         return servers.list_tools(found)
-    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - a remote target does without it
+    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - not needed for remote targets
 
     return [tool.specification for tool in load_toolbox([target])]
 
 
 def _as_json(specification: ToolSpecification) -> dict[str, Any]:
-    from bridge.wire.tools import tool_to_wire  # noqa: PLC0415 - text does without it
+    from bridge.wire.tools import tool_to_wire  # noqa: PLC0415 - not needed for text
 
     wire = tool_to_wire(specification)
     return {key: wire.get(key) for key in _SHOWN_KEYS}
 
 
 def described(specification: ToolSpecification) -> str:
-    """A tool and its parameters, in words: a line for its name, its description, a line for each parameter."""
+    """Describe a tool: its name, its description, and one line for each parameter."""
     title = f" ({_one_line(specification.title)})" if specification.title else ""
     lines = [f"{specification.name}{title}"]
     lines += [f"  {line}".rstrip() for line in (specification.description or "").splitlines()]
@@ -120,7 +120,7 @@ def _parameter(schema: Any, *, is_required: bool) -> str:
 
 
 def _kind(schema: Mapping[str, Any], levels: int = _SHOWN_LEVELS) -> str:
-    """What a parameter takes, in words; a schema that a server has written wrong says nothing."""
+    """Describe a parameter's type; empty for a malformed schema."""
     if not levels:
         return "any"
     for key in ("anyOf", "oneOf"):

@@ -58,7 +58,7 @@ def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
 
 
 def version_of(targets: Sequence[LocalTarget]) -> str:
-    """The ``__version__`` of the one module that is served, which has been loaded; empty where there is none."""
+    """``__version__`` of the served module; empty if there is none, or several modules."""
     if len(targets) != 1 or (isinstance(target := targets[0], FileTarget) and target.path.is_dir()):
         return ""
     version = getattr(_imported(targets[0]), "__version__", "")
@@ -79,7 +79,7 @@ def _sources_of(target: LocalTarget) -> list[object]:
 
 
 def _sources_in(directory: Path) -> list[object]:
-    """What the files of a directory offer; those that offer nothing are there for the others."""
+    """Tools of the files in a directory; files without tools are skipped."""
     files = [FileTarget(path) for path in sorted(directory.glob("*.py")) if not path.name.startswith("_")]
     sources = [source for file in files for source in _offered(_imported(file), file)]
     if not sources:
@@ -106,7 +106,7 @@ def _named(module: ModuleType, target: LocalTarget) -> object:
 
 
 def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
-    """The ToolBox of a module; or its decorated functions, its Tools and its objects with decorated methods."""
+    """The module's ToolBox, or its decorated functions, tools and objects with decorated methods."""
     from bridge.tools.tool import Tool  # noqa: PLC0415 - after standard output is diverted
     from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - after standard output is diverted
 
@@ -121,14 +121,14 @@ def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
 
 
 def _is_server(value: object) -> bool:
-    """Whether something is a server of another library: FastMCP's, or one of the SDK's."""
+    """True for a server of FastMCP or the SDK."""
     return any(
         kind.__module__.partition(".")[0] in _LIBRARIES and kind.__name__ in _SERVERS for kind in type(value).__mro__
     )
 
 
 def _is_decorated(value: object) -> bool:
-    """Whether something is a decorated function, or an object with decorated methods."""
+    """True for a decorated function, or an object with decorated methods."""
     from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
 
     return not isinstance(value, type) and (settings_of(value) is not None or _has_tools(type(value)))
@@ -141,7 +141,7 @@ def _has_tools(kind: type) -> bool:
 
 
 def _needs_instance(kind: type) -> bool:
-    """Whether a class has decorated methods that cannot be called on the class itself."""
+    """True if a class has decorated methods that need an instance."""
     from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
 
     return any(
@@ -200,7 +200,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _module_name(path: Path) -> tuple[str, bool]:
-    """The stem as a module name, and whether something else is imported by that name: a file may be ``json.py``."""
+    """Module name of a file, and True if another module has that name, as for ``json.py``."""
     name = re.sub(r"\W", "_", path.stem)
     if not _is_taken(name, path):
         return name, False
@@ -218,7 +218,7 @@ def _is_taken(name: str, path: Path) -> bool:
 
 
 def _is_file(module: ModuleType, path: Path) -> bool:
-    file = getattr(module, "__file__", None)  # modules that are compiled into Python do not even have the attribute
+    file = getattr(module, "__file__", None)  # built-in modules lack the attribute
     return file is not None and Path(file).resolve() == path.resolve()
 
 
@@ -264,15 +264,15 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Tools to be served."""
+    """Tools to serve, with their lifespan."""
 
     tools: ToolBox
     """The tools."""
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
-    """What is open while they are served; None for nothing."""
+    """Context during which they are served; None for none."""
     last_act: Callable[[], None] = _nothing
-    """Called where the process has to end before that is closed; from any thread."""
+    """Called, from any thread, if the process ends before the lifespan is closed."""
     servers: Callable[[], Sequence[Mapping[str, Any]]] = tuple
-    """How each server behind the tools is, as ``bridge status --json`` has it."""
+    """Status of each upstream server, as in ``bridge status --json``."""
     version: str = ""
-    """The version of what is served; empty where it says none."""
+    """Version of the served module; empty if unknown."""

@@ -1,4 +1,4 @@
-"""``bridge login``: a person logs in to servers, with a browser."""
+"""``bridge login``: log in to servers with a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
-"""How long a person may take."""
+"""Default maximum seconds of a login."""
 
 
 @click.command(short_help="Log in to the server of a TARGET.")
@@ -75,7 +75,7 @@ def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
 
 
 def grant_of(server: ServerConfig) -> OAuthLogin | None:
-    """As whom a person logs in to a server; None where nobody can."""
+    """OAuth client of a server's login; None if it has no login."""
     from bridge.client.auth.grants import OAuthLogin  # noqa: PLC0415
     from bridge.client.config.servers import HttpTransport  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ def _says_login(server: ServerConfig) -> bool:
 
 
 async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browser: bool, seconds: float) -> int:
-    """Log in; returns how many tools the server has then."""
+    """Log in; returns the number of the server's tools."""
     from dataclasses import replace  # noqa: PLC0415
     from urllib.parse import urlsplit  # noqa: PLC0415
 

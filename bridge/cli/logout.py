@@ -1,4 +1,4 @@
-"""``bridge logout``: the login to a server is forgotten, here and there."""
+"""``bridge logout``: delete and revoke the login to a server."""
 
 from __future__ import annotations
 

@@ -38,22 +38,22 @@ header_option = click.option(
     help="What goes with every request to a URL: --header 'Authorization: Bearer ${KEY}', in single quotes, takes the "
     "key out of the variable KEY. Repeatable.",
 )
-"""``--header``, which gives ``headers``."""
+"""``--header``, with parameter ``headers``."""
 
 
 class CommaSeparated(click.ParamType[tuple[str, ...]]):
-    """Texts separated by commas, on the command line as in the environment."""
+    """Comma-separated texts, on the command line and in the environment."""
 
     name = "text[,text…]"
     envvar_list_splitter: ClassVar[str | None] = ","
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
-        """Cut at the commas."""
+        """Split at commas."""
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 def option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option with its twin in the environment: ``--max-sessions`` is ``BRIDGE_MAX_SESSIONS``.
+    """Option that can also be set in the environment: ``--max-sessions`` is ``BRIDGE_MAX_SESSIONS``.
 
     Args:
         name: The option's name.
@@ -65,7 +65,7 @@ def option(name: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 def texts_option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option that may be repeated, and takes several texts separated by commas.
+    """Repeatable option of comma-separated texts.
 
     Args:
         name: The option's name.
@@ -75,7 +75,7 @@ def texts_option(name: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several options as one decorator; the help shows them in this order."""
+    """Combine options to one decorator, in the order of the help."""
 
     def add(function: Any) -> Any:
         for each in reversed(options):
@@ -94,18 +94,18 @@ prefix_option = option(
 
 
 def group_values(group: type[Group], settings: dict[str, Any]) -> Group:
-    """One group of options out of all that were given, which keeps the rest.
+    """Build a group of options, and remove its values from the settings.
 
     Args:
         group: A dataclass with a field for each of its options.
-        settings: The values of all options by parameter name; those of the group are taken away.
+        settings: Values of all options by parameter name.
     """
     names = [field.name for field in fields(group)]  # type: ignore[arg-type]  # there is no public name for a dataclass
     return group(**{name: settings.pop(name) for name in names})
 
 
 def typed_options(ctx: click.Context) -> list[click.Option]:
-    """The options of a command that stand on the command line, in the order of its help."""
+    """Options given on the command line, in the order of the help."""
     return [
         each
         for each in ctx.command.params
@@ -151,18 +151,18 @@ def _header(ctx: click.Context, text: str) -> tuple[str, str]:
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within a range."""
+    """Integer in a range."""
 
     name = "integer"
 
 
 class Number(click.FloatRange):
-    """A number within a range."""
+    """Number in a range."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read it; what is called no number is in no range, though it compares with none."""
+        """Convert the number; NaN is rejected."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)

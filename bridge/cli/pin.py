@@ -1,4 +1,4 @@
-"""``bridge pin``: a lock file of what the tools of servers are now."""
+"""``bridge pin``: write a lock file of the current tools of servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bridge.client.tool_pins import ServerPins
 
 DEFAULT_NAME = "mcp.lock.json"
-"""The lock file of a URL or a command, in the working directory; a configuration's stands beside it."""
+"""Default lock file of a URL or command; that of a configuration is in the configuration's folder."""
 
 
 @click.command(cls=TargetCommand, short_help="Write down what the tools of a TARGET's servers are.")
@@ -56,7 +56,7 @@ def command(
 
 
 def _by_lock(target: RemoteTarget, servers: list[ServerConfig], lock: Path | None) -> dict[Path, list[ServerConfig]]:
-    """The servers of each lock file."""
+    """Group the servers by lock file."""
     found: dict[Path, list[ServerConfig]] = {}
     for server in servers:
         path = lock or (_lock_of(target) if server.lock is None else Path(server.lock))
@@ -102,7 +102,7 @@ def _listed(
 
     anyio.run(list_all)
     if errors:
-        raise errors[0]  # a lock without a server would forget what was looked at
+        raise errors[0]  # an incomplete lock file would lose pins
     return servers, tools
 
 

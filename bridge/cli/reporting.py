@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.cli")
 
 FAILED = 1
-"""The tool or the server failed."""
+"""Exit code: the tool or the server failed."""
 
 USAGE = 2
-"""Wrong usage."""
+"""Exit code: wrong usage."""
 
 MAX_MESSAGE_CHARS = 8 * 1024
-"""How much of a message is written: callers have their say in some."""
+"""Maximum characters of a message, which may contain a caller's text."""
 
 MAX_TRACEBACK_CHARS = 32 * 1024
-"""How much of a traceback is written, its beginning and its end: an exception may quote what came."""
+"""Maximum characters of a traceback, from its beginning and end, since exceptions may quote input."""
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
-"""The levels that ``--log-level`` takes."""
+"""Values of ``--log-level``."""
 
 _ABOUT_REQUESTS = ("uvicorn.", "opentelemetry.")
-"""Loggers of libraries that log a line for each bad request."""
+"""Loggers that log a line for each invalid request."""
 
 _FORMAT = "%(levelname)s %(name)s: %(message)s"
 
@@ -70,11 +70,11 @@ class ImportFailedError(TargetError):
 
 
 class CommandError(BridgeError):
-    """A command cannot do what it was asked to do; the message says why."""
+    """A command failed; the message gives the reason."""
 
 
 def error_line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Message of an error on one line."""
     if not isinstance(error, ServerError):
         return " ".join(str(error).split())
     failure = error.failure
@@ -90,7 +90,7 @@ def error_line(error: BaseException) -> str:
 
 
 def exit_code_of(command: Callable[[], object]) -> int:
-    """Run a command, report its failure in one line, and return the exit code."""
+    """Run a command, print an error as one line, and return the exit code."""
     try:
         code = command()
         sys.stdout.flush()
@@ -131,7 +131,7 @@ def _explained(error: click.ClickException) -> int:
 
 
 def _give_up_on_unwritten() -> None:
-    """Discard what standard output did not take, which has been told, lest the interpreter tell it again at its end."""
+    """Discard unwritten standard output after a reported error, so that the interpreter does not report it again."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -139,7 +139,7 @@ def _give_up_on_unwritten() -> None:
 
 
 def _discard_stdout() -> None:
-    """Keep the interpreter from complaining, when it ends, that nobody reads what is still buffered."""
+    """Prevent an error of the interpreter at exit about unwritten output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -155,7 +155,7 @@ class JsonFormatter(logging.Formatter):
         self._tracebacks = logging.Formatter() if shows_all_frames else UsersTracebackFormatter()
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Format a record."""
         told = {
             "time": utc_time(record.created),
             "level": record.levelname.lower(),
@@ -170,7 +170,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
-    """A message of the command's own as one line of JSON, like a log record."""
+    """Format a message of the command as a JSON log line."""
     told = {"time": utc_time(time()), "level": level, "logger": "bridge.cli", "message": message}
     return escaped_json(to_json_line(told if traceback is None else told | {"exception": _ends_of(traceback)}))
 
@@ -185,14 +185,14 @@ _SDK = ("mcp", "client")
 
 
 class _VisibleHandler(logging.StreamHandler[TextIO]):
-    """Writes what is logged, of which others may have chosen the words, as something to look at alone."""
+    """Handler that escapes control characters, since log messages may contain foreign text."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_controls(super().format(record))
 
 
 class _Seldom(logging.Filter):
-    """Passes warnings of libraries about bad requests once in a while, with how often they were left out."""
+    """Rate limit for libraries' warnings about invalid requests; adds the number of dropped ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib",
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of an error, of its causes and of its contexts, without the frames between them and the user."""
+    """Format an error's traceback, with causes and contexts, without frames of this package and libraries."""
     described = _pruned(TracebackException.from_exception(error))
     bare = not described.stack and described.__cause__ is None and described.__context__ is None
     return "".join(described.format_exception_only() if bare else described.format())
@@ -298,10 +298,10 @@ def _is_hidden(frame: FrameSummary) -> bool:
 
 
 class UsersTracebackFormatter(logging.Formatter):
-    """Formats log records with tracebacks of the user's frames only."""
+    """Formatter whose tracebacks have only the user's frames."""
 
     def formatException(  # noqa: N802 - logging's name
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """The traceback without its last newline, as logging wants it."""
+        """Format a traceback without the final newline."""
         return users_traceback(ei[1]).rstrip("\n") if ei[1] is not None else ""

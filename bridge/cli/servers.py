@@ -1,4 +1,4 @@
-"""Servers: the MCP servers that targets mean, and their tools for the time of one command."""
+"""MCP servers of targets, and their tools during one command."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 
 def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:
-    """The servers that a target means.
+    """Resolve a target to servers.
 
     Args:
         target: The target.
-        is_alone: It is all that a command of a moment is about: a person at the terminal is asked for the inputs of a
-            configuration, and a server that is meant alone is required.
+        is_alone: True for a short command about this target only: inputs of a configuration are requested from the
+            user, and a single server is required.
         reads_pins: As for `bridge.client.config.loading.load_config`.
 
     Raises:
-        ConfigError: A configuration cannot be used.
+        ConfigError: The configuration is invalid.
         TargetError: It has no server of that name.
     """
     match target:
@@ -87,7 +87,7 @@ def _asked(definition: InputDefinition) -> str | None:
 
 
 def with_timeout(server: ServerConfig, timeout_seconds: float | None) -> ServerConfig:
-    """A server that may not take longer than this for anything; None for what it is configured to take."""
+    """Limit all times of a server; None keeps its configuration."""
     if timeout_seconds is None:
         return server
     return replace(
@@ -100,15 +100,15 @@ def with_timeout(server: ServerConfig, timeout_seconds: float | None) -> ServerC
 
 
 def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) -> list[ServerConfig]:
-    """Servers held to a lock file; of one that is not in it, nothing was looked at.
+    """Apply a lock file to servers; a server that is not in it has no pins.
 
     Args:
         servers: The servers.
-        lock: The file; None for those that their configurations name.
-        mode: What becomes of tools that are not as they were pinned.
+        lock: The lock file; None to use those of the configurations.
+        mode: Handling of tools that differ from their pins.
 
     Raises:
-        ConfigError: It is no lock file.
+        ConfigError: The file is not a lock file.
     """
     if lock is None:
         return list(servers)
@@ -126,14 +126,14 @@ def servers_for_command(
     pin_mode: PinMode,
     prefix: Prefixing | None,
 ) -> list[ServerConfig]:
-    """The servers that a target means, for a command of a moment.
+    """Resolve a target to servers for a short command.
 
     Args:
         target: The target.
         timeout_seconds: As for `with_timeout`.
         pins: The lock file, as for `pinned`.
         pin_mode: The mode, as for `pinned`.
-        prefix: When a server's name stands before the names of its tools; None for what its configuration says.
+        prefix: When a server's name is prepended to its tool names; None to use its configuration.
 
     Raises:
         ConfigError: As for `servers_of`, and for `pinned`.
@@ -145,11 +145,11 @@ def servers_for_command(
 
 @asynccontextmanager
 async def provided_tools(servers: list[ServerConfig]) -> AsyncIterator[McpToolProvider]:
-    """The tools of servers, while the context lasts; of an optional server that is not there the log tells.
+    """Connect to servers during this block; unavailable optional servers are logged.
 
     Raises:
-        ServerError: A required server, or the only one, is not there.
-        CommandError: None of several is.
+        ServerError: A required server, or the only one, is unavailable.
+        CommandError: All servers are unavailable.
     """
     if len(servers) == 1:
         servers = [replace(servers[0], required=True)]
@@ -160,12 +160,12 @@ async def provided_tools(servers: list[ServerConfig]) -> AsyncIterator[McpToolPr
 
 
 def is_ready(status: ServerStatus) -> bool:
-    """Whether a server is there, and its tools are known."""
+    """True if a server is connected and its tools are listed."""
     return status.is_listed and status.problem is None
 
 
 def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
-    """The tools of servers, in their order, under the names that they have together.
+    """List the tools of servers in order, by their local names.
 
     Raises:
         ServerError: As for `provided_tools`.
@@ -182,16 +182,16 @@ def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
 def call_tool(
     servers: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
 ) -> ToolExecutionResult:
-    """Call one tool of servers; progress is shown where somebody watches.
+    """Call one tool; progress is shown on a terminal.
 
     Args:
         servers: The servers.
-        name: The tool's name, as `list_tools` has it.
-        arguments_for: Gives the arguments, once the tool's schema is known.
+        name: The tool's local name.
+        arguments_for: Returns the arguments for the tool's schema.
 
     Raises:
         UnknownToolError: There is no such tool.
-        ServerError: The server is not there, was lost, or refused.
+        ServerError: The server is unavailable, was lost, or refused the call.
         CommandError: As for `provided_tools`.
     """
 
@@ -211,5 +211,5 @@ def call_tool(
 
 
 def _names_of(tool: str, provider: McpToolProvider) -> list[str]:
-    """What tools that have this name on their servers are called together."""
+    """Local names of the tools with this remote name."""
     return [name for name, origin in provider.origins.items() if origin.tool == tool]

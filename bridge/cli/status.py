@@ -1,9 +1,4 @@
-"""bridge status.
-
-``bridge status``: how the servers of a configuration are.
-
-How a server is, as JSON: what ``bridge status --json`` writes and ``/status`` of a gateway answers.
-"""
+"""``bridge status``: show the status of servers, also as JSON for ``/status`` of a gateway."""
 
 from __future__ import annotations
 
@@ -115,7 +110,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def status_as_json(status: ServerStatus) -> dict[str, Any]:
-    """One server at one moment. It counts as failed, too, where it can be reached and not be listed."""
+    """Status of one server as JSON. It also counts as failed if it is connected but its tools cannot be listed."""
     connection, info = status.connection, status.connection.server_info
     problem = status.problem or connection.last_error
     is_unlisted = connection.state.value == "ready" and problem is not None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KINDS = (
     "file.py[:object], directory/, package.module[:object], mcp.json[#server], an http(s):// URL, or -- command args…"
 )
-"""What a target can be, for messages."""
+"""Forms of a target, for messages."""
 
 _LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -43,13 +43,13 @@ class FileTarget:
     """A Python file, or a directory of them."""
 
     path: Path
-    """The file or directory, absolute."""
+    """Absolute path of the file or directory."""
     attribute: str | None = None
-    """The object in it, dotted; None for what the module offers."""
+    """Dotted name of an object in it; None for all tools of the module."""
 
     @property
     def name(self) -> str:
-        """What a server of it is called."""
+        """Default server name."""
         path = self.path.resolve() if self.path.name == ".." else self.path
         return path.stem or "tools"
 
@@ -59,40 +59,40 @@ class ModuleTarget:
     """A module that can be imported."""
 
     module: str
-    """Its dotted name."""
+    """Dotted name of the module."""
     attribute: str | None = None
-    """The object in it, dotted; None for what the module offers."""
+    """Dotted name of an object in it; None for all tools of the module."""
 
     @property
     def name(self) -> str:
-        """What a server of it is called."""
+        """Default server name."""
         return self.module.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class UrlTarget:
-    """An MCP server behind a URL."""
+    """MCP server with a URL."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """What goes with every request, by name; references in the values are not expanded yet."""
+    """HTTP headers by name; references are not expanded yet."""
 
     @property
     def name(self) -> str:
-        """What the server is called."""
+        """Default server name."""
         return urlsplit(self.url).hostname or "server"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandTarget:
-    """An MCP server that a command starts."""
+    """MCP server started by a command."""
 
     command: tuple[str, ...]
     """The command and its arguments."""
 
     @property
     def name(self) -> str:
-        """What the server is called."""
+        """Default server name."""
         return Path(self.command[0]).stem
 
 
@@ -103,26 +103,26 @@ class ConfigTarget:
     path: Path
     """The file, absolute."""
     server: str | None = None
-    """The one server that is meant; None for all."""
+    """Name of the selected server; None for all."""
 
     @property
     def name(self) -> str:
-        """What a server of it is called."""
+        """Default server name."""
         return self.server or self.path.stem.strip(".") or "servers"
 
 
 LocalTarget = FileTarget | ModuleTarget
 """Tools that run in this process."""
 RemoteTarget = UrlTarget | CommandTarget | ConfigTarget
-"""Tools that run elsewhere."""
+"""Tools that run in another process."""
 Target = LocalTarget | RemoteTarget
 
 
 def parse_target(text: str) -> Target:
-    """Read one target.
+    """Parse one target.
 
     Raises:
-        TargetError: The text names nothing that has tools, or a file that does not exist.
+        TargetError: The text is not a target, or a file does not exist.
     """
     if text.startswith(("http://", "https://")):
         return _url_target(text)
@@ -165,22 +165,22 @@ def _existing_file(text: str, *, directory: bool = False) -> Path:
 
 
 def existing_targets(texts: Sequence[str]) -> list[Target]:
-    """Of targets that are files or directories, those that exist."""
+    """Parse the file targets that exist."""
     return [parse_target(text) for text in texts if Path(text.partition("#")[0]).expanduser().exists()]
 
 
 def split_targets(targets: Sequence[Target]) -> tuple[list[LocalTarget], list[RemoteTarget]]:
-    """The targets whose tools run in this process, and those whose tools run elsewhere."""
+    """Split targets into those that run in this process and remote ones."""
     local = [target for target in targets if isinstance(target, FileTarget | ModuleTarget)]
     remote = [target for target in targets if not isinstance(target, FileTarget | ModuleTarget)]
     return local, remote
 
 
 class TargetCommand(click.Command):
-    """A command with a target, which may be a command line of its own after ``--``."""
+    """Command with targets, of which one may be a command line after ``--``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows ``--`` from being read as options of ours."""
+        """Store the command line after ``--``, which has its own options."""
         if "--" in args:
             position = args.index("--")
             if position + 1 == len(args):
@@ -191,7 +191,7 @@ class TargetCommand(click.Command):
 
 
 def command_target(ctx: click.Context) -> CommandTarget | None:
-    """The command line after ``--``, where there is one."""
+    """The command line after ``--``; None for none."""
     found = ctx.meta.get(_COMMAND_KEY)
     assert found is None or isinstance(found, CommandTarget)
     return found

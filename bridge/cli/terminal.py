@@ -1,11 +1,4 @@
-"""Output, progress bar, interactive input.
-
-Person: who sits at the terminal, is asked for lines, and may interrupt an answer.
-
-Output: data to standard output, whatever else writes there while users' code runs.
-
-Progress: how far a call is, as a bar on the terminal of whoever waits for it.
-"""
+"""Terminal output, progress bar and interactive input."""
 
 from __future__ import annotations
 
@@ -38,7 +31,7 @@ _MAX_LABEL_CHARS = 40
 
 
 class InteractiveInput:
-    """Who writes the lines of standard input; use it within the event loop."""
+    """Interactive lines of standard input; use it within the event loop."""
 
     def __init__(self) -> None:
         self._send, self._lines = anyio.create_memory_object_stream[str | None](math.inf)
@@ -46,14 +39,14 @@ class InteractiveInput:
 
     @property
     def is_there(self) -> bool:
-        """Standard input is a terminal."""
+        """True if standard input is a terminal."""
         return sys.stdin.isatty()
 
     async def line(self, prompt: str) -> str | None:
-        """The next line; None at the end of the input. What is written after a question was given up answers the next.
+        """Read the next line; None at the end of the input. A line typed after a cancelled prompt answers the next one.
 
         Args:
-            prompt: What is shown at a terminal.
+            prompt: Prompt on a terminal.
         """
         if self.is_there:
             click.echo(escape_controls(prompt), nl=False, err=True)
@@ -63,7 +56,7 @@ class InteractiveInput:
         return await self._lines.receive()
 
     async def confirms(self, question: str) -> bool:
-        """Whether the answer to a question is yes; the end of the input is a no."""
+        """Ask a yes-or-no question; the end of the input counts as no."""
         while True:
             answer = await self.line(f"{question} [y/N]: ")
             if answer is None or answer.strip().lower() in _NO:
@@ -72,7 +65,7 @@ class InteractiveInput:
                 return True
 
     def close(self) -> None:
-        """Ask nothing any more."""
+        """Stop reading."""
         self._send.close()
         self._lines.close()
 
@@ -88,18 +81,18 @@ class InteractiveInput:
 
 
 async def run_interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
-    """Do something that Ctrl-C cancels, and nothing else.
+    """Run a function that Ctrl-C cancels.
 
     Args:
-        work: What is done.
+        work: The function.
 
     Returns:
-        What it returned; None where it was interrupted.
+        Its result; None after an interruption.
 
     Raises:
-        Exception: What it raised.
+        Exception: Its exception.
     """
-    if sys.platform == "win32":  # where an event loop hears of no signals
+    if sys.platform == "win32":  # event loops on Windows do not support signals
         return await work()
     code, failure = None, None
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
@@ -121,10 +114,9 @@ async def run_interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
 
 
 def write_data(text: str) -> None:
-    """Write one piece of data and a newline to standard output, as UTF-8.
+    """Write data and a newline to standard output, as UTF-8.
 
-    A terminal would obey control characters, which others may have written: there they are escaped. Elsewhere the data
-    is written as it is.
+    On a terminal, control characters are escaped, since the data may be foreign.
     """
     if sys.stdout.isatty():
         text = escape_controls(text)
@@ -134,20 +126,20 @@ def write_data(text: str) -> None:
 
 
 def write_json(data: Any) -> None:
-    """Write data as JSON that a person can read; for a terminal with JSON's own escapes, as `write_data` does."""
+    """Write indented JSON; control characters are escaped on a terminal."""
     text = json.dumps(data, indent=2, ensure_ascii=False)
     write_data(escaped_json(text) if sys.stdout.isatty() else text)
 
 
 class TerminalProgress(LocalChannel):
-    """Shows progress on standard error where that is a terminal; log messages go to the log."""
+    """Progress display on standard error, if it is a terminal."""
 
     def __init__(self) -> None:
         self._is_watched = sys.stderr.isatty()
         self._bar: Any = None
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Move the bar; where nobody knows how much there is, a line says how much is done."""
+        """Update the progress bar; without a total, print a line."""
         if not self._is_watched:
             return
         label = escape_controls(" ".join((message or "").split()))[:_MAX_LABEL_CHARS]

@@ -1,4 +1,4 @@
-"""The serve command: its options, and the assembly of what it serves."""
+"""``bridge serve``: options and assembly of the server."""
 
 from __future__ import annotations
 

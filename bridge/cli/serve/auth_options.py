@@ -1,4 +1,4 @@
-"""Options of ``bridge serve`` over HTTP that say who may come in: keys, and tokens of an identity provider."""
+"""Authentication options of ``bridge serve``: API keys, and tokens of an identity provider."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GIVEN = frozenset({ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthOptions:
-    """Who may come in."""
+    """Authentication options."""
 
     api_key: tuple[str, ...] = field(repr=False)
     api_keys: Path | None
@@ -175,4 +175,4 @@ auth_options = option_group(
         help="A scope that has to be granted for a tool, or for those of a pattern: delete_*=write. Repeatable.",
     ),
 )
-"""The options of `AuthOptions`."""
+"""Options of `AuthOptions`."""

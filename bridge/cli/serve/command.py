@@ -1,4 +1,4 @@
-"""``bridge serve``: tools as an MCP server, over stdio or HTTP."""
+"""``bridge serve``: serve tools as an MCP server, over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bridge.cli.targets import TargetCommand
 from bridge.hosting.process import redirect_stdout
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""How long the body of a request may be unless ``--max-request-bytes`` says otherwise."""
+"""Default maximum bytes of a request body."""
 
 
 class _Transport(click.Choice[str]):
-    """A transport, whose other names earn a hint."""
+    """Transport name; other known names get a hint."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """One of the transports."""
+        """Convert a transport name."""
         if str(value).lower().replace("-", "").replace("_", "").startswith("streamable"):
             self.fail(f"{value!r} is called 'http' here: --transport http", param, ctx)
         return super().convert(value, param, ctx)

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MIN_KEY_BYTES = 32
-"""How long a secret that seals must be at least."""
+"""Minimum bytes of a state key."""
 
 MAX_DRAIN_SECONDS = 30.0
-"""Whoever runs containers kills them this long after SIGTERM unless told otherwise."""
+"""Usual seconds between SIGTERM and SIGKILL in container platforms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingOptions:
-    """How several processes are one server."""
+    """Options for several processes of one server."""
 
     state_keys: tuple[str, ...]
     workers: int
@@ -34,11 +34,11 @@ class ScalingOptions:
 
     @property
     def are_sessions_lost(self) -> bool:
-        """Whether a request may come to a process that does not know its session, and cannot look it up."""
+        """True if a request may reach a process that cannot look up its session."""
         return self.workers > 1 and self.redis_url is None
 
     def what_is_lost(self) -> str:
-        """What clients of the handshake era have to do without."""
+        """Features that clients of the handshake era lose."""
         if self.redis_url is not None:
             return f"{self.workers} workers: SSE is off, which keeps each session in one process"
         return (
@@ -48,7 +48,7 @@ class ScalingOptions:
 
     @property
     def seals_alone(self) -> bool:
-        """Whether other replicas that there may be cannot open what clients carry between the rounds of a call."""
+        """True if other replicas cannot decrypt the state that clients carry between the rounds of a call."""
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
     def check(self, ctx: click.Context, *, reload: bool, transport: str) -> None:
@@ -122,7 +122,7 @@ scaling_options = option_group(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationsOptions:
-    """Where a server tells of itself, and how it ends."""
+    """Options of admin pages and shutdown."""
 
     admin_port: int | None
     admin_host: str
@@ -168,4 +168,4 @@ operations_options = option_group(
         help="Over HTTP: how many seconds calls may go on after that.",
     ),
 )
-"""The options of `OperationsOptions`."""
+"""Options of `OperationsOptions`."""

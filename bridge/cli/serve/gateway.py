@@ -1,4 +1,4 @@
-"""A gateway for ``bridge serve``: from targets to tools that are served, and what is open while they are."""
+"""Gateway of ``bridge serve``: tools of targets, and their lifespan."""
 
 from __future__ import annotations
 

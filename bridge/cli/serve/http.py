@@ -173,7 +173,7 @@ def _serve_here(
 
 
 def _noted(announce: Callable[[], None], opened: socket.socket) -> Callable[[], None]:
-    """Let the process know that watches the files, and announce."""
+    """Notify the reload process, then announce."""
 
     def noted() -> None:
         with opened:
@@ -225,9 +225,9 @@ def _held_until(announce: Callable[[], None], unmatched: UnmatchedAuthNames) -> 
 
 
 def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Starlette:
-    from bridge.server.http.app import http_app  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.http.app import http_app  # noqa: PLC0415 - after errors of the targets
 
-    for modern in (False, True):  # or it would be made later, and be gone through by the garbage collector ever after
+    for modern in (False, True):  # build the pages before objects are frozen for the garbage collector
         publisher.catalog.page(modern=modern)
     try:
         return http_app(
@@ -251,7 +251,7 @@ def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: 
 
 
 def _directories(targets: Sequence[LocalTarget]) -> list[str]:
-    """Folders that hold the targets, to watch for changed files."""
+    """Folders of the targets, to watch for changes."""
     return sorted({directory for target in targets for directory in _directories_of(target)})
 
 

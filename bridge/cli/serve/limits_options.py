@@ -1,4 +1,4 @@
-"""Options of ``bridge serve`` that limit what one caller may take, and what the server takes on."""
+"""Limit options of ``bridge serve``, for each caller and for the server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 DEFAULT_MAX_CALLS = 10_000
-"""How many calls may run or wait at once unless ``--max-calls`` says otherwise."""
+"""Default of ``--max-calls``."""
 DEFAULT_MAX_SESSIONS = 10_000
-"""How many sessions may be open unless ``--max-sessions`` says otherwise."""
+"""Default of ``--max-sessions``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsOptions:
-    """How much one caller may take, and the server takes on."""
+    """Limit options."""
 
     rate: str | None
     concurrency: int | None
@@ -43,10 +43,10 @@ class LimitsOptions:
     max_connections: int | None
 
     def limits(self, ctx: click.Context) -> Limits | None:
-        """What is limited; None for nothing.
+        """Build the limits; None for none.
 
         Raises:
-            click.UsageError: Something is not written as it has to be.
+            click.UsageError: An option is malformed.
         """
         if not (
             self.rate
@@ -76,7 +76,7 @@ class LimitsOptions:
             raise click.UsageError(str(error), ctx) from error
 
     def policy(self) -> ExecutionPolicy | None:
-        """How calls are treated; None for as they are without options."""
+        """Build the execution policy; None for the default."""
         if self.max_output_chars is None:
             return None
         from bridge.tools.execution import ExecutionPolicy  # noqa: PLC0415 - as above
@@ -186,4 +186,4 @@ limits_options = option_group(
         "address with most, on which no call runs; all others are answered 503 and closed.",
     ),
 )
-"""The options of `LimitsOptions`."""
+"""Options of `LimitsOptions`."""

@@ -1,4 +1,4 @@
-"""What ``bridge serve`` was asked to do, and the tools that it serves."""
+"""Options of ``bridge serve``, and the tools that it serves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What ``bridge serve`` was asked to do."""
+    """All options of ``bridge serve``."""
 
     transport: str
     host: str
@@ -59,10 +59,10 @@ class ServeOptions:
 
 
 def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> list[Target]:
-    """The targets of a command, the one after ``--`` included; where there is none, the default ones that exist.
+    """Targets of the command, including one after ``--``; by default the existing default targets.
 
     Raises:
-        click.UsageError: There is none.
+        click.UsageError: There are no targets.
     """
     if targets := given_targets(ctx, texts):
         return targets
@@ -73,7 +73,7 @@ def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
 
 
 def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
-    """Say which options on the command line do nothing without another one, a line for each."""
+    """Warn of options on the command line that have no effect without another one."""
     telemetry = options.telemetry
     has_audit_log = telemetry.audit_log is not None
     needed = {
@@ -91,10 +91,10 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
 
 
 def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
-    """What is served: tools of this process, or a gateway."""
+    """Load the tools, or build a gateway for remote targets."""
     local, remote = split_targets(targets)
     if remote:
-        from bridge.cli.serve.gateway import serve_gateway  # noqa: PLC0415 - the SDK takes most of a second to import
+        from bridge.cli.serve.gateway import serve_gateway  # noqa: PLC0415 - importing the SDK takes most of a second
 
         return serve_gateway(
             local,
@@ -109,7 +109,7 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
 
 
 def name_of(targets: list[Target], options: ServeOptions) -> str:
-    """What the server calls itself."""
+    """Name of the server."""
     return options.name or "-".join(dict.fromkeys(target.name for target in targets))
 
 
@@ -120,19 +120,19 @@ def publisher_of(
     options: ServeOptions,
     state_keys: Sequence[bytes] | None = None,
 ) -> Publisher:
-    """What is served, as the options say.
+    """Build the publisher.
 
     Args:
         ctx: The command.
-        serving: What is served.
-        name: What it calls itself.
-        options: How to serve.
-        state_keys: Secrets that seal what clients carry; None for one of this process.
+        serving: The tools.
+        name: Name of the server.
+        options: The command's options.
+        state_keys: Keys that encrypt client-held state; None to generate one for this process.
 
     Raises:
-        click.UsageError: The options cannot be.
+        click.UsageError: The options are invalid.
     """
-    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after the targets, whose mistakes come first
+    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after errors of the targets
 
     try:
         return Publisher(

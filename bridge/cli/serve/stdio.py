@@ -30,7 +30,7 @@ _HTTP_ONLY = {
 
 
 def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
-    """Say which options on the command line do nothing; those in the environment may be meant for another server."""
+    """Warn of options on the command line without effect; those in the environment may be for another server."""
     follows = any(isinstance(each, ConfigTarget) for each in targets)
     ignored = [
         option.opts[0]
@@ -46,14 +46,14 @@ def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
 
 
 def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
-    """Serve to the host that started this process.
+    """Serve over stdio.
 
     Args:
         ctx: The command.
-        texts: The targets as they were given.
-        options: How to serve.
+        texts: Arguments of the command.
+        options: The command's options.
     """
-    streams = take_standard_streams()  # before any code of the user's can print
+    streams = take_standard_streams()  # before user code can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
     warn_unused_options(ctx, options)

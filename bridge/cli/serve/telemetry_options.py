@@ -1,4 +1,4 @@
-"""Options of ``bridge serve`` for those who watch it: metrics, traces, a line of log for each call, an audit log."""
+"""Telemetry options of ``bridge serve``: metrics, traces, JSON log, audit log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryOptions:
-    """What is observed, and where it is told."""
+    """Telemetry options."""
 
     metrics: bool
     traces: bool
@@ -42,7 +42,7 @@ class TelemetryOptions:
 
     @property
     def are_traces_wanted(self) -> bool:
-        """Whether spans are opened: because of the option, or of OpenTelemetry's own words in the environment."""
+        """True if tracing is on, by the option or by OpenTelemetry's variables."""
         return self.traces or (_asks_for_traces(os.environ) and _is_tracing_installed())
 
 
@@ -84,34 +84,34 @@ telemetry_options = option_group(
         help="How many earlier files of the audit log are kept.",
     ),
 )
-"""The options of `TelemetryOptions`."""
+"""Options of `TelemetryOptions`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveTelemetry:
-    """What is observed of one server."""
+    """Active telemetry of a server."""
 
     metrics: PrometheusMetrics | None = None
-    """The metrics, for ``/metrics``; None where nothing is counted."""
+    """The metrics, for ``/metrics``; None if metrics are off."""
     closings: list[Callable[[], object]] = field(default_factory=list)
 
     def close(self) -> None:
-        """Write and send what still waits; once."""
+        """Flush and close, once."""
         while self.closings:
             self.closings.pop()()
 
 
 @contextmanager
 def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTelemetry]:
-    """Have everything observed in this block, as far as the options say; what is served is built within it.
+    """Enable telemetry during this block; the server must be built within it.
 
     Args:
-        options: What is to be observed.
-        name: What the server calls itself.
+        options: Telemetry options.
+        name: Name of the server.
 
     Raises:
         MissingExtraError: OpenTelemetry, or an exporter, is not installed.
-        CommandError: The audit log cannot be opened, or the environment cannot be understood.
+        CommandError: The audit log cannot be opened, or an environment variable is invalid.
     """
     has_traces = options.are_traces_wanted
     if not (has_traces or options.metrics or options.audit_log or options.log_format == "json"):
@@ -200,7 +200,7 @@ def _running_children() -> int:
 
 
 def _asks_for_traces(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces, in OpenTelemetry's words."""
+    """True if OpenTelemetry's environment variables request traces."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporters = environment.get("OTEL_TRACES_EXPORTER")
