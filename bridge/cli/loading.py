@@ -40,11 +40,11 @@ _SERVERS = {"FastMCP", "MCPServer", "Server"}
 
 
 def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
-    """Import targets, and put their tools into one ToolBox; one target that is a ToolBox is that very one.
+    """Import targets and combine their tools; a single target that is a ToolBox is returned itself.
 
     Raises:
-        TargetError: A target has no such object, or no tools; or two tools have one name.
-        ImportFailedError: A target raised while it was imported.
+        TargetError: A target has no such object or no tools, or two tools have the same name.
+        ImportFailedError: A target raised an exception when it was imported.
     """
     from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - after standard output is diverted
 

@@ -53,7 +53,7 @@ def command(
 
 
 def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
-    """The one server of a target that a person can log in to.
+    """Find the one server of a target that supports a login.
 
     Raises:
         click.UsageError: There is none, or there are several.

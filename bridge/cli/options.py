@@ -120,15 +120,15 @@ def _flat(_context: click.Context, _parameter: click.Parameter, values: tuple[tu
 def with_headers(
     ctx: click.Context, targets: Sequence[_AnyTarget], texts: Sequence[str]
 ) -> list[_AnyTarget | UrlTarget]:
-    """Targets, of which the one that is a URL is given headers; what a header holds is in no error.
+    """Add HTTP headers to the one URL target; errors never contain their values.
 
     Args:
         ctx: The command.
         targets: The targets.
-        texts: The headers as they were given.
+        texts: Values of the option.
 
     Raises:
-        click.UsageError: One is not written as it has to be, or it is not plain which server it is for.
+        click.UsageError: A header is malformed, or the target for it is ambiguous.
     """
     if not texts:
         return list(targets)
@@ -186,10 +186,10 @@ pins_options = option_group(
 
 
 def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:
-    """Refuse a lock file on the command line that holds nobody; one of the environment may be meant for others.
+    """Refuse a lock file on the command line if there is no server; one in the environment may be for other commands.
 
     Raises:
-        click.UsageError: None of the targets is a server.
+        click.UsageError: No target is a server.
     """
     if not split_targets(targets)[1] and any(each.name == "pins" for each in typed_options(ctx)):
         raise click.UsageError("--pins holds servers to what they offered: the tools of a Python target are yours", ctx)

@@ -144,10 +144,10 @@ def _discard_stdout() -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a log record as one line of JSON: when, how severe, by whom and what; and the traceback.
+    """Formats log records as JSON lines: time, level, logger, message and traceback.
 
     Args:
-        shows_all_frames: Let tracebacks have all frames, and not the user's alone.
+        shows_all_frames: Include all frames in tracebacks, not only the user's.
     """
 
     def __init__(self, *, shows_all_frames: bool) -> None:
@@ -208,10 +208,10 @@ class _Seldom(logging.Filter):
 
 
 def log_level_option(default: str) -> Callable[[Any], Any]:
-    """The option that says what to log, for a command.
+    """Create the ``--log-level`` option of a command.
 
     Args:
-        default: The level where nothing is said.
+        default: The default level.
     """
     return option(
         "--log-level",
@@ -227,11 +227,10 @@ def configure_logging(level: str, form: str = "text") -> None:
 
     Args:
         level: One of `LEVELS`.
-        form: ``text``, or ``json`` for one JSON object a line, the command's own messages included.
+        form: ``text``, or ``json`` for JSON lines, including the command's own messages.
 
-    Below ``debug`` a traceback shows the user's own frames, uvicorn logs its warnings only, and the MCP SDK nothing:
-    what it logs of a broken connection is told by the command in one line. Warnings of libraries about requests are
-    repeated once in a while at most.
+    Above ``debug``, tracebacks have only the user's frames, uvicorn logs only warnings, and the MCP SDK nothing, since
+    the command reports connection errors itself. Libraries' warnings about requests are rate-limited.
     """
     handler = _VisibleHandler(sys.stderr)
     is_debug = level == "debug"
@@ -270,9 +269,9 @@ def users_traceback(error: BaseException) -> str:
 
 
 def user_location(error: BaseException) -> str:
-    """The line of the user's where an error arose: ``tools.py, line 3``; empty where there is none.
+    """Line of user code at which an error occurred: ``tools.py, line 3``; empty if there is none.
 
-    An error that a library raised arose where the user's code called it.
+    For an error in a library, this is the user's call of the library.
     """
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).exists():
         return f"{error.filename}, line {error.lineno}"

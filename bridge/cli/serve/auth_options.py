@@ -42,10 +42,10 @@ class AuthOptions:
     tool_scope: tuple[str, ...]
 
     def auth(self, ctx: click.Context) -> Auth | None:
-        """What lets callers in; None where nobody is asked for a credential.
+        """Build the authentication; None without credentials.
 
         Raises:
-            click.UsageError: The options do not fit one another, or what they name cannot be used.
+            click.UsageError: The options contradict each other, or a value is invalid.
         """
         self._check(ctx)
         if not (self.api_key or self.api_keys or self.oauth_issuer):

@@ -1,9 +1,4 @@
-"""Admin port, drain, workers, Redis, state keys.
-
-Options of ``bridge serve`` for several processes that are one server.
-
-Options of ``bridge serve`` for those who operate it: where it tells of itself, and how it ends.
-"""
+"""Deployment options of ``bridge serve``: several processes, admin port, drain."""
 
 from __future__ import annotations
 
@@ -52,7 +47,7 @@ class ScalingOptions:
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
     def check(self, ctx: click.Context, *, reload: bool, transport: str) -> None:
-        """See that several workers fit the other options.
+        """Check that the options allow several workers.
 
         Raises:
             click.UsageError: They do not.
@@ -65,11 +60,11 @@ class ScalingOptions:
             raise click.UsageError("--transport sse keeps each session in one process: leave --workers out", ctx)
 
     def reach_redis(self) -> None:
-        """See that Redis answers, where there is to be one.
+        """Check that Redis responds, if it is configured.
 
         Raises:
             MissingExtraError: The package ``redis`` is not installed.
-            RedisUnreachableError: It does not.
+            RedisUnreachableError: Redis does not respond.
         """
         if self.redis_url is not None:
             import asyncio  # noqa: PLC0415 - for those who have one
@@ -79,10 +74,10 @@ class ScalingOptions:
             asyncio.run(check_reachable(self.redis_url))
 
     def secrets(self, ctx: click.Context) -> Sequence[bytes] | None:
-        """The secrets that seal what clients carry; None for one of this process.
+        """Keys that encrypt client-held state; None to generate one for this process.
 
         Raises:
-            click.UsageError: One is too short.
+            click.UsageError: A key is too short.
         """
         keys = [key.encode() for key in self.state_keys]
         for number, key in enumerate(keys, 1):
@@ -130,10 +125,10 @@ class OperationsOptions:
     drain_timeout: float
 
     def check(self, ctx: click.Context) -> None:
-        """See that the options fit one another.
+        """Check that the options are consistent.
 
         Raises:
-            click.UsageError: They do not.
+            click.UsageError: They are not.
         """
         if self.drain_delay + self.drain_timeout >= MAX_DRAIN_SECONDS:
             raise click.UsageError(

@@ -35,21 +35,21 @@ def serve_gateway(
     pin_mode: PinMode,
     reload: bool,
 ) -> Serving:
-    """What a gateway serves.
+    """Build a gateway.
 
     Args:
-        local: The targets whose tools run in this process.
-        remote: Those whose tools run elsewhere.
-        forward_headers: The headers of callers that are handed on.
-        prefix: When a server's name stands before the names of its tools; None for what its configuration says.
-        pins: A lock file, to which the servers are held.
-        pin_mode: What becomes of tools that are not as they were pinned.
-        reload: Whether to follow changes of configurations.
+        local: Targets whose tools run in this process.
+        remote: Remote targets.
+        forward_headers: Names of callers' headers that are forwarded.
+        prefix: When a server's name is prepended to its tool names; None to use its configuration.
+        pins: Lock file of the servers.
+        pin_mode: Handling of tools that differ from their pins.
+        reload: True to follow changes of configurations.
 
     Raises:
-        ConfigError: A configuration, or the lock file, cannot be used.
-        MissingExtraError: Changes are to be followed, and ``watchfiles`` is not installed.
-        TargetError: A header cannot be handed on, or a target has no tools.
+        ConfigError: A configuration, or the lock file, is invalid.
+        MissingExtraError: ``reload`` is set, and ``watchfiles`` is not installed.
+        TargetError: A header cannot be forwarded, or a target has no tools.
     """
 
     def read() -> list[ServerConfig]:

@@ -214,7 +214,7 @@ def _operated(
 
 
 def _held_until(announce: Callable[[], None], unmatched: UnmatchedAuthNames) -> Callable[[], None]:
-    """What announces, and then says which tools are not there: servers behind this one had their time to bring them."""
+    """Announce, then warn of configured names without a tool, after upstream servers had time to list theirs."""
     unmatched.hold()
 
     def opened() -> None:
