@@ -12,26 +12,28 @@ from starlette.routing import Route
 from bridge.hosting import serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.process import print_message
-from bridge.server.auth.bearer import BearerAuthMiddleware
+from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import CredentialCache, access_of_request
-from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
+from bridge.server.http.guards import GuardMiddleware
+from bridge.server.http.host_origin import AllowedHosts, HostOriginGuard
 from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, PageRouter, StatusPage, probe_pages
 
 if TYPE_CHECKING:
     import socket
 
-    from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.hosting.child_process import InheritedSockets
     from bridge.hosting.process import DrainTimes
     from bridge.server.auth.auth import Auth
+    from bridge.server.http.app import BridgeApp
+    from bridge.server.http.guards import Guard
     from bridge.server.http.probes import HealthState
 
 
 def admin_pages(
-    app: Starlette,
+    app: BridgeApp,
     operations: HealthState,
     *,
     times: DrainTimes,
@@ -77,17 +79,15 @@ def admin_pages(
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
         if metrics is not None:
             app.router.routes.append(Route(METRICS_PATH, FullAccessRequired(MetricsPage(metrics)), methods=["GET"]))
-            app.state.any_name.add(METRICS_PATH)
+            app.any_host_paths.add(METRICS_PATH)
         return serve.AdminPages(times=times, pages=probes)
     names = AllowedHosts(admin_host, allowed_hosts, allowed_origins)
-    guarded: ASGIApp = status
+    guards: list[Guard] = [HostOriginGuard(names, lambda: True)]
     if auth is not None:
-        guarded = BearerAuthMiddleware(
-            status, auth=auth, recognition=CredentialCache(auth), metadata_url=None, open_paths=()
-        )
+        guards.append(BearerAuthGuard(auth, CredentialCache(auth), metadata_url=None))
     pages = dict(probes)
     if auth is not None or is_open or sockets_module.are_loopback(sockets_module.resolve(admin_host, 0)):
-        pages[STATUS_PATH] = HostOriginMiddleware(guarded, names=names, is_running=lambda: True)
+        pages[STATUS_PATH] = GuardMiddleware(status, guards=guards)
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)

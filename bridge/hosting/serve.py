@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
+    from bridge.server.http.app import BridgeApp
     from bridge.server.http.guards import PreAsgiHandler
     from bridge.server.http.probes import HealthState
 
@@ -74,7 +74,7 @@ def freeze_garbage_collector() -> None:
 
 
 def serve_app(
-    app: Starlette,
+    app: BridgeApp,
     sockets: list[socket.socket],
     announce: Callable[[], None],
     *,
@@ -107,13 +107,9 @@ def serve_app(
         Exception: The error of the lifespan's start.
         KeyboardInterrupt: The signal was SIGINT.
     """
-    from bridge.server.http.guards import pre_asgi_handler  # noqa: PLC0415 - imports the SDK, which the app has loaded
-    from bridge.server.limits.middleware import RateLimitMiddleware  # noqa: PLC0415 - as above
-
-    # Behind a proxy, the caller's address is known only after uvicorn's middleware.
-    middleware: set[object] = {each.cls for each in app.user_middleware}
-    is_told_by_proxy = _PROXIES in os.environ and RateLimitMiddleware in middleware
-    direct = None if is_told_by_proxy else pre_asgi_handler(app, lambda: operations.is_steady)
+    # The address of a caller behind a proxy is known only behind uvicorn's own middleware.
+    needs_address = _PROXIES in os.environ and app.limits_requests
+    direct = None if needs_address else app.pre_asgi_handler(lambda: operations.is_steady)
     config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 
     tells = asyncio.Event()

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from starlette.applications import Starlette
-
+    from bridge.server.http.app import BridgeApp
     from bridge.server.http.probes import HealthState
 
 _logger = logging.getLogger("bridge.hosting")
@@ -82,7 +81,7 @@ class HttpServer(BackgroundServer):
     def __init__(
         self,
         config: uvicorn.Config,
-        app: Starlette,
+        app: BridgeApp,
         operations: HealthState,
         opened: Callable[[], None],
         *,
@@ -163,10 +162,10 @@ class HttpServer(BackgroundServer):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain and close."""
         if not (self.ending.is_drain and self._operations.has_started):
-            self._app.state.shutdown()
+            self._app.shutdown()
             await super().shutdown(sockets)
             return
-        if calls := len(self._app.state.drain):
+        if calls := len(self._app.drain):
             _logger.info("draining; calls that are being run: %d", calls)
         await asyncio.sleep(self._times.delay_seconds)
         timeout_seconds, begun_at = self._times.timeout_seconds, asyncio.get_running_loop().time()
@@ -174,10 +173,10 @@ class HttpServer(BackgroundServer):
         def left_seconds() -> float:
             return max(begun_at + timeout_seconds - asyncio.get_running_loop().time(), 0)
 
-        draining = asyncio.create_task(self._app.state.drain(timeout_seconds))
+        draining = asyncio.create_task(self._app.drain(timeout_seconds))
         try:
             with anyio.move_on_after(timeout_seconds):
-                await self._app.state.drain.answered()
+                await self._app.drain.answered()
             await self._stop_listening(sockets or [])
             with anyio.move_on_after(left_seconds() + _LEAVING_SECONDS):
                 await self._finish()
@@ -190,7 +189,7 @@ class HttpServer(BackgroundServer):
         """Wait until idle connections are closed and no call runs without its connection."""
         # New connections are about to send a request, and ended streams are reopened on idle connections.
         await close_idle_until_none(self.server_state.connections, _LEAVING_SECONDS)
-        while len(self._app.state.drain):  # noqa: ASYNC110 - an event would cost time in every call
+        while len(self._app.drain):  # noqa: ASYNC110 - an event would cost time in every call
             await asyncio.sleep(_LEAVING_SECONDS)
 
     def _begin_end(self) -> None:

@@ -25,7 +25,6 @@ from bridge.hosting import sockets as sockets_module
 from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
 from bridge.server.http.app import http_app
-from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.publisher import Publisher
 from bridge.telemetry.writer import BATCH_SECONDS
 from tests.benchmarks.tools import add
@@ -33,7 +32,7 @@ from tests.benchmarks.tools import add
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from starlette.applications import Starlette
+    from bridge.server.http.app import BridgeApp
 
 _WRITTEN_SECONDS = 10 * BATCH_SECONDS
 
@@ -46,7 +45,7 @@ def watched_app(
     log: bool = False,
     audit_log: str | None = None,
     traced_share: float | None = None,
-) -> Iterator[Starlette]:
+) -> Iterator[BridgeApp]:
     """An app of which is told what the arguments say.
 
     Args:
@@ -97,7 +96,7 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
             ports[name] = sockets[0].getsockname()[1]
             config = uvicorn.Config(
                 app,
-                http=http_protocol(pre_asgi_handler(app, lambda: True)),
+                http=http_protocol(app.pre_asgi_handler(lambda: True)),
                 log_level="error",
                 access_log=False,  # there is no direct way beside it
                 proxy_headers=False,

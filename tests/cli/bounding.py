@@ -13,7 +13,6 @@ from bridge.hosting.h11_protocol import h11_protocol
 from bridge.hosting.protocols import with_coalesced_writes, with_connection_limits
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
-from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.http.probes import Probes
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -41,7 +40,7 @@ def served(protocol: str, bounds: ConnectionLimits, *tools: object) -> Iterator[
     """The port at which `add` is served, with more tools."""
     app = http_app(ToolBox(add, *tools))
     kinds = {
-        "direct": lambda: http_protocol(pre_asgi_handler(app, lambda: True), bounds),
+        "direct": lambda: http_protocol(app.pre_asgi_handler(lambda: True), bounds),
         "httptools": lambda: http_protocol(None, bounds),
         "h11": lambda: with_coalesced_writes(with_connection_limits(h11_protocol(bounds), bounds)),
     }

@@ -18,7 +18,7 @@ from bridge.hosting import httptools_protocol
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.http.guards import PreAsgiHandler, pre_asgi_handler
+from bridge.server.http.guards import PreAsgiHandler
 from bridge.server.http.probes import HealthState
 from bridge.server.methods.method import PlainRequest
 from bridge.tools.toolbox import ToolBox
@@ -31,8 +31,7 @@ from tests.server.tools import Holding, silent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from starlette.applications import Starlette
-
+    from bridge.server.http.app import BridgeApp
     from bridge.tools.context import InvocationContext
 
 DEADLINE_SECONDS = 10
@@ -57,7 +56,7 @@ def holding() -> Holding:
 
 
 @pytest.fixture
-def app(holding: Holding) -> Starlette:
+def app(holding: Holding) -> BridgeApp:
     held = replace(holding.tool, interactive=False)
     return http_app(ToolBox(silent("add", _add), silent("look", _look_around), held))
 
@@ -77,7 +76,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def port(app: Starlette) -> Iterator[int]:
+def port(app: BridgeApp) -> Iterator[int]:
     with http_server.serving(app, http="direct") as origin:
         yield httpx.URL(origin).port or 0
 
@@ -168,7 +167,7 @@ def test_a_call_in_a_session_is_answered_in_its_name_and_goes_on_when_its_client
     assert ways == ["200", "200"]
 
 
-def test_requests_of_one_id_that_came_in_the_same_moment_are_all_answered(app: Starlette, ways: list[str]) -> None:
+def test_requests_of_one_id_that_came_in_the_same_moment_are_all_answered(app: BridgeApp, ways: list[str]) -> None:
     """Clients that share a session may count alike; none of their calls has to wait for something."""
     with http_server.serving(app, http="direct") as origin, ExitStack() as stack:
         port = httpx.URL(origin).port or 0
@@ -183,7 +182,7 @@ def test_requests_of_one_id_that_came_in_the_same_moment_are_all_answered(app: S
     assert ways == ["200"] * 320
 
 
-def test_a_server_that_ends_answers_what_runs_and_closes(app: Starlette, holding: Holding) -> None:
+def test_a_server_that_ends_answers_what_runs_and_closes(app: BridgeApp, holding: Holding) -> None:
     with ExitStack() as stack, ThreadPoolExecutor() as threads:
         port = httpx.URL(stack.enter_context(http_server.serving(app, http="direct"))).port or 0
         with connected(port) as idle, connected(port) as connection:
@@ -227,11 +226,11 @@ def test_a_call_that_cannot_be_answered_is_logged_and_its_connection_closed(
     assert [record.getMessage() for record in caplog.records if record.exc_info] == ["a request could not be answered"]
 
 
-def test_an_app_with_other_middleware_has_no_direct_way(app: Starlette) -> None:
-    assert pre_asgi_handler(app, lambda: True) is not None
+def test_an_app_with_other_middleware_has_no_direct_way(app: BridgeApp) -> None:
+    assert app.pre_asgi_handler(lambda: True) is not None
     app.add_middleware(GZipMiddleware)
-    assert pre_asgi_handler(app, lambda: True) is None
-    assert pre_asgi_handler(http_app(ToolBox(silent("add", _add)), fast_path=False), lambda: True) is None
+    assert app.pre_asgi_handler(lambda: True) is None
+    assert http_app(ToolBox(silent("add", _add)), fast_path=False).pre_asgi_handler(lambda: True) is None
 
 
 def test_where_callers_have_to_be_known_only_a_recognised_one_is_answered_directly(ways: list[str]) -> None:
@@ -245,9 +244,9 @@ def test_where_callers_have_to_be_known_only_a_recognised_one_is_answered_direct
             assert (head.split()[1], len(ways)) == (b"%d" % status, found)
 
 
-def test_while_a_server_starts_or_ends_nothing_is_answered_directly(app: Starlette, ways: list[str]) -> None:
+def test_while_a_server_starts_or_ends_nothing_is_answered_directly(app: BridgeApp, ways: list[str]) -> None:
     operations = HealthState()
-    direct = pre_asgi_handler(app, lambda: operations.is_steady)
+    direct = app.pre_asgi_handler(lambda: operations.is_steady)
     with http_server.serving(app, http=http_protocol(direct)) as origin, connected(httpx.URL(origin).port or 0) as it:
         for change, found in ((lambda: None, []), (operations.open, ["200"]), (operations.drain, ["200"])):
             change()

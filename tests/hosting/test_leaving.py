@@ -61,7 +61,7 @@ class AsItEnds:
 
 async def test_who_has_connected_when_the_server_stops_listening_is_answered() -> None:
     async with served() as (server, port):
-        late = server._app.state.drain = AsItEnds(port)
+        late = server._app.drain = AsItEnds(port)  # type: ignore[assignment]  # of a drain it has what is called here
         terminate(server)
         await refused(port)
         async with await SocketStream.from_socket(late.connection) as stream:

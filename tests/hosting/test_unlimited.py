@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from mcp.server.auth.middleware.auth_context import auth_context_var
-from starlette.authentication import AuthCredentials
 
 from bridge.hosting.admin_pages import FullAccessRequired
 from bridge.server.auth import VerifiedToken
 from bridge.server.auth.access import Access
-from bridge.server.auth.identity import CachedCredential, RequestUser, set_request_user
+from bridge.server.auth.identity import RequestUser
 from tests.server.auth.guarded import ADA
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ async def test_a_page_for_those_who_may_use_all_tools_asks_others_for_more() -> 
 
     scope: Scope = {"type": "http", "method": "GET", "path": "/status"}
     token = VerifiedToken(token=ADA, client_id="ada", scopes=[], tools=("add",))
-    known = CachedCredential(RequestUser(token, Access(tools=("add",))), AuthCredentials(), 0.0)
-    reset = set_request_user(scope, known)
+    reset = auth_context_var.set(RequestUser(token, Access(tools=("add",))))
     try:
         await FullAccessRequired(page)(scope, receive, send)
     finally:

@@ -15,14 +15,13 @@ from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.fast import FastHttp
-from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.limits import Limits, Rate
 from tests.server.differential_tools import toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from starlette.types import Message
 
-    from starlette.types import Message, Receive, Scope, Send
+    from bridge.server.http.requests import Request
 
 _answered = FastHttp.answered
 KEYS = (
@@ -33,15 +32,19 @@ KEYS = (
 _head = httptools_protocol._head
 
 
-async def _marked(
-    self: FastHttp, scope: Scope, headers: Mapping[bytes, bytes], body: bytes, receive: Receive, send: Send
-) -> bool:
+async def _marked(self: FastHttp, request: Request) -> bool:
+    send = request.send
+
     async def mark(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message["headers"], (b"x-fast", b"1")]}
         await send(message)
 
-    return await _answered(self, scope, headers, body, receive, mark)
+    request.send = mark
+    try:
+        return await _answered(self, request)
+    finally:
+        request.send = send
 
 
 def _marked_head(status: int, default: tuple[httptools_protocol.Header, ...]) -> bytes:
@@ -75,7 +78,7 @@ def main() -> None:
     http = options.http
     if http == "direct":
         httptools_protocol._head = _marked_head  # type: ignore[assignment]  # as above
-        http = http_protocol(pre_asgi_handler(app, lambda: True))
+        http = http_protocol(app.pre_asgi_handler(lambda: True))
     config = uvicorn.Config(app, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         sys.stderr.write(f"serving tests at http://127.0.0.1:{listener.getsockname()[1]}\n")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from bridge.hosting.serve import http_protocol
-from bridge.server.http.guards import pre_asgi_handler
+from bridge.server.http.app import BridgeApp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,8 @@ def serving(app: Starlette, *, http: Any = "h11") -> Iterator[str]:
         http: As for uvicorn; ``direct`` is what ``bridge serve`` uses.
     """
     if http == "direct":
-        http = http_protocol(pre_asgi_handler(app, lambda: True))
+        assert isinstance(app, BridgeApp)
+        http = http_protocol(app.pre_asgi_handler(lambda: True))
     config = uvicorn.Config(app, log_config=None, ws="none", http=http, access_log=False)
     server = _Server(config, app)
     with socket.create_server(("127.0.0.1", 0)) as listener:

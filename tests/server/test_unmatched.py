@@ -68,7 +68,7 @@ async def test_a_tool_that_goes_away_while_it_is_served_is_warned_of(caplog: pyt
     tools = toolbox()
     publisher = Publisher(tools, name="tests")
     heard = anyio.Event()
-    async with AuthGuards(auth(), publisher, 1000).running():
+    async with AuthGuards(auth(), publisher).running():
         assert [record.getMessage() for record in caplog.records] == [OF_SCOPE, OF_KEY]
         publisher.changes.listen(heard.set)
         tools.remove("delete_all")

@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-    from starlette.applications import Starlette
-
     from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
     from bridge.hosting.admin_pages import MetricsSource
     from bridge.hosting.child_process import InheritedSockets
     from bridge.server.auth import Auth
+    from bridge.server.http.app import BridgeApp
     from bridge.server.publisher import Publisher
     from bridge.server.unmatched_names import UnmatchedAuthNames
 
@@ -153,8 +152,8 @@ def _serve_here(
             announce, metrics = worker.opened, None if metrics is None else worker
         if inheritance is not None and inheritance.opened is not None:
             announce = _noted(announce, inheritance.opened)
-        if auth is not None and serving.lifespan is not None:
-            announce = _held_until(announce, app.state.unmatched)
+        if app.unmatched_names is not None and serving.lifespan is not None:
+            announce = _held_until(announce, app.unmatched_names)
         serve.serve_app(
             app,
             sockets,
@@ -185,7 +184,7 @@ def _noted(announce: Callable[[], None], opened: socket.socket) -> Callable[[], 
 
 def _operated(
     ctx: click.Context,
-    app: Starlette,
+    app: BridgeApp,
     operations: HealthState,
     options: ServeOptions,
     *,
@@ -224,7 +223,7 @@ def _held_until(announce: Callable[[], None], unmatched: UnmatchedAuthNames) -> 
     return opened
 
 
-def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Starlette:
+def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> BridgeApp:
     from bridge.server.http.app import http_app  # noqa: PLC0415 - after errors of the targets
 
     for modern in (False, True):  # build the pages before objects are frozen for the garbage collector

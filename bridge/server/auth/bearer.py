@@ -1,8 +1,8 @@
-"""The gate: nobody without a credential gets further, and everybody behind it is known.
+"""Bearer authentication: the guard that verifies the credential of a request and identifies its caller.
 
-It asks the SDK's `BearerAuthBackend` and tells who it is as the SDK's `AuthContextMiddleware` does, so that the
-ownership of sessions, the state that a client carries between rounds, and tools see who calls. A good credential is not
-looked at again for a while.
+The SDK's `BearerAuthBackend` verifies, and the caller is noted where the SDK's `AuthContextMiddleware` notes it: the
+ownership of sessions, the state that a client carries between rounds, and tools depend on it. A verified credential is
+cached for a while.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from starlette.authentication import AuthCredentials
 from starlette.requests import HTTPConnection
 
 from bridge.server.auth.credential_monitor import MonitoredCredential
 from bridge.server.auth.failures import NO_CREDENTIAL, Challenge, FailedAuthThrottle, send_challenge
-from bridge.server.auth.identity import HEADER, QUERY_TOKEN, CachedCredential, RequestUser, set_request_user
+from bridge.server.auth.identity import HEADER, QUERY_TOKEN, CachedCredential, RequestUser
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
-from bridge.server.http.requests import HEADERS
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Scope
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import CredentialMonitor
     from bridge.server.auth.identity import CacheWriter, CredentialCache
+    from bridge.server.http.requests import Request
 
 _logger = logging.getLogger("bridge.server.auth")
 
@@ -42,61 +41,68 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
 
 
-class BearerAuthMiddleware:
-    """ASGI middleware behind the edge: lets in whoever has a credential, before anything of the body is read.
+class BearerAuthGuard:
+    """Guard that refuses requests without a valid credential, before anything of the body is read.
 
     Args:
-        app: What is behind it.
-        auth: Who may come in.
-        recognition: Who came in a moment ago.
-        metadata_url: Where a client learns which issuers give tokens for this server.
-        open_paths: Where everybody gets through who only reads.
-        tenures: How long credentials hold for streams; None where there are no streams.
-        patience: With the addresses from which bad credentials come; None for the usual.
+        auth: Verifies credentials.
+        cache: Credentials that were verified a moment ago.
+        metadata_url: URL of the metadata that names the issuers of tokens for this server; None without such issuers.
+        open_paths: Paths that can be read without a credential.
+        monitor: Ends streams when their credentials expire; None where there are no streams.
+        throttle: Limits failed attempts from one address; None for the default.
     """
 
     def __init__(
         self,
-        app: ASGIApp,
-        *,
         auth: Auth,
-        recognition: CredentialCache,
+        cache: CredentialCache,
+        *,
         metadata_url: str | None,
-        open_paths: Collection[str],
-        tenures: CredentialMonitor | None = None,
-        patience: FailedAuthThrottle | None = None,
+        open_paths: Collection[str] = (),
+        monitor: CredentialMonitor | None = None,
+        throttle: FailedAuthThrottle | None = None,
     ) -> None:
-        self._app = app
-        self._recognition = recognition
         self._auth = auth
+        self._cache = cache
         self._backend = BearerAuthBackend(auth)
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
         self._repetitions = Repetitions()
-        self._patience = patience or FailedAuthThrottle()
-        self._tenures = tenures
+        self._throttle = throttle or FailedAuthThrottle()
+        self._monitor = monitor
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
-        if scope["type"] != "http" or (self._open_paths and self._is_open(scope)):
-            await self._app(scope, receive, send)
-            return
-        found = self._recognition.recognised(scope, scope[HEADERS]) or await self._identified(scope)
+    def admits_at_once(self, request: Request) -> bool:
+        """Identify the caller by a credential that was verified a moment ago."""
+        found = self._cached(request)
+        if found is None:
+            return False
+        request.identify(found)
+        return True
+
+    async def admit(self, request: Request) -> bool:
+        """Identify the caller, or refuse the request with a challenge."""
+        if self._open_paths and self._is_open(request.scope):
+            return True
+        found = self._cached(request) or await self._verified(request.scope)
         if isinstance(found, Challenge):
-            await self._refuse(scope, send, found)
-            return
-        token = set_request_user(scope, found)
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            auth_context_var.reset(token)
+            await self._refuse(request, found)
+            return False
+        request.identify(found)
+        return True
 
-    async def _refuse(self, scope: Scope, send: Send, challenge: Challenge) -> None:
-        # One that was good before is no guess: it has expired, or was taken back.
-        is_guess = challenge.status != _UNAUTHORIZED or not self._recognition.disown(scope[HEADERS].get(HEADER))
-        told = await self._patience.weighed(scope, challenge) if is_guess else challenge
-        self._log(scope, challenge, told.status)
-        await send_challenge(send, told, self._metadata_url)
+    def _cached(self, request: Request) -> CachedCredential | None:
+        value, query = request.headers.get(HEADER), request.scope["query_string"]
+        if value is None or request.has_repeated_headers or (query and QUERY_TOKEN.search(query)):
+            return None
+        return self._cache.find(value)
+
+    async def _refuse(self, request: Request, challenge: Challenge) -> None:
+        # A credential that was valid before is no guess: it has expired, or was revoked.
+        is_guess = challenge.status != _UNAUTHORIZED or not self._cache.disown(request.headers.get(HEADER))
+        told = await self._throttle.weighed(request.scope, challenge) if is_guess else challenge
+        self._log(request.scope, challenge, told.status)
+        await send_challenge(request.send, told, self._metadata_url)
 
     def _log(self, scope: Scope, challenge: Challenge, status: int) -> None:
         client = scope.get("client")
@@ -115,13 +121,13 @@ class BearerAuthMiddleware:
     def _is_open(self, scope: Scope) -> bool:
         return scope["method"] in _READING and _path_of(scope) in self._open_paths
 
-    async def _identified(self, scope: Scope) -> CachedCredential | Challenge:
+    async def _verified(self, scope: Scope) -> CachedCredential | Challenge:
         values = [value.strip(b" \t") for name, value in scope["headers"] if name == HEADER]
         if (problem := self._syntax_problem(scope, values)) is not None:
             return problem
-        remembering = self._recognition.remembering()
+        remembering = self._cache.remembering()
         try:
-            with self._patience.looking(scope):
+            with self._throttle.looking(scope):
                 found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
         except TokenRefusedError as error:
             return replace(self._unauthorized(str(error)), is_guess=not isinstance(error, TokenExpiredError))
@@ -154,7 +160,7 @@ class BearerAuthMiddleware:
                 description=f"this server needs the scope {told}",
                 scopes=self._auth.required_scopes,
             )
-        tenure = None if self._tenures is None else MonitoredCredential(self._tenures, _token_in(value), token)
+        tenure = None if self._monitor is None else MonitoredCredential(self._monitor, _token_in(value), token)
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
         admitted = CachedCredential(
             RequestUser(token, self._auth.access_of(token), tenure, name=self._auth.name_of(token)),
@@ -187,7 +193,7 @@ def _malformed(description: str) -> Challenge:
 
 
 def _with_one_space(scope: Scope, value: bytes) -> Scope:
-    """A request with its credential as the SDK reads it."""
+    """The credential of a request, written as the SDK reads it."""
     return {**scope, "headers": [(HEADER, b"Bearer " + _token_in(value).encode("latin-1"))]}
 
 

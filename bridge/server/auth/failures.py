@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from bridge.server.http.responses import NO_STORE, send_counted_error
 from bridge.server.limits.accounts import Accounts
+from bridge.server.limits.guard import HOLD_SECONDS, delay_refusal
 from bridge.server.limits.limits import Limits, Rate
-from bridge.server.limits.middleware import HOLD_SECONDS, delay_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

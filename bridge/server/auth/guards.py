@@ -1,11 +1,4 @@
-"""Authentication of one app: middleware, metadata routes, tasks.
-
-Guarding: what an app needs so that nobody without a credential reaches its tools.
-
-Edge → CorsMiddleware → Gate → BodyLimitMiddleware, fast path → ToolScopeMiddleware → the transports
-
-What a client is told before it has a credential: which issuers give tokens for this server (RFC 9728).
-"""
+"""Authentication of one app: its guards, the routes of its metadata (RFC 9728), and the tasks that run beside it."""
 
 from __future__ import annotations
 
@@ -14,33 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from anyio import create_task_group
-from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.routes import cors_middleware
 from pydantic_core import to_json
-from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Route
 
 from bridge.server.auth.auth import Auth
-from bridge.server.auth.bearer import BearerAuthMiddleware
+from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.credential_monitor import CredentialMonitor
-from bridge.server.auth.identity import AuthenticatedCall, CredentialCache, set_request_user
-from bridge.server.auth.tool_scopes import ToolScopeMiddleware
-from bridge.server.http.responses import PlainResponse
+from bridge.server.auth.identity import CredentialCache
+from bridge.server.auth.tool_scopes import ToolScopeGuard
 from bridge.server.unmatched_names import UnmatchedAuthNames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from mcp.server.auth.provider import TokenVerifier
     from starlette.requests import Request
-    from starlette.types import Scope
 
     from bridge.server.core import ServerCore
-    from bridge.server.http.responses import PendingCall, PlainHandler
-
-if TYPE_CHECKING:
-    Begin = Callable[[Scope, dict[bytes, bytes], bytes], PlainResponse | PendingCall | None]
 
 WELL_KNOWN_PATH = "/.well-known/oauth-protected-resource"
 
@@ -50,37 +35,43 @@ _HEADERS = {"cache-control": "public, max-age=3600"}
 
 
 class AuthGuards:
-    """The guards of one app.
+    """Authentication of one app.
 
     Args:
-        auth: Who may come in.
-        publisher: What they come for; its clients are told when what they may use has changed.
-        max_request_bytes: How long a request's body may be.
+        auth: Verifies credentials.
+        publisher: The tools; its clients are notified when the tools that they may use have changed.
     """
 
-    def __init__(self, auth: Auth | TokenVerifier, publisher: ServerCore, max_request_bytes: int) -> None:
+    def __init__(self, auth: Auth | TokenVerifier, publisher: ServerCore) -> None:
         self._auth = Auth.of(auth)
         self._publisher = publisher
-        self._max_request_bytes = max_request_bytes
-        self._metadata_url = metadata_url_of(self._auth)
+        self._monitor = CredentialMonitor(self._auth)
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
-        """What everybody may read."""
-        self.recognition = CredentialCache(self._auth)
-        self._tenures = CredentialMonitor(self._auth)
-        self.middleware: frozenset[object] = frozenset({BearerAuthMiddleware, ToolScopeMiddleware})
-        """What knows of requests that are begun without ASGI."""
+        """Routes that need no credential."""
         self.unmatched = UnmatchedAuthNames(self._auth, publisher.tools)
-        """Warns of tools that are named and not there."""
+        """Warns of names in the configuration that no tool has."""
         self._auth.on_change(publisher.changes.ring)
+
+        metadata_url = metadata_url_of(self._auth)
+        self.credential = BearerAuthGuard(
+            self._auth,
+            CredentialCache(self._auth),
+            metadata_url=metadata_url,
+            open_paths=[route.path for route in self.routes],
+            monitor=self._monitor,
+        )
+        """Guard before the body."""
+        self.scopes = ToolScopeGuard(self._auth, publisher, metadata_url) if self._auth.tool_scopes else None
+        """Guard after the body; None if no tool needs a scope."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time during which callers come."""
+        """Run the tasks of authentication; a context in which requests are served."""
         self.unmatched.look()
         end = self._publisher.changes.listen(self.unmatched.look)
         try:
             async with self._auth.running(), create_task_group() as tasks:
-                tasks.start_soon(self._tenures.keep)
+                tasks.start_soon(self._monitor.keep)
                 try:
                     yield
                 finally:
@@ -88,56 +79,9 @@ class AuthGuards:
         finally:
             end()
 
-    @property
-    def before_body(self) -> list[Middleware]:
-        """What stands before anything of a body is read."""
-        open_paths = [route.path for route in self.routes]
-        return [
-            Middleware(
-                BearerAuthMiddleware,
-                auth=self._auth,
-                recognition=self.recognition,
-                tenures=self._tenures,
-                metadata_url=self._metadata_url,
-                open_paths=open_paths,
-            )
-        ]
-
-    @property
-    def after_body(self) -> list[Middleware]:
-        """What looks at what is asked for, where the fast path has not answered."""
-        if not self._auth.tool_scopes:
-            return []
-        return [
-            Middleware(
-                ToolScopeMiddleware,
-                auth=self._auth,
-                publisher=self._publisher,
-                metadata_url=self._metadata_url,
-                max_bytes=self._max_request_bytes,
-            )
-        ]
-
-    def beginning(self, fast: PlainHandler) -> Begin:
-        """What begins with a request without ASGI: with those whose credential is recognised, and with no others."""
-        recognition = self.recognition
-
-        def begin(scope: Scope, headers: dict[bytes, bytes], body: bytes) -> PlainResponse | PendingCall | None:
-            known = recognition.recognised(scope, headers)
-            if known is None:
-                return None
-            token = set_request_user(scope, known)
-            try:
-                begun = fast.begin(scope, headers, body)
-            finally:
-                auth_context_var.reset(token)
-            return begun if begun is None or isinstance(begun, PlainResponse) else AuthenticatedCall(begun, known.user)
-
-        return begin
-
 
 def metadata_url_of(auth: Auth) -> str | None:
-    """Where the metadata is; None where there is none, because nothing but keys lets somebody in."""
+    """URL of the metadata; None without an issuer of tokens."""
     if auth.resource_url is None or not auth.authorization_servers:
         return None
     resource = httpx2.URL(auth.resource_url)
@@ -148,11 +92,11 @@ def metadata_url_of(auth: Auth) -> str | None:
 
 
 def metadata_routes(auth: Auth, name: str) -> list[Route]:
-    """What serves the metadata: where RFC 9728 has it for the resource, and without the path of the resource.
+    """Routes of the metadata: with the path of the resource, as in RFC 9728, and without it.
 
     Args:
-        auth: Who may come in.
-        name: What the server calls itself.
+        auth: Names the resource and the issuers of its tokens.
+        name: Display name of the server.
     """
     url = metadata_url_of(auth)
     if url is None:

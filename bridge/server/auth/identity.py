@@ -20,18 +20,15 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.tools.context import Caller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from contextvars import Token
 
     from mcp.server.auth.provider import AccessToken
     from starlette.authentication import AuthCredentials
-    from starlette.types import Scope
 
     from bridge.server.auth.access import Access
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import MonitoredCredential
-    from bridge.server.http.responses import PendingCall, PlainResponse
 
 HEADER = b"authorization"
 
@@ -109,19 +106,14 @@ class CredentialCache:
         self._known: dict[bytes, CachedCredential] = {}
         auth.on_change(self.forget)
 
-    def recognised(self, scope: Scope, headers: Mapping[bytes, bytes]) -> CachedCredential | None:
-        """What is known of the sender of a request.
+    def find(self, value: bytes) -> CachedCredential | None:
+        """Return a credential that was verified a moment ago; None where it has to be verified.
 
-        The credential came alone, and is found by its digest, so that time tells nothing of it.
+        It is looked up by its digest, so that the time of the look-up reveals nothing of it.
 
         Args:
-            scope: The request.
-            headers: Its headers by name.
+            value: The value of the Authorization header.
         """
-        value = headers.get(HEADER)
-        query = scope["query_string"]
-        if value is None or len(headers) < len(scope["headers"]) or (query and QUERY_TOKEN.search(query)):
-            return None
         known = self._known.get(sha256(value).digest())
         return known if known is not None and monotonic() < known.until else None
 
@@ -153,33 +145,3 @@ class CacheWriter:
         if len(self._known) >= _MAX_KNOWN:
             self._known.pop(next(iter(self._known)), None)
         self._known[sha256(value).digest()] = known
-
-
-def set_request_user(scope: Scope, known: CachedCredential) -> Token[AuthenticatedUser | None]:
-    """Let everything behind know who sent a request, as the SDK's middlewares do; to be reset when it is answered."""
-    scope["user"], scope["auth"] = known.user, known.credentials
-    return auth_context_var.set(known.user)
-
-
-class AuthenticatedCall:
-    """A call that is run later, by somebody who is known.
-
-    Args:
-        work: The call.
-        user: Who calls.
-    """
-
-    __slots__ = ("_user", "_work", "ends_with_client")
-
-    def __init__(self, work: PendingCall, user: RequestUser) -> None:
-        self._work = work
-        self._user = user
-        self.ends_with_client = work.ends_with_client
-
-    async def run(self) -> PlainResponse:
-        """Run it."""
-        token = auth_context_var.set(self._user)
-        try:
-            return await self._work.run()
-        finally:
-            auth_context_var.reset(token)

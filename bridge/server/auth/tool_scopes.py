@@ -1,22 +1,13 @@
-"""403 for calls without the scope of their tool.
-
-Scopes of tools: a call whose scope is missing is refused before it is dispatched.
-
-Calls that are refused before they are dispatched, as an observer hears of them.
-"""
+"""Scopes of tools: the guard that refuses a call without the scope of its tool, before it is dispatched."""
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
-
-from pydantic_core import from_json
-from starlette.datastructures import Headers
+from typing import TYPE_CHECKING
 
 from bridge.server.auth.failures import Challenge, send_challenge
-from bridge.server.auth.identity import access_of_request, caller_of_request
-from bridge.server.http.requests import is_message, read_body, replay_body
+from bridge.server.http.requests import NOT_JSON, is_message
 from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TOOLS_CALL
@@ -25,10 +16,9 @@ from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     from bridge.server.auth.auth import Auth
     from bridge.server.core import ServerCore
+    from bridge.server.http.requests import Request
     from bridge.tools.context import Caller
     from bridge.tools.tool import Tool
     from bridge.types import Json
@@ -36,71 +26,60 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server.auth")
 
 _INSUFFICIENT_SCOPE = "insufficient_scope"
-"""What RFC 6750, section 3.1, calls it."""
+"""The error code of RFC 6750, section 3.1."""
 
 
-class ToolScopeMiddleware:
-    """ASGI middleware behind the gate and the body: answers 403 to calls whose scope is missing.
+class ToolScopeGuard:
+    """Guard that refuses calls of tools whose scope the caller was not granted, with 403. It comes after the body.
 
     Args:
-        app: What is behind it.
-        auth: What the tools ask for.
-        publisher: The tools. To a caller who may not know of a tool, it asks for nothing.
-        metadata_url: Where a client learns which issuers give tokens for this server.
-        max_bytes: How long a body may be.
+        auth: Scopes that the tools need.
+        publisher: The tools. A tool that a caller may not know of needs no scope.
+        metadata_url: URL of the metadata that names the issuers of tokens for this server; None without such issuers.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, auth: Auth, publisher: ServerCore, metadata_url: str | None, max_bytes: int
-    ) -> None:
-        self._app = app
+    def __init__(self, auth: Auth, publisher: ServerCore, metadata_url: str | None) -> None:
         self._auth = auth
         self._publisher = publisher
         self._metadata_url = metadata_url
-        self._max_bytes = max_bytes
         self._repetitions = Repetitions()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        body = await read_body(receive, self._max_bytes)
-        call = _call_in(body)
-        name = None if call is None else call["params"]["name"]
-        tool, missing = self._missing(name)
-        if call is not None and tool is not None and missing:
-            caller = caller_of_request()
-            call_refused(scope, call, tool, caller, _INSUFFICIENT_SCOPE)
-            shown = None if caller is None else clip(caller.name)
-            if (addition := self._repetitions.addition(shown, name)) is not None:
-                told = "refused %r the tool %r: not granted %s%s"
-                _logger.warning(told, shown, name, " ".join(sorted(missing)), addition)
-            needed = self._auth.required_scopes | self._auth.tool_scopes.of(name or "")
-            challenge = Challenge(
-                status=403,
-                error=_INSUFFICIENT_SCOPE,
-                description=f"the tool {name} needs the scope {' '.join(sorted(missing))}",
-                scopes=needed,
-            )
-            await send_challenge(send, challenge, self._metadata_url)
-            return
-        await self._app(scope, replay_body(body, receive), send)
+    def admits_at_once(self, request: Request) -> bool:  # noqa: ARG002 - as every guard
+        """Admit every request: the fast path runs no call without its scope."""
+        return True
 
-    def _missing(self, name: str | None) -> tuple[Tool | None, frozenset[str]]:
-        """The tool of a name, as far as the caller may know of it, and the scopes that are missing for it."""
-        access = access_of_request()
-        tool = None if name is None else self._publisher.views.of(access).tools.find(name)
-        return tool, frozenset() if tool is None else access.missing(tool.name)
+    async def admit(self, request: Request) -> bool:
+        """Check the scopes of a call."""
+        call = _call_in(request) if request.scope["method"] == "POST" else None
+        if call is None:
+            return True
+        name: str = call["params"]["name"]
+        tool = self._publisher.views.of(request.access).tools.find(name)
+        missing = frozenset[str]() if tool is None else request.access.missing(tool.name)
+        if tool is None or not missing:
+            return True
+        caller = None if request.user is None else request.user.caller
+        _observe_refusal(request, call, tool, caller)
+        shown = None if caller is None else clip(caller.name)
+        if (addition := self._repetitions.addition(shown, name)) is not None:
+            told = "refused %r the tool %r: not granted %s%s"
+            _logger.warning(told, shown, name, " ".join(sorted(missing)), addition)
+        challenge = Challenge(
+            status=403,
+            error=_INSUFFICIENT_SCOPE,
+            description=f"the tool {name} needs the scope {' '.join(sorted(missing))}",
+            scopes=self._auth.required_scopes | self._auth.tool_scopes.of(name),
+        )
+        await send_challenge(request.send, challenge, self._metadata_url)
+        return False
 
 
-def _call_in(body: bytes) -> Json | None:
-    """A message that calls a tool by its name, if it is one; read as leniently as whatever reads it later."""
-    try:
-        message: Any = from_json(body)
-    except ValueError:
+def _call_in(request: Request) -> Json | None:
+    """The message of a request if it calls a tool by its name; read as leniently as by the SDK."""
+    message = request.message
+    if message is NOT_JSON:
         try:
-            message = json.loads(body)
+            message = json.loads(request.body)
         except (ValueError, RecursionError):
             return None
     if not isinstance(message, dict) or message.get("method") != "tools/call":
@@ -110,20 +89,19 @@ def _call_in(body: bytes) -> Json | None:
     return message if isinstance(name, str) else None
 
 
-def call_refused(scope: Scope, message: Json, tool: Tool, caller: Caller | None, error_type: str) -> None:
-    """A call of a tool was refused: it is counted, traced and recorded as any other.
+def _observe_refusal(request: Request, message: Json, tool: Tool, caller: Caller | None) -> None:
+    """Count, trace and record a refused call as any other.
 
     Args:
-        scope: The request that it came in.
-        message: The call.
+        request: The request.
+        message: The call in it.
         tool: The tool.
-        caller: Who calls; None where nobody had to say.
-        error_type: Why, in a word.
+        caller: The caller; None where no credential is required.
     """
     if (observer := switch.observer()) is None:
         return
-    headers, params = Headers(scope=scope), message["params"]
-    peer = Peer("sse" if is_message(scope) else "http", _version_in(headers))
+    params = message["params"]
+    peer = Peer("sse" if is_message(request.scope) else "http", _version_in(request))
     arguments, meta = params.get("arguments"), params.get("_meta")
     details = observer.call_details(
         tool.name,
@@ -133,11 +111,12 @@ def call_refused(scope: Scope, message: Json, tool: Tool, caller: Caller | None,
         arguments if isinstance(arguments, dict) else {},
     )
     trace = meta if isinstance(meta, dict) else None
-    series, session_id = observer.series(TOOLS_CALL, tool.name, peer), headers.get("mcp-session-id")
-    observer.serve(series, message.get("id"), trace, session_id, details).end(error_type)
+    series, session_id = observer.series(TOOLS_CALL, tool.name, peer), request.headers.get(b"mcp-session-id")
+    session = None if session_id is None else session_id.decode("latin-1")
+    observer.serve(series, message.get("id"), trace, session, details).end(_INSUFFICIENT_SCOPE)
 
 
-def _version_in(headers: Headers) -> str:
-    """The revision that is spoken, as the client says; anybody may say anything."""
-    version = headers.get("mcp-protocol-version", "")
+def _version_in(request: Request) -> str:
+    """The revision of the protocol in the header; empty if it is not a known one."""
+    version = request.headers.get(b"mcp-protocol-version", b"").decode("latin-1")
     return version if version in MODERN_VERSIONS or version in HANDSHAKE_VERSIONS else ""

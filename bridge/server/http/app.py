@@ -1,10 +1,7 @@
-"""Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one edge.
+"""Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one list of guards.
 
-Edge ── Host, Origin, started?
-CorsMiddleware ── what browsers are to be told, where pages of other origins are let in
-Gate ── a key or token, where one is asked for
-Turnstile ── how much each caller may take, where that is limited
-BodyLimitMiddleware ── body limit, fast path
+GuardMiddleware ── HostOriginGuard, CorsGuard, BearerAuthGuard, RateLimitGuard, BodyLimitGuard, ToolScopeGuard
+  ├── FastHttp                 plain requests of both eras
   ├── /mcp, /mcp/              StreamableEndpoint   both eras
   ├── /sse, /sse/              SseStream            handshake era
   ╰── /messages, /messages/    SseMessages
@@ -21,15 +18,16 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bridge.server.http.cors import CorsMiddleware
+from bridge.errors import DefinitionError
+from bridge.server.http.cors import CorsGuard
 from bridge.server.http.fast import FastHttp
-from bridge.server.http.guards import _ASKED_DIRECTLY, PreAsgiHandler, _guarding, _limited, _turnstile
-from bridge.server.http.host_origin import AllowedHosts, HostOriginMiddleware
+from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
+from bridge.server.http.host_origin import AllowedHosts, HostOriginGuard
 from bridge.server.http.requests import (
     DEFAULT_MAX_REQUEST_BYTES,
     MESSAGES_PATH,
     STREAM_PATH,
-    BodyLimitMiddleware,
+    BodyLimitGuard,
     shares_of_bodies,
 )
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
@@ -47,8 +45,11 @@ if TYPE_CHECKING:
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guards import AuthGuards
     from bridge.server.cluster import Cluster
-    from bridge.server.http.responses import PlainHandler
+    from bridge.server.http.guards import Guard
     from bridge.server.limits import Limits
+    from bridge.server.limits.accounts import Accounts
+    from bridge.server.limits.guard import RateLimitGuard
+    from bridge.server.unmatched_names import UnmatchedAuthNames
     from bridge.tools.execution import ExecutionPolicy
 
 
@@ -75,8 +76,8 @@ def http_app(
     limits: Limits | None = None,
     max_sessions: int = DEFAULT_MAX_SESSIONS,
     instructions: str | None = None,
-) -> Starlette:
-    """A Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
+) -> BridgeApp:
+    """Make a Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
     Run it with any ASGI server; its lifespan must run (see `mount` for an app inside another). A client of the modern
     era that closes its request cancels the call; in the handshake era the call goes on until it is cancelled.
@@ -111,9 +112,9 @@ def http_app(
         instructions: What a model should know about the server as a whole.
 
     Returns:
-        The app. Its ``state.shutdown`` is a function that ends the streams that are open, for servers that, like
-        uvicorn, wait for their connections before they end the lifespan: call it before they wait. Its ``state.drain``
-        does the same and lets running calls end (see `bridge.server.running_calls.Drain`); run it while they wait.
+        The app. Its ``shutdown()`` ends the open streams, for servers that, like uvicorn, wait for their connections
+        before they end the lifespan: call it before they wait. Its ``drain`` does the same and lets running calls end
+        (see `bridge.server.running_calls.Drain`); run it while they wait. Both are in the app's ``state``, too.
 
     Raises:
         DefinitionError: There are no tools in what is served, or ``auth`` cannot verify a credential.
@@ -144,49 +145,35 @@ def http_app(
         policy=policy,
         limits=limits,
     )
-    guarding = None if auth is None else _guarding(auth, publisher, max_request_bytes)
-    bodies = shares_of_bodies(max_request_bytes)
-    service = _Service(
+    return BridgeApp(
         publisher,
-        Sessions(session_idle_seconds, max_sessions, bodies),
-        max_request_bytes,
-        path if streamable else None,
+        Sessions(session_idle_seconds, max_sessions, shares_of_bodies(max_request_bytes)),
+        AllowedHosts(host, allowed_hosts, allowed_origins),
+        path=path if streamable else None,
         sse=sse,
         fast_path=fast_path,
-        guarding=guarding,
+        max_request_bytes=max_request_bytes,
+        auth=None if auth is None else _auth_guards(auth, publisher),
         stateless=stateless,
         shared=None if redis_url is None else partial(_shared, redis_url, session_idle_seconds),
     )
-    names, any_name = AllowedHosts(host, allowed_hosts, allowed_origins), set[str]()
-    middleware = [
-        Middleware(HostOriginMiddleware, names=names, is_running=lambda: service.is_running, any_name=any_name),
-        *([Middleware(CorsMiddleware, names=names)] if names.allows_some_origins else []),
-        *([] if guarding is None else guarding.before_body),
-        *([] if publisher.accounts is None else [_turnstile(publisher.accounts)]),
-        Middleware(
-            BodyLimitMiddleware,
-            max_bytes=max_request_bytes,
-            bodies=bodies,
-            shortcut=None if service.fast is None else service.fast.answered,
-        ),
-        *([] if guarding is None else guarding.after_body),
-    ]
-    app = Starlette(routes=service.routes, middleware=middleware, lifespan=service.lifespan)
-    app.router.redirect_slashes = False
-    app.state.shutdown = service.end_streams
-    app.state.drain = service.drain
-    app.state.any_name = any_name
-    asked_directly = _ASKED_DIRECTLY if guarding is None else _ASKED_DIRECTLY | guarding.middleware
-    if service.fast is not None:
-        beginner: PlainHandler = service.fast
-        if publisher.accounts is not None:
-            beginner, turnstile = _limited(beginner, publisher.accounts)
-            asked_directly |= {turnstile}
-        app.state.direct = partial(PreAsgiHandler, beginner, names, max_request_bytes, guarding)
-    app.state.asked_directly = asked_directly
-    app.state.unmatched = None if guarding is None else guarding.unmatched
-    app.state.open_routes = [] if guarding is None else guarding.routes
-    return app
+
+
+def _auth_guards(auth: Auth | TokenVerifier, publisher: Publisher) -> AuthGuards:
+    if not hasattr(auth, "verify_token"):  # the value may be a secret: the message does not contain it
+        raise DefinitionError(
+            f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
+            "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
+        )
+    from bridge.server.auth.guards import AuthGuards  # noqa: PLC0415 - only where a credential is required
+
+    return AuthGuards(auth, publisher)
+
+
+def _rate_limit_guard(accounts: Accounts) -> RateLimitGuard:
+    from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
+
+    return RateLimitGuard(accounts)
 
 
 def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions: Sessions) -> Cluster:
@@ -195,34 +182,56 @@ def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions
     return Cluster(url, publisher, sessions, idle_seconds)
 
 
-class _Service:
-    """The parts of one app, and the time during which they run."""
+class BridgeApp(Starlette):
+    """The app that `http_app` makes. ``state.shutdown`` and ``state.drain`` are `shutdown` and `drain`.
+
+    Args:
+        publisher: The tools.
+        sessions: Sessions of the handshake era.
+        names: Allowed hosts and origins.
+        path: Path of streamable HTTP; None without it.
+        sse: True to serve SSE.
+        fast_path: True to answer plain requests without the SDK.
+        max_request_bytes: Maximum length of a request's body.
+        auth: Guards that authenticate callers; None where no credential is required.
+        stateless: True to serve the handshake era without sessions.
+        shared: Makes what is shared with other replicas; None without replicas.
+    """
 
     def __init__(
         self,
         publisher: Publisher,
         sessions: Sessions,
-        max_request_bytes: int,
-        path: str | None,
+        names: AllowedHosts,
         *,
+        path: str | None,
         sse: bool,
         fast_path: bool,
-        guarding: AuthGuards | None,
+        max_request_bytes: int,
+        auth: AuthGuards | None,
         stateless: bool,
         shared: Callable[[Publisher, Sessions], Cluster] | None,
     ) -> None:
-        self.is_running = False
-        self.routes: list[Route] = [] if guarding is None else list(guarding.routes)
-        self._open_paths = {route.path.rstrip("/") for route in self.routes}
-        self._guarding = guarding
-        self._shared = None if shared is None else shared(publisher, sessions)
+        self.public_routes: list[Route] = [] if auth is None else auth.routes
+        """Routes that need no credential: the metadata of the issuers of tokens."""
+        self.unmatched_names: UnmatchedAuthNames | None = None if auth is None else auth.unmatched
+        """Warns of names in the configuration of authentication that no tool has; None without authentication."""
+        self.limits_requests = publisher.accounts is not None
+        """True when requests are limited by caller, who may be known by address only."""
+        self.any_host_paths: set[str] = set()
+        """Paths that are served under any host; may be added to until the app starts."""
+        self._is_running = False
         self._publisher = publisher
+        self._auth = auth
+        self._cluster = None if shared is None else shared(publisher, sessions)
         self._streams = OpenStreams(end_with_credentials=True)
         self._sse_streams = OpenStreams()
+        self._endpoint: StreamableEndpoint | None = None
+        self._fast: FastHttp | None = None
+        routes = list(self.public_routes)
         farewells = [publisher.server.end_subscriptions, self._streams.end]
         self.drain = Drain(publisher.running, farewells)
-        self._endpoint: StreamableEndpoint | None = None
-        self.fast: FastHttp | None = None
+        """Ends streams, and lets running calls end; run it while the server waits for its connections."""
         if path is not None:
             self._endpoint = StreamableEndpoint(
                 publisher.server,
@@ -230,46 +239,78 @@ class _Service:
                 sessions,
                 max_request_bytes,
                 stateless=stateless,
-                shared=None if self._shared is None else self._shared.sessions,
+                shared=None if self._cluster is None else self._cluster.sessions,
             )
-            paths = self._route(path, self._endpoint)
+            served = self._routes(path, self._endpoint)
+            routes += served
             if fast_path:
-                self.fast = FastHttp(publisher, sessions, paths)
+                self._fast = FastHttp(publisher, sessions, [route.path for route in served])
         if sse:
             transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
             stream = SseStream(publisher.server, transport, self._sse_streams, sessions)
-            self._route(STREAM_PATH, stream, methods=["GET"])
             farewells.append(stream.end_when_answered)
-            self._route(MESSAGES_PATH, SseMessages(transport, max_request_bytes))
+            routes += self._routes(STREAM_PATH, stream, methods=["GET"])
+            routes += self._routes(MESSAGES_PATH, SseMessages(transport))
 
-    def _route(self, path: str, endpoint: object, methods: list[str] | None = None) -> tuple[str, ...]:
+        self.guards: list[Guard] = [HostOriginGuard(names, lambda: self._is_running, self.any_host_paths)]
+        """Guards of all requests, in order; may be changed until the app starts."""
+        if names.allows_some_origins:
+            self.guards.append(CorsGuard(names))
+        if auth is not None:
+            self.guards.append(auth.credential)
+        if publisher.accounts is not None:
+            self.guards.append(_rate_limit_guard(publisher.accounts))
+        self.guards.append(BodyLimitGuard(max_request_bytes, sessions.bodies))
+        if auth is not None and auth.scopes is not None:
+            self.guards.append(auth.scopes)
+        guarding = Middleware(GuardMiddleware, guards=self.guards, fast=self._fast)
+        super().__init__(routes=routes, middleware=[guarding], lifespan=lambda _: self._lifespan())
+        self.router.redirect_slashes = False
+        self.state.shutdown = self.shutdown
+        self.state.drain = self.drain
+
+    def shutdown(self) -> None:
+        """End the open streams; call it before the server waits for its connections."""
+        self._publisher.server.end_subscriptions()
+        self._streams.end()
+        self._sse_streams.end()
+
+    def pre_asgi_handler(self, is_open: Callable[[], bool]) -> PreAsgiHandler | None:
+        """Return a handler for a server that can answer plain requests without ASGI.
+
+        Args:
+            is_open: Returns True while the app has started and is not ending.
+
+        Returns:
+            The handler; None without the fast path, and with further middleware, which has to see every request.
+        """
+        middleware: set[object] = {each.cls for each in self.user_middleware}
+        if self._fast is None or middleware != {GuardMiddleware}:
+            return None
+        return PreAsgiHandler(self._fast, self.guards, is_open)
+
+    def _routes(self, path: str, endpoint: object, methods: list[str] | None = None) -> list[Route]:
+        """Routes of an endpoint, with a slash at the end and without."""
         bare = path.rstrip("/")
-        if bare in self._open_paths:
+        if bare in {route.path.rstrip("/") for route in self.public_routes}:
             raise ValueError(
                 f"the path {path!r} tells everybody which issuers give tokens for this server; choose another"
             )
         forms = (bare, bare + "/") if bare else ("/",)
-        for form in forms:
-            self.routes.append(Route(form, endpoint=endpoint, methods=methods))  # type: ignore[arg-type]
-        return forms
+        return [Route(form, endpoint=endpoint, methods=methods) for form in forms]  # type: ignore[arg-type]
 
     @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            if self._shared is not None:
-                await stack.enter_async_context(self._shared.running())
+            if self._cluster is not None:
+                await stack.enter_async_context(self._cluster.running())
             if self._endpoint is not None:
                 await stack.enter_async_context(self._endpoint.running())
-            if self._guarding is not None:
-                await stack.enter_async_context(self._guarding.running())
-            self.is_running, self._publisher.running.is_over = True, False
+            if self._auth is not None:
+                await stack.enter_async_context(self._auth.running())
+            self._is_running, self._publisher.running.is_over = True, False
             try:
                 yield
             finally:
-                self.is_running = False
-                self.end_streams()
-
-    def end_streams(self) -> None:
-        self._publisher.server.end_subscriptions()
-        self._streams.end()
-        self._sse_streams.end()
+                self._is_running = False
+                self.shutdown()

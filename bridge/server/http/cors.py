@@ -1,41 +1,40 @@
-"""Cross-origin requests: what a browser has to be told so that pages of an allowed origin can use the server (CORS).
+"""CORS guard: answers preflight requests, and adds the headers that let pages of an allowed origin use the server.
 
-Before a page of another origin may send JSON or a credential, its browser asks whether it may, without the credential:
-so this stands before the gate. Fetch standard, "HTTP extensions".
+It comes before authentication, because a browser sends its preflight request without the credential (Fetch standard,
+"HTTP extensions").
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 
-from bridge.server.http.requests import HEADERS
-
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from bridge.server.http.host_origin import AllowedHosts
+    from bridge.server.http.requests import Request
 
 _METHODS = ("GET", "POST", "DELETE")
 _EXPOSED = ("Mcp-Session-Id", "WWW-Authenticate", "Retry-After")
 _ANY_ORIGIN = ".*"
-"""Of the allowed ones: no other comes here. Each is answered by its name."""
+"""Only requests of allowed origins are passed on; each is answered by its name."""
 
 
-class CorsMiddleware:
-    """ASGI middleware behind the edge: answers the questions of browsers, and lets them show answers to their pages.
+class CorsGuard:
+    """Guard that answers preflight requests, and adds CORS headers to other responses.
 
     Args:
-        app: What is behind it.
-        names: Which origins are allowed.
+        names: Allowed origins.
     """
 
-    def __init__(self, app: ASGIApp, *, names: AllowedHosts) -> None:
-        self._app = app
+    def __init__(self, names: AllowedHosts) -> None:
         self._names = names
-        self._telling = CORSMiddleware(
-            app,
+        self._cors = CORSMiddleware(
+            _unreached,
             allow_origin_regex=_ANY_ORIGIN,
             allow_methods=_METHODS,
             allow_headers=("*",),  # the names of Mcp-Param-… are those of tools' parameters
@@ -43,10 +42,26 @@ class CorsMiddleware:
             expose_headers=_EXPOSED,
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a browser's question, or let a request through and tell the browser who may see the answer."""
-        origin = scope[HEADERS].get(b"origin") if scope["type"] == "http" else None
-        if origin and self._names.allows_origin(origin.decode("latin-1")):
-            await self._telling(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+    def admits_at_once(self, request: Request) -> bool:
+        """Admit a request without CORS headers in its response."""
+        return not self._is_of_allowed_origin(request)
+
+    async def admit(self, request: Request) -> bool:
+        """Answer a preflight request; let the response to any other have CORS headers."""
+        if not self._is_of_allowed_origin(request):
+            return True
+        headers = Headers(scope=request.scope)
+        if request.scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            response = self._cors.preflight_response(headers)
+            await response(request.scope, request.receive, request.send)
+            return False
+        request.send = partial(self._cors.send, send=request.send, request_headers=headers)
+        return True
+
+    def _is_of_allowed_origin(self, request: Request) -> bool:
+        origin = request.headers.get(b"origin")
+        return origin is not None and origin != b"" and self._names.allows_origin(origin.decode("latin-1"))
+
+
+async def _unreached(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise NotImplementedError

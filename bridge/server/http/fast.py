@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import from_json
-
-from bridge.server.auth.identity import access_of_request, caller_of_request
+from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.session import same_credential
@@ -27,9 +25,8 @@ from bridge.tools.context import InvocationContext
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from starlette.types import Receive, Scope, Send
-
     from bridge.server.core import ServerCore
+    from bridge.server.http.requests import Request
     from bridge.server.http.responses import PendingCall
     from bridge.server.http.session import Session
     from bridge.server.http.sessions import Sessions
@@ -58,71 +55,64 @@ class FastHttp:
         self._running = publisher.running
         self._plans = fast_path_of(publisher, "http")
 
-    async def answered(
-        self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes, receive: Receive, send: Send
-    ) -> bool:
-        """Answer a POST if it is plain, and say whether it was.
+    async def answered(self, request: Request) -> bool:
+        """Answer a plain request in ASGI; returns False if it is not plain, or was declined before.
 
         Args:
-            scope: The request.
-            headers: Its headers. None stands twice: of a routing header that would be an error.
-            body: Its body, whole.
-            receive: What tells that the client has gone.
-            send: Where the answer goes.
+            request: The request, with its body.
         """
-        begun = self.begin(scope, headers, body)
+        # A routing header that stands twice is an error, which the SDK explains.
+        if request.was_offered or request.has_repeated_headers or request.scope["method"] != "POST":
+            return False
+        begun = self.begin(request)
         if begun is None:
+            request.was_offered = True
             return False
         if not isinstance(begun, PlainResponse):
             try:
-                begun = await (run_until_disconnect(begun.run(), receive) if begun.ends_with_client else begun.run())
+                run = begun.run()
+                begun = await (run_until_disconnect(run, request.receive) if begun.ends_with_client else run)
             except ClientDisconnectedError:
                 return True
-        await send({"type": "http.response.start", "status": begun.status, "headers": _headers_of(begun)})
-        await send({"type": "http.response.body", "body": begun.body})
+        await request.send({"type": "http.response.start", "status": begun.status, "headers": _headers_of(begun)})
+        await request.send({"type": "http.response.body", "body": begun.body})
         return True
 
-    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> PlainResponse | PendingCall | None:
-        """Begin with a POST if it is plain: its answer, or what is to be run for one; None where it is not plain.
+    def begin(self, request: Request) -> PlainResponse | PendingCall | None:
+        """Answer a plain POST, or prepare its call; None where the request is not plain.
 
         Args:
-            scope: The request.
-            headers: Its headers. None stands twice: of a routing header that would be an error.
-            body: Its body, whole.
+            request: The request, with its body. No header stands twice.
         """
-        path: str = scope["path"]
-        if path.removeprefix(scope.get("root_path", "")) not in self._paths or not _is_plain(
+        headers, path = request.headers, request.scope["path"]
+        if path.removeprefix(request.scope.get("root_path", "")) not in self._paths or not _is_plain(
             headers.get(b"accept", b""), headers.get(b"content-type", b"")
         ):
             return None
         version = headers.get(b"mcp-protocol-version")
         if version in _MODERN_VERSIONS:
-            return self._begin_modern(scope, headers, body)
-        session = self._session_of(scope, headers, version)
-        return None if session is None else self._begin_in(session, scope, headers, body)
+            return self._begin_modern(request)
+        session = self._session_of(request, version)
+        return None if session is None else self._begin_in(session, request)
 
-    def _begin_modern(
-        self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
-    ) -> PlainResponse | PendingCall | None:
-        message = _request_in(body)
-        if message is None or not _routes(headers, message, self._plans.targets):
+    def _begin_modern(self, request: Request) -> PlainResponse | PendingCall | None:
+        message = _request_in(request)
+        if message is None or not _routes(request.headers, message, self._plans.targets):
             return None
         try:
-            plan = self._plans.modern(message, access_of_request())
+            plan = self._plans.modern(message, request.access)
         except Exception as error:  # noqa: BLE001 - logged, and told in the protocol's own terms
             plan = internal_error_message(message, error)
         if plan is None:
             return None
-        return PlainResponse(plan) if isinstance(plan, bytes) else _ModernCall(plan, scope, headers, self._running)
+        return PlainResponse(plan) if isinstance(plan, bytes) else _ModernCall(plan, request, self._running)
 
-    def _begin_in(
-        self, session: Session, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
-    ) -> PlainResponse | PendingCall | None:
-        message = _request_in(body)
+    def _begin_in(self, session: Session, request: Request) -> PlainResponse | PendingCall | None:
+        message = _request_in(request)
         if message is None or str(message["id"]) in session.running:
             return None
         try:
-            plan = self._plans.handshake(message, session.version or "", access_of_request())
+            plan = self._plans.handshake(message, session.version or "", request.access)
         except Exception as error:  # noqa: BLE001 - as above
             plan = internal_error_message(message, error)
         if plan is None:
@@ -130,15 +120,15 @@ class FastHttp:
         if isinstance(plan, bytes):
             session.use()
             return PlainResponse(plan, session_id=session.id)
-        return _SessionCall(plan, scope, headers, self._running, session)
+        return _SessionCall(plan, request, self._running, session)
 
-    def _session_of(self, scope: Scope, headers: Mapping[bytes, bytes], version: bytes | None) -> Session | None:
+    def _session_of(self, request: Request, version: bytes | None) -> Session | None:
         """The session of a request: only for the credential that opened it, and in the version agreed on."""
-        session_id = headers.get(b"mcp-session-id")
+        session_id = request.headers.get(b"mcp-session-id")
         if session_id is None:
             return None
         session = self._sessions.find(session_id.decode("latin-1"))
-        if session is None or session.version is None or not same_credential(scope, session):
+        if session is None or session.version is None or not same_credential(request.scope, session):
             return None
         return session if version is None or version == session.version.encode() else None
 
@@ -146,23 +136,22 @@ class FastHttp:
 class _ModernCall:
     """A call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
 
-    __slots__ = ("_call", "_headers", "_running", "_scope")
+    __slots__ = ("_call", "_request", "_running")
 
     ends_with_client = True
 
-    def __init__(self, call: PlainRequest, scope: Scope, headers: Mapping[bytes, bytes], running: RunningCalls) -> None:
+    def __init__(self, call: PlainRequest, request: Request, running: RunningCalls) -> None:
         self._call = call
-        self._scope = scope
-        self._headers = headers
+        self._request = request
         self._running = running
 
     async def run(self) -> PlainResponse:
         task = asyncio.current_task()
         assert task is not None
-        account = caller_key(self._scope)
+        account = caller_key(self._request.scope)
         self._running.enter(task, account)
         try:
-            context = _context(account, self._headers, self._call.capabilities, session_id=None)
+            context = _context(account, self._request.headers, self._call.capabilities, session_id=None)
             body, code = await self._call.run(context)
         finally:
             self._running.leave(task)
@@ -172,21 +161,19 @@ class _ModernCall:
 class _SessionCall:
     """A call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
 
-    __slots__ = ("_call", "_headers", "_running", "_scope", "_session")
+    __slots__ = ("_call", "_request", "_running", "_session")
 
     ends_with_client = False
 
     def __init__(
         self,
         call: PlainRequest,
-        scope: Scope,
-        headers: Mapping[bytes, bytes],
+        request: Request,
         running: RunningCalls,
         session: Session,
     ) -> None:
         self._call = call
-        self._scope = scope
-        self._headers = headers
+        self._request = request
         self._running = running
         self._session = session
 
@@ -203,11 +190,11 @@ class _SessionCall:
         session, call, request, body = self._session, self._call, str(self._call.id), b""
         # Of requests of one id that came in the same moment, the first is the one that can be cancelled by it.
         known = session.running.setdefault(request, cancel)
-        account = caller_key(self._scope)
+        account = caller_key(self._request.scope)
         self._running.enter(task, account)
         session.__enter__()
         try:
-            context = _context(account, self._headers, session.capabilities, session_id=session.id)
+            context = _context(account, self._request.headers, session.capabilities, session_id=session.id)
             body, _ = await call.run(context)
         except asyncio.CancelledError:
             if not is_cancelled or task.cancelling() > 1:
@@ -262,12 +249,9 @@ class _DecodedHeaders(Mapping[str, str]):
         return len(self._raw)
 
 
-def _request_in(body: bytes) -> Json | None:
+def _request_in(request: Request) -> Json | None:
     """The one JSON-RPC request in a body (JSON-RPC 2.0, section 4); None where it is anything else."""
-    try:
-        message = from_json(body)
-    except ValueError:
-        return None
+    message = request.message
     if (
         type(message) is dict
         and message.get("jsonrpc") == "2.0"

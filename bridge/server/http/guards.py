@@ -1,123 +1,182 @@
-"""The direct way: what a server that knows of it may answer without ASGI, when a request came whole.
+"""Guards: conditions that an HTTP request has to meet, one list of them before ASGI and in ASGI.
 
-An ASGI server makes a task and its messages for every request before the app sees it, and a third of a plain call goes
-there. `PreAsgiHandler` asks the same questions as the edge and the fast path, in one function that does not wait; what
-it does not answer goes the way of all requests, where whatever is wrong with it is said.
+An ASGI server makes a task and its messages for every request before the app sees it, which is a third of the time of a
+plain call. `PreAsgiHandler` runs the guards without waiting, on a request that came whole. A request that it does not
+answer goes to `GuardMiddleware`, which runs the same guards, and answers the refused ones.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol
 
-from starlette.middleware import Middleware
+from mcp.server.auth.middleware.auth_context import auth_context_var
 
-from bridge.errors import DefinitionError
-from bridge.server.http.cors import CorsMiddleware
-from bridge.server.http.host_origin import HostOriginMiddleware
-from bridge.server.http.requests import UNCOUNTED_BODY_BYTES, BodyLimitMiddleware
-from bridge.server.protocol import value_bounds
+from bridge.server.http.requests import BODY_BYTES, REQUEST, Request
+from bridge.server.http.responses import PlainResponse
+from bridge.server.limits.accounts import current_account
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from contextvars import Token
 
-    from mcp.server.auth.provider import TokenVerifier
-    from starlette.applications import Starlette
-    from starlette.types import Scope
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.auth.auth import Auth
-    from bridge.server.auth.guards import AuthGuards
-    from bridge.server.http.host_origin import AllowedHosts
-    from bridge.server.http.responses import PendingCall, PlainHandler, PlainResponse
-    from bridge.server.limits.accounts import Accounts
-    from bridge.server.publisher import Publisher
+    from bridge.server.http.fast import FastHttp
+    from bridge.server.http.responses import PendingCall
+    from bridge.server.limits.accounts import Account
 
-_SPACE = b" \t"
 
-_ASKED_DIRECTLY: frozenset[object] = frozenset({HostOriginMiddleware, CorsMiddleware, BodyLimitMiddleware})
-"""The middleware whose questions `PreAsgiHandler` asks itself."""
+class Guard(Protocol):
+    """A condition that a request has to meet. A guard that comes later in the list relies on those before it."""
+
+    def admits_at_once(self, request: Request) -> bool:
+        """Check a request before ASGI, without waiting and without effects other than on the request.
+
+        Args:
+            request: A POST with its body. No header stands twice.
+
+        Returns:
+            True if the request meets the condition; False if `admit` has to decide.
+        """
+        ...
+
+    async def admit(self, request: Request) -> bool:
+        """Check a request in ASGI.
+
+        Args:
+            request: The request. Its body is empty until `BodyLimitGuard` has read it.
+
+        Returns:
+            True if the request meets the condition; False if it has been answered, or its client has disconnected.
+        """
+        ...
+
+
+class GuardMiddleware:
+    """ASGI middleware that runs guards, then offers the request to the fast path, then calls the app.
+
+    Args:
+        app: The app behind the guards.
+        guards: The guards, in order.
+        fast: The fast path; None without one.
+    """
+
+    def __init__(self, app: ASGIApp, *, guards: Sequence[Guard], fast: FastHttp | None = None) -> None:
+        self._app = app
+        self._guards = guards
+        self._fast = fast
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = scope.pop(REQUEST, None)
+        if request is None or request.scope is not scope:
+            request = Request(scope)
+        request.receive, request.send = receive, send
+        with ExitStack() as request.exits:
+            for guard in self._guards:
+                if not await guard.admit(request):
+                    return
+            with _RequestContext(request):
+                if self._fast is None or not await self._fast.answered(request):
+                    headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+                    inner = {**scope, "headers": headers, REQUEST: request, BODY_BYTES: len(request.body)}
+                    await self._app(inner, request.receive, request.send)
 
 
 class PreAsgiHandler:
-    """Begins with a POST that came whole, if it is plain.
+    """Answers plain requests without ASGI, for an HTTP server that knows of it.
 
     Args:
-        fast: What begins with it.
-        names: Which names are let in.
-        max_request_bytes: How long a request's body may be.
-        guarding: Who may come in; None for everyone.
-        is_open: As for `bridge.server.http.guards.pre_asgi_handler`.
+        fast: The fast path.
+        guards: The guards, in order.
+        is_open: Returns True while the app has started and is not ending.
     """
 
-    def __init__(
-        self,
-        fast: PlainHandler,
-        names: AllowedHosts,
-        max_request_bytes: int,
-        guarding: AuthGuards | None,
-        is_open: Callable[[], bool],
-    ) -> None:
-        self._names = names
-        self._max_bytes = min(max_request_bytes, UNCOUNTED_BODY_BYTES)
-        self._bounds = value_bounds(max_request_bytes)
+    def __init__(self, fast: FastHttp, guards: Sequence[Guard], is_open: Callable[[], bool]) -> None:
+        self._fast = fast
+        self._guards = guards
         self._is_open = is_open
-        self._begin = fast.begin if guarding is None else guarding.beginning(fast)
 
     def begin(self, scope: Scope, body: bytes) -> PlainResponse | PendingCall | None:
-        """As `FastHttp.begin`, for a request that nobody has looked at.
+        """Answer a plain request, or prepare its call; None where the request has to go through ASGI.
 
         Args:
             scope: The request, as ASGI has it.
-            body: Its body, whole.
+            body: Its whole body.
         """
-        headers = {name: value.strip(_SPACE) for name, value in scope["headers"]}
-        if (
-            len(headers) < len(scope["headers"])
-            or b"transfer-encoding" in headers
-            or not self._names.admit_plainly(headers)
-            or len(body) > self._max_bytes
-            or self._bounds.excess(body) is not None
-            or not self._is_open()
-        ):
+        request = Request(scope, body)
+        headers = request.headers
+        if len(headers) < len(scope["headers"]) or b"transfer-encoding" in headers or not self._is_open():
             return None
-        return self._begin(scope, headers, body)
-
-
-def _guarding(auth: Auth | TokenVerifier, publisher: Publisher, max_request_bytes: int) -> AuthGuards:
-    if not hasattr(auth, "verify_token"):  # what was given may be a secret: its value is not told
-        raise DefinitionError(
-            f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
-            "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
-        )
-    from bridge.server.auth.guards import AuthGuards  # noqa: PLC0415 - only for those who ask for a credential
-
-    return AuthGuards(auth, publisher, max_request_bytes)
-
-
-def _turnstile(accounts: Accounts) -> Middleware:
-    from bridge.server.limits.middleware import RateLimitMiddleware  # noqa: PLC0415 - only where there are limits
-
-    return Middleware(RateLimitMiddleware, accounts=accounts)
-
-
-def _limited(beginner: PlainHandler, accounts: Accounts) -> tuple[PlainHandler, object]:
-    from bridge.server.limits.middleware import RateLimitedHandler, RateLimitMiddleware  # noqa: PLC0415 - as above
-
-    return RateLimitedHandler(beginner, accounts), RateLimitMiddleware
-
-
-def pre_asgi_handler(app: Starlette, is_open: Callable[[], bool]) -> PreAsgiHandler | None:
-    """The way into an app of `http_app` for a server that can answer without ASGI.
-
-    Args:
-        app: The app, which the server runs.
-        is_open: Whether the app has started, and requests have nothing to pass before it.
-
-    Returns:
-        The way; None where there is none: without the fast path, and where there is middleware of others, which has to
-        see every request.
-    """
-    asked: frozenset[object] = app.state.asked_directly
-    if not (hasattr(app.state, "direct") and asked.issuperset(each.cls for each in app.user_middleware)):
+        for guard in self._guards:
+            if not guard.admits_at_once(request):
+                break
+        else:
+            begun = self._fast.begin(request)
+            if begun is not None:
+                if request.user is None and request.usage is None:
+                    return begun
+                return _admitted(begun, request)
+            request.was_offered = True
+        request.user = request.usage = None
+        scope[REQUEST] = request  # `GuardMiddleware` need not parse it again
         return None
-    direct: PreAsgiHandler = app.state.direct(is_open)
-    return direct
+
+
+def _admitted(begun: PlainResponse | PendingCall, request: Request) -> PlainResponse | PendingCall:
+    """Count a request, and let its call run in its context."""
+    if request.usage is not None:
+        request.usage.begin()
+    if not isinstance(begun, PlainResponse):
+        return _AdmittedCall(begun, request)
+    if request.usage is not None:
+        request.usage.end()
+    return begun
+
+
+class _AdmittedCall:
+    """A call that is run later, in the context of its request."""
+
+    __slots__ = ("_call", "_request", "ends_with_client")
+
+    def __init__(self, call: PendingCall, request: Request) -> None:
+        self._call = call
+        self._request = request
+        self.ends_with_client = call.ends_with_client
+
+    async def run(self) -> PlainResponse:
+        try:
+            with _RequestContext(self._request):
+                return await self._call.run()
+        finally:
+            if self._request.usage is not None:
+                self._request.usage.end()
+
+
+class _RequestContext:
+    """Makes the user and the account of a request the current ones."""
+
+    __slots__ = ("_account", "_request", "_user")
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._user: Token[AuthenticatedUser | None] | None = None
+        self._account: Token[Account | None] | None = None
+
+    def __enter__(self) -> None:
+        user, usage = self._request.user, self._request.usage
+        if user is not None:
+            self._user = auth_context_var.set(user)
+        if usage is not None:
+            self._account = current_account.set(usage.account)
+
+    def __exit__(self, *_: object) -> None:
+        if self._user is not None:
+            auth_context_var.reset(self._user)
+        if self._account is not None:
+            current_account.reset(self._account)

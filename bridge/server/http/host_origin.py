@@ -1,11 +1,7 @@
-"""Allowed hosts and origins; their middleware.
+"""Host and Origin guard: the names under which a server may be reached, and the pages that may use it.
 
-Names: under which a server may be reached (Host), and from which pages (Origin).
-
-Without this, any web page that a user visits could talk to a server on the user's own machine, by letting a name of
-its own resolve to 127.0.0.1 (DNS rebinding; MCP, "Transports", security warning).
-
-The edge: what every HTTP request passes before any of the transports sees it.
+Without this guard, any web page that a user visits could talk to a server on the user's own machine, by letting a name
+of its own resolve to 127.0.0.1 (DNS rebinding; MCP, "Transports", security warning).
 """
 
 from __future__ import annotations
@@ -18,16 +14,17 @@ from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
 
-from bridge.server.http.requests import HEADERS
 from bridge.server.http.responses import send_error
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Scope
+
+    from bridge.server.http.requests import Request
 
 _ALWAYS = ("localhost", "127.0.0.1", "[::1]")
 
@@ -39,16 +36,14 @@ _KEPT = 256
 
 _logger = logging.getLogger("bridge.server")
 
-_SPACE = b" \t"
-
 _MAX_LOGGED_CHARS = 200
 
 
 class AllowedHosts:
-    """Which ``Host`` and ``Origin`` headers are let in.
+    """Allowed ``Host`` and ``Origin`` headers.
 
-    localhost, 127.0.0.1, [::1] and the name that the server is bound to are always let in, on any port. An origin is
-    also let in where it is the very host that the request was sent to.
+    localhost, 127.0.0.1, [::1] and the name that the server is bound to are always allowed, on any port. An origin is
+    also allowed if it is the host that the request was sent to.
 
     Args:
         bound: The host that the server listens on.
@@ -67,28 +62,14 @@ class AllowedHosts:
         allowed = list(map(_origin_pattern, origins))
         self._origins = [*own, *allowed]
         self.allows_some_origins = bool(allowed)
-        """Whether pages of further origins may use the server."""
+        """True when pages of further origins may use the server."""
         # A server sees few names, and each of them often.
         self.admits_host = lru_cache(_KEPT)(self._admits_host)
-        """Whether a ``Host`` header is let in."""
+        """Check a ``Host`` header."""
         self.admits_origin = lru_cache(_KEPT)(self._admits_origin)
-        """Whether an ``Origin`` header is let in, given the ``Host`` header beside it."""
+        """Check an ``Origin`` header, given the ``Host`` header beside it."""
         self.allows_origin = lru_cache(_KEPT)(partial(_matches, allowed))
-        """Whether an ``Origin`` header is one of the further ones."""
-
-    def admit_plainly(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request with these headers, none of which stood twice, is let in and no browser is to be told so.
-
-        Args:
-            headers: The headers by name.
-        """
-        host, origin = headers.get(b"host"), headers.get(b"origin")
-        if host is None or not self.admits_host(name := host.decode("latin-1")):
-            return False
-        if not origin:
-            return True
-        page = origin.decode("latin-1")
-        return self.admits_origin(page, name) and not self.allows_origin(page)
+        """True for an ``Origin`` header that is one of the further ones."""
 
     def _admits_host(self, host: str) -> bool:
         found = _AUTHORITY.fullmatch(host.lower())
@@ -101,7 +82,7 @@ class AllowedHosts:
 
 
 def host_name(host: str) -> str:
-    """A ``Host`` header without its port: what to pass to let it in."""
+    """Return a ``Host`` header without its port, as `AllowedHosts` takes it."""
     found = _AUTHORITY.fullmatch(host.lower())
     return host if found is None else found["host"]
 
@@ -160,53 +141,54 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
-class HostOriginMiddleware:
-    """ASGI middleware: checks Host and Origin, and answers for an app that was not started.
+class HostOriginGuard:
+    """Guard that checks Host and Origin, and refuses requests to an app that was not started.
 
     Args:
-        app: What is behind the edge.
-        names: Which names are let in.
-        is_running: Whether the app was started.
-        any_name: The paths that may be asked for under any name; may change.
+        names: Allowed hosts and origins.
+        is_running: Returns True while the app runs.
+        any_host_paths: Paths that are served under any host; may change.
     """
 
     def __init__(
-        self, app: ASGIApp, *, names: AllowedHosts, is_running: Callable[[], bool], any_name: Collection[str] = ()
+        self, names: AllowedHosts, is_running: Callable[[], bool], any_host_paths: Collection[str] = ()
     ) -> None:
-        self._app = app
         self._names = names
         self._is_running = is_running
-        self._any_name = any_name
+        self._any_host_paths = any_host_paths
         self._remedy_was_logged = False
         self._repetitions = Repetitions()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        # One parser of uvicorn's two leaves space around values, with which the SDK refuses a valid request.
-        headers = {name: value.strip(_SPACE) for name, value in scope["headers"]}
-        if b"transfer-encoding" in headers:
-            # Where the chunks that came with the head are none, uvicorn has answered already, and hears of it only
-            # now; it would log whatever is sent before that as an error.
+    def admits_at_once(self, request: Request) -> bool:
+        """Check Host and Origin."""
+        host, origin = request.headers.get(b"host"), request.headers.get(b"origin")
+        if host is None or not self._names.admits_host(name := host.decode("latin-1")):
+            return False
+        return not origin or self._names.admits_origin(origin.decode("latin-1"), name)
+
+    async def admit(self, request: Request) -> bool:
+        """Check Host and Origin; refuse with 400, 421 or 403, and with 503 while the app does not run."""
+        if b"transfer-encoding" in request.headers:
+            # With an empty chunked body, uvicorn has answered already, and notices it only now; it would log a
+            # response that is sent before that as an error.
             await checkpoint()
-        problem = self._name_problem(headers, scope) if scope["path"] not in self._any_name else None
+        problem = None if request.scope["path"] in self._any_host_paths else self._name_problem(request)
         if problem is not None:
-            await send_error(send, *problem)
+            await send_error(request.send, *problem)
         elif not self._is_running():
             self._log_remedy()
-            await send_error(send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
+            await send_error(request.send, 503, "the server was not started; its log says why", INTERNAL_ERROR)
         else:
-            scope[HEADERS] = headers
-            await self._app(scope, receive, send)
+            return True
+        return False
 
-    def _name_problem(self, headers: dict[bytes, bytes], scope: Scope) -> tuple[int, str] | None:
+    def _name_problem(self, request: Request) -> tuple[int, str] | None:
+        headers, scope = request.headers, request.scope
         if b"host" not in headers:
             return 400, "a request has one Host header"
-        if len(headers) < len(scope["headers"]):
+        if request.has_repeated_headers:
             names = [name for name, _ in scope["headers"]]
-            for single in (b"host", b"origin"):  # which of two is meant, everyone behind the edge would judge anew
+            for single in (b"host", b"origin"):  # others might use the one that was not checked
                 if names.count(single) > 1:
                     return 400, f"a request has one {single.decode().title()} header"
         host = headers[b"host"].decode("latin-1")

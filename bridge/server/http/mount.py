@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.routing import Match, Mount, Route
 
 from bridge.errors import DefinitionError
-from bridge.server.http.app import http_app
+from bridge.server.http.app import BridgeApp, http_app
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Starlette:
+def mount(parent: Starlette, path: str, tools: object, **options: Any) -> BridgeApp:
     """Serve tools inside another app, and let them start and stop with it.
 
     ``mount(app, "/tools", tools)`` serves streamable HTTP at ``/tools`` and ``/tools/``, and SSE at ``/tools/sse``
@@ -47,12 +47,12 @@ def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Starle
         raise DefinitionError(f"the path begins with a slash, has no parameters and is not the root: not {path!r}")
     _must_be_free(parent, path)
     app = http_app(tools, path="/", **options)
-    if path in {route.path for route in app.state.open_routes}:
+    if path in {route.path for route in app.public_routes}:
         raise DefinitionError(
             f"nothing would reach tools at {path!r}: that is where everybody reads which issuers give tokens for them "
             "(RFC 9728); mount them at the path of their resource_url"
         )
-    parent.router.routes.extend(app.state.open_routes)
+    parent.router.routes.extend(app.public_routes)
     parent.router.routes.append(Route(path, endpoint=_Doorstep(app)))
     parent.mount(path, app)
     outer = parent.router.lifespan_context

@@ -1,31 +1,43 @@
-"""The body of an HTTP request: read once, within a limit, and handed on."""
+"""HTTP requests: a value that is parsed once, and the body, read once within a limit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
 
 from bridge.errors import BridgeError
-from bridge.server.http.responses import send_error
+from bridge.server.auth.identity import access_of_request
+from bridge.server.http.responses import CONTENT_TYPE, send_error
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.shares import Shares
-from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError, too_many_values, value_bounds
+from bridge.server.protocol import (
+    INVALID_REQUEST,
+    LIMIT_EXCEEDED,
+    PARSE_ERROR,
+    ProtocolError,
+    too_many_values,
+    value_bounds,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
+    from contextlib import ExitStack
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
-if TYPE_CHECKING:
-    Shortcut = Callable[[Scope, dict[bytes, bytes], bytes, Receive, Send], Awaitable[bool]]
+    from bridge.server.auth.access import Access
+    from bridge.server.auth.identity import CachedCredential, RequestUser
+    from bridge.server.limits.accounts import Usage
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""How long a request's body may be by default: 4 MiB."""
+"""Default maximum length of a request's body: 4 MiB."""
 
-HEADERS = "bridge.headers"
-"""Where a scope has the headers that the edge read: by name, without space around their values."""
+MAX_ID_CHARS = 1024
+"""Maximum length of a request's id in a session."""
 
 BODY_BYTES = "bridge.body_bytes"
-"""Where a scope has the length of its body."""
+"""Key of an ASGI scope that holds the length of its body."""
 
 MAX_BODY_BYTES_OF_ALL = 256 * 1024 * 1024
 """Maximum length of all bodies that are being read or answered, if that is enough for `_LONGEST_BODIES`."""
@@ -37,13 +49,23 @@ UNCOUNTED_BODY_BYTES = 32 * 1024
 
 _RETRY_SECONDS = 1
 
+REQUEST = "bridge.request"
+"""Key of an ASGI scope that holds its `Request`."""
+
+NOT_JSON = object()
+"""The message of a request whose body is not JSON in UTF-8."""
+
 STREAM_PATH = "/sse"
 
 MESSAGES_PATH = "/messages/"
 
+_SPACE = b" \t"
+
+_NOT_PARSED = object()
+
 
 class BodyTooLargeError(BridgeError):
-    """A body, whether its length was declared or not, is over the limit."""
+    """A body is over the limit, by its declared or by its actual length."""
 
 
 class BodiesTooLargeError(BridgeError):
@@ -51,7 +73,79 @@ class BodiesTooLargeError(BridgeError):
 
 
 class ClientGoneError(BridgeError):
-    """The client went away before it had sent the whole body."""
+    """The client disconnected before it had sent the whole body."""
+
+
+class Request:
+    """An HTTP request, parsed once for all guards, the fast path and the transports.
+
+    Args:
+        scope: The request, as ASGI has it.
+        body: The body, if it has been read.
+    """
+
+    __slots__ = ("_message", "body", "exits", "headers", "receive", "scope", "send", "usage", "user", "was_offered")
+
+    receive: Receive
+    """Receives the body, also after a guard has read it. Only in ASGI, as are `send` and `exits`."""
+    send: Send
+    """Sends the response; a guard may replace it, to add headers."""
+    exits: ExitStack
+    """Calls what guards register for the end of the request."""
+
+    def __init__(self, scope: Scope, body: bytes = b"") -> None:
+        self.scope = scope
+        self.body = body
+        """The body; empty until `BodyLimitGuard` has read it."""
+        # One of uvicorn's two parsers leaves space around values, with which the SDK refuses a valid request.
+        self.headers = {name: value.strip(_SPACE) for name, value in scope["headers"]}
+        """Headers by name, without white space around their values."""
+        self.user: RequestUser | None = None
+        """The verified caller; None where no credential is required."""
+        self.usage: Usage | None = None
+        """Its use of the caller's account; None without limits."""
+        self.was_offered = False
+        """True after the fast path has declined it."""
+        self._message: Any = _NOT_PARSED
+
+    @property
+    def has_repeated_headers(self) -> bool:
+        """True when a header stands twice; `headers` has the last of them."""
+        return len(self.headers) < len(self.scope["headers"])
+
+    @property
+    def message(self) -> Any:
+        """The JSON value in the body, parsed on first use; `NOT_JSON` if it is none."""
+        if self._message is _NOT_PARSED:
+            try:
+                self._message = from_json(self.body)
+            except ValueError:
+                self._message = NOT_JSON
+        return self._message
+
+    @property
+    def access(self) -> Access:
+        """Permissions of the caller."""
+        return access_of_request() if self.user is None else self.user.access
+
+    def identify(self, credential: CachedCredential) -> None:
+        """Note the verified caller, also where the SDK looks for it.
+
+        Args:
+            credential: The caller's credential.
+        """
+        self.user = self.scope["user"] = credential.user
+        self.scope["auth"] = credential.credentials
+
+    def replace_body(self, body: bytes) -> None:
+        """Note the body that was received through ASGI, and let others receive it again.
+
+        Args:
+            body: The whole body.
+        """
+        if body != self.body:
+            self.body, self._message = body, _NOT_PARSED
+        self.receive = replay_body(body, self.receive)
 
 
 def shares_of_bodies(max_bytes: int) -> Shares:
@@ -71,18 +165,18 @@ async def read_body(
     declared_bytes: int | None = None,
     take: Callable[[int], bool] = lambda _: True,
 ) -> bytes:
-    """The whole body.
+    """Read the whole body.
 
     Args:
-        receive: Where the body comes from.
-        max_bytes: How long it may be.
-        declared_bytes: How long it says that it is, where it says so.
-        take: Counts the bytes of each part; returns whether there is room for them.
+        receive: Receives the parts of the body.
+        max_bytes: Maximum length of the body.
+        declared_bytes: Length that the request declares; None where it declares none.
+        take: Counts the bytes of each part; returns True if there is room for them.
 
     Raises:
-        BodiesTooLargeError: There is no room for it.
-        BodyTooLargeError: It is longer, or says that it is; nothing more of it was read.
-        ClientGoneError: It did not come whole.
+        BodiesTooLargeError: There is no room for the body.
+        BodyTooLargeError: The body is, or is declared to be, longer; the rest was not read.
+        ClientGoneError: The client disconnected before the end of the body.
     """
     if declared_bytes is not None and declared_bytes > max_bytes:
         raise BodyTooLargeError
@@ -102,7 +196,7 @@ async def read_body(
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """What gives a body that was read once more, and then what follows it."""
+    """Replay a body that was already read, then forward ``receive()``."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -111,69 +205,108 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-class BodyLimitMiddleware:
-    """ASGI middleware behind the edge: reads the body of a POST, within limits, for what may answer it at once.
+async def require_json(scope: Scope, send: Send) -> Scope | None:
+    """Return a request whose content type is JSON, with the type in lower case, as the SDK reads it.
+
+    One of another type is answered 415, and None is returned.
+    """
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    said = [kind.split(b";")[0].strip() for kind in kinds]
+    if said == [CONTENT_TYPE[1]]:
+        return scope
+    if [kind.lower() for kind in said] != [CONTENT_TYPE[1]]:
+        await send_error(send, 415, "the content type of a message is application/json")
+        return None
+    others = [header for header in scope["headers"] if header[0] != b"content-type"]
+    return {**scope, "headers": [*others, CONTENT_TYPE]}
+
+
+def is_utf8(body: bytes) -> bool:
+    """True if JSON is in UTF-8, as messages are (MCP, "Transports").
+
+    The SDK reads UTF-16, UTF-32 and byte order marks in the modern era, and in the handshake era it does not. JSON in
+    UTF-8 begins with no such mark, and none of its bytes is zero.
+    """
+    return body[:1] < b"\x80" and b"\0" not in body[:4]
+
+
+def message_problem(message: Any) -> tuple[int, str] | None:
+    """Check that a body is one JSON-RPC message of the handshake era; returns the code and message of the error if not.
+
+    The SDK calls a batch malformed parameters, takes a request whose id is no id for a notification, and logs what it
+    cannot read over SSE as its own failure.
 
     Args:
-        app: What is behind it.
-        max_bytes: How long a body may be.
+        message: As `Request.message`.
+    """
+    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - only what serves the SDK needs it
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    if message is NOT_JSON:
+        return PARSE_ERROR, "the body is not JSON in UTF-8"
+    if not isinstance(message, dict):
+        return INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported"
+    if "id" in message and "method" in message and type(message["id"]) not in {int, str}:
+        return INVALID_REQUEST, "the id of a request is text or an integer"
+    if "method" in message and len(str(message.get("id"))) > MAX_ID_CHARS:  # events repeat it, and Redis keeps it
+        return INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters"
+    try:
+        jsonrpc_message_adapter.validate_python(message, by_name=False)
+    except ValidationError:
+        return INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message"
+    return None
+
+
+class BodyLimitGuard:
+    """Guard that reads the body of a POST, and refuses one of too many bytes or values with 413.
+
+    Args:
+        max_bytes: Maximum length of a body.
         bodies: The memory that callers share.
-        shortcut: What may answer a POST before the app sees it.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, bodies: Shares, shortcut: Shortcut | None) -> None:
-        self._app = app
+    def __init__(self, max_bytes: int, bodies: Shares) -> None:
         self._max_bytes = max_bytes
-        self._bounds = value_bounds(max_bytes)
+        self._max_uncounted_bytes = min(max_bytes, UNCOUNTED_BODY_BYTES)
         self._bodies = bodies
-        self._shortcut = shortcut
+        self._bounds = value_bounds(max_bytes)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on with its body."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if scope["method"] != "POST":
-            await self._app(_stripped(scope), receive, send)
-            return
-        with self._bodies.growing(caller_key(scope)) as take:
-            await self._post(scope, receive, send, take)
+    def admits_at_once(self, request: Request) -> bool:
+        """Check a body that has been read."""
+        return len(request.body) <= self._max_uncounted_bytes and self._bounds.excess(request.body) is None
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send, take: Callable[[int], bool]) -> None:
-        headers: dict[bytes, bytes] = scope[HEADERS]
-        length = headers.get(b"content-length", b"")
+    async def admit(self, request: Request) -> bool:
+        """Read and check the body of a POST."""
+        if request.scope["method"] != "POST":
+            return True
+        length = request.headers.get(b"content-length", b"")
+        take = request.exits.enter_context(self._bodies.growing(caller_key(request.scope)))
         try:
-            body = await read_body(receive, self._max_bytes, int(length) if length.isdigit() else None, take)
+            body = await read_body(request.receive, self._max_bytes, int(length) if length.isdigit() else None, take)
         except BodyTooLargeError:
-            await send_error(send, 413, f"the body is over the limit of {self._max_bytes} bytes")
-            return
+            await send_error(request.send, 413, f"the body is over the limit of {self._max_bytes} bytes")
+            return False
         except BodiesTooLargeError:
             error = no_room_for_body()
             await send_error(
-                send, 429, error.message, error.code, limit="--max-request-bytes", retry_after_seconds=_RETRY_SECONDS
+                request.send,
+                429,
+                error.message,
+                error.code,
+                limit="--max-request-bytes",
+                retry_after_seconds=_RETRY_SECONDS,
             )
-            return
+            return False
         except ClientGoneError:
-            return
+            return False
         if (excess := self._bounds.excess(body)) is not None:
-            await send_error(send, 413, too_many_values(excess))
-            return
-        # A header that stands twice is for those to judge who know what it means.
-        if (
-            self._shortcut is not None
-            and len(headers) == len(scope["headers"])
-            and await self._shortcut(scope, headers, body, receive, send)
-        ):
-            return
-        await self._app({**_stripped(scope), BODY_BYTES: len(body)}, replay_body(body, receive), send)
-
-
-def _stripped(scope: Scope) -> Scope:
-    """A request whose headers have no space around their values."""
-    return {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+            await send_error(request.send, 413, too_many_values(excess))
+            return False
+        request.replace_body(body)
+        return True
 
 
 def is_message(scope: Scope) -> bool:
-    """Whether a request brings a message of SSE."""
+    """True for a request to the path to which messages are posted over SSE."""
     path: str = scope["path"]
     return path.rstrip("/").endswith(MESSAGES_PATH.rstrip("/"))

@@ -1,9 +1,4 @@
-"""JSON responses and JSON-RPC errors over HTTP.
-
-Refusals: HTTP answers to requests that get no further, with a JSON-RPC error as their body.
-
-A JSON answer over HTTP, sent whole.
-"""
+"""JSON responses and JSON-RPC errors over HTTP."""
 
 from __future__ import annotations
 
@@ -11,16 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.server.protocol import INVALID_REQUEST, PARSE_ERROR
+from bridge.server.protocol import INVALID_REQUEST
 from bridge.telemetry import switch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from starlette.types import Scope, Send
-
-MAX_ID_CHARS = 1024
-"""Maximum length of a request's id in a session."""
+    from starlette.types import Send
 
 CONTENT_TYPE = (b"content-type", b"application/json")
 
@@ -54,58 +46,6 @@ async def send_error(
     await send_counted_error(send, status, body, headers)
 
 
-async def require_json(scope: Scope, send: Send) -> Scope | None:
-    """A request whose body says that it is JSON, as the SDK reads it: in lower case.
-
-    One that does not is answered 415, and is None.
-    """
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    said = [kind.split(b";")[0].strip() for kind in kinds]
-    if said == [CONTENT_TYPE[1]]:
-        return scope
-    if [kind.lower() for kind in said] != [CONTENT_TYPE[1]]:
-        await send_error(send, 415, "the content type of a message is application/json")
-        return None
-    others = [header for header in scope["headers"] if header[0] != b"content-type"]
-    return {**scope, "headers": [*others, CONTENT_TYPE]}
-
-
-def is_utf8(body: bytes) -> bool:
-    """Whether JSON is in UTF-8, as messages are (MCP, "Transports").
-
-    The SDK reads UTF-16, UTF-32 and byte order marks in the modern era, and in the handshake era it does not. JSON in
-    UTF-8 begins with no such mark, and none of its bytes is zero.
-    """
-    return body[:1] < b"\x80" and b"\0" not in body[:4]
-
-
-def message_problem(body: bytes) -> tuple[int, str] | None:
-    """What keeps a body from being one JSON-RPC message of the handshake era, as code and message; None for nothing.
-
-    The SDK calls a batch malformed parameters, takes a request whose id is no id for a notification, and logs what it
-    cannot read over SSE as its own failure.
-    """
-    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - only what serves the SDK needs it
-    from pydantic import ValidationError  # noqa: PLC0415
-    from pydantic_core import from_json  # noqa: PLC0415
-
-    try:
-        message: Any = from_json(body)
-    except ValueError:
-        return PARSE_ERROR, "the body is not JSON in UTF-8"
-    if not isinstance(message, dict):
-        return INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported"
-    if "id" in message and "method" in message and type(message["id"]) not in {int, str}:
-        return INVALID_REQUEST, "the id of a request is text or an integer"
-    if "method" in message and len(str(message.get("id"))) > MAX_ID_CHARS:  # events repeat it, and Redis keeps it
-        return INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters"
-    try:
-        jsonrpc_message_adapter.validate_json(body, by_name=False)
-    except ValidationError:
-        return INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message"
-    return None
-
-
 @dataclass(slots=True)
 class PlainResponse:
     """The whole answer to a request; nobody changes it."""
@@ -124,14 +64,6 @@ class PendingCall(Protocol):
 
     async def run(self) -> PlainResponse:
         """Run it, once; never raises but to be cancelled."""
-        ...
-
-
-class PlainHandler(Protocol):
-    """What begins with a POST that came whole."""
-
-    def begin(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> PlainResponse | PendingCall | None:
-        """As `FastHttp.begin`."""
         ...
 
 

@@ -25,11 +25,11 @@ from anyio.abc import AsyncResource, ObjectReceiveStream, ObjectSendStream
 from mcp.server.runner import serve_loop
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from bridge.server.auth.identity import ending_with_credential
-from bridge.server.http.requests import read_body, replay_body
-from bridge.server.http.responses import message_problem, require_json, send_error
+from bridge.server.http.requests import REQUEST, message_problem, require_json
+from bridge.server.http.responses import send_error
 from bridge.server.http.session import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mcp.server.sse import SseServerTransport
     from starlette.types import Message, Receive, Scope, Send
 
+    from bridge.server.http.requests import Request
     from bridge.server.http.sessions import Sessions
     from bridge.server.http.streams import OpenStreams
 
@@ -111,12 +112,10 @@ class SseMessages:
 
     Args:
         transport: The sessions, common to streams and messages.
-        max_request_bytes: How long a message may be.
     """
 
-    def __init__(self, transport: SseServerTransport, max_request_bytes: int) -> None:
+    def __init__(self, transport: SseServerTransport) -> None:
         self._transport = transport
-        self._max_request_bytes = max_request_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse what is no message, which the SDK would log as its own failure, and hand on the rest."""
@@ -127,12 +126,12 @@ class SseMessages:
             return
         # The session is the one in the query: nobody here would look whether that of the header exists.
         scope = {**said, "headers": [header for header in said["headers"] if header[0] != b"mcp-session-id"]}
-        body = await read_body(receive, self._max_request_bytes)
-        if (problem := message_problem(body)) is not None:
+        request: Request = scope[REQUEST]
+        if (problem := message_problem(request.message)) is not None:
             code, message = problem
             await send_error(send, 400, message, code)
             return
-        if from_json(body).get("method") in KEPT_METHODS and (kept := kept_bytes(body)) > MAX_KEPT_BYTES:
+        if request.message.get("method") in KEPT_METHODS and (kept := kept_bytes(request.body)) > MAX_KEPT_BYTES:
             await send_error(send, 413, told_too_much(kept))
             return
         is_answered = False
@@ -143,7 +142,7 @@ class SseMessages:
             await send(message)
 
         try:
-            await self._transport.handle_post_message(scope, replay_body(body, receive), watch)
+            await self._transport.handle_post_message(scope, receive, watch)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             if not is_answered:
                 raise

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.http.requests import read_body, replay_body
-from bridge.server.http.responses import is_utf8, message_problem, require_json, send_error
+from bridge.server.http.requests import REQUEST, is_utf8, message_problem, require_json
+from bridge.server.http.responses import send_error
 from bridge.server.http.session import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from bridge.server.cluster.sessions import ClusterSessions
+    from bridge.server.http.requests import Request
     from bridge.server.http.sessions import Sessions
     from bridge.server.http.streams import OpenStreams
     from bridge.server.sdk_server import SdkServer
@@ -116,16 +116,15 @@ class StreamableEndpoint:
             said = await require_json(scope, send)
             if said is None:
                 return
-            scope = said
-            body = await read_body(receive, self._max_request_bytes)
+            scope, request = said, scope[REQUEST]
             if _opens_with_handshake(scope):
-                if (problem := message_problem(body)) is not None:
+                if (problem := message_problem(request.message)) is not None:
                     code, message = problem
                     await send_error(send, 400, message, code)
                     return
-                await self._handshake_post(scope, body, replay_body(body, receive), send)
-            elif is_utf8(body):
-                await manager.handle_request(scope, replay_body(body, receive), send)
+                await self._handshake_post(scope, request, receive, send)
+            elif is_utf8(request.body):
+                await manager.handle_request(scope, receive, send)
             else:
                 await send_error(send, 400, "the body is not JSON in UTF-8", PARSE_ERROR)
         elif scope["method"] == "GET":
@@ -140,9 +139,9 @@ class StreamableEndpoint:
         keeper = self._shared if self._shared is not None and _opens_with_handshake(scope) else self._manager
         await keeper.handle_request(scope, receive, send)
 
-    async def _handshake_post(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    async def _handshake_post(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         assert self._manager is not None
-        message = from_json(body)
+        message, body = request.message, request.body
         method, params = message.get("method"), message.get("params")
         params = params if isinstance(params, dict) else {}
         session_id = Headers(scope=scope).get("mcp-session-id")

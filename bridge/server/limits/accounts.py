@@ -224,6 +224,42 @@ def _network(address: str) -> str:
         return address
 
 
+class Usage:
+    """One request's use of its caller's account, while the request is answered.
+
+    Args:
+        account: The caller's account.
+        now: Time at which the request was admitted.
+        is_stream: True for an open-ended stream, which has a limit of its own.
+    """
+
+    __slots__ = ("_has_begun", "_is_stream", "_now", "account")
+
+    def __init__(self, account: Account, now: float, *, is_stream: bool = False) -> None:
+        self.account = account
+        self._now = now
+        self._is_stream = is_stream
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Count the request."""
+        self._has_begun = True
+        self.account.count(self._now)
+        self._add(1)
+
+    def end(self) -> None:
+        """Count the request as answered, if it was counted."""
+        if self._has_begun:
+            self._has_begun = False
+            self._add(-1)
+
+    def _add(self, number: int) -> None:
+        if self._is_stream:
+            self.account.streams += number
+        else:
+            self.account.requests += number
+
+
 current_account: ContextVar[Account | None] = ContextVar("bridge.server.limits", default=None)
 """Whose call is run; None where only one caller can be, as over stdio."""
 

@@ -15,7 +15,8 @@ from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
 from bridge.server.fast_path import FastPath
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import PreAsgiHandler
-from bridge.server.http.host_origin import AllowedHosts
+from bridge.server.http.host_origin import AllowedHosts, HostOriginGuard
+from bridge.server.http.requests import BodyLimitGuard, Request, shares_of_bodies
 from bridge.server.http.responses import PlainResponse
 from bridge.server.http.sessions import Sessions
 from bridge.server.methods.method import PlainRequest
@@ -32,6 +33,7 @@ from tests.benchmarks.tools import add
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.server.http.guards import Guard
     from bridge.server.http.responses import PendingCall
     from bridge.types import Json
 
@@ -57,10 +59,13 @@ async def http_parts(raw: bytes) -> list[Part]:
     scope, body = _parsed(raw)
     publisher = Publisher(ToolBox([add]), name="parts")
     fast = FastHttp(publisher, Sessions(), [_PATH])
-    headers = dict(scope["headers"])
-    direct = PreAsgiHandler(fast, AllowedHosts("127.0.0.1"), len(body), None, lambda: True)
+    guards: list[Guard] = [
+        HostOriginGuard(AllowedHosts("127.0.0.1"), lambda: True),
+        BodyLimitGuard(len(body), shares_of_bodies(len(body))),
+    ]
+    direct = PreAsgiHandler(fast, guards, lambda: True)
     whole = await _measured(lambda: _answered(direct.begin(scope, body)))
-    answered = await _measured(lambda: _answered(fast.begin(scope, headers, body)))
+    answered = await _measured(lambda: _answered(fast.begin(Request(scope, body))))
     parsing = await _measured_function(lambda: from_json(body))
     message = read_message(body)
     assert message is not None

@@ -10,7 +10,6 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.http.guards import pre_asgi_handler
 from bridge.server.http.responses import PlainResponse
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -18,8 +17,7 @@ from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, add, bearer
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
+    from bridge.server.http.app import BridgeApp
     from bridge.server.http.guards import PreAsgiHandler
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +40,7 @@ def scope_of(message: dict[str, Any], headers: dict[str, str], query: bytes = b"
     return {"type": "http", "path": "/mcp", "root_path": "", "query_string": query, "headers": raw}
 
 
-async def recognise(app: Starlette, key: str) -> None:
+async def recognise(app: BridgeApp, key: str) -> None:
     """Let the gate look at a key."""
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -50,8 +48,8 @@ async def recognise(app: Starlette, key: str) -> None:
         assert answer.status_code != 401
 
 
-def way_into(app: Starlette) -> PreAsgiHandler:
-    way = pre_asgi_handler(app, lambda: True)
+def way_into(app: BridgeApp) -> PreAsgiHandler:
+    way = app.pre_asgi_handler(lambda: True)
     assert way is not None
     return way
 

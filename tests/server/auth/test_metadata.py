@@ -8,10 +8,10 @@ from starlette.applications import Starlette
 
 from bridge.server import http_app, mount
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier
-from bridge.server.auth.bearer import BearerAuthMiddleware
+from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.guards import WELL_KNOWN_PATH
 from bridge.server.auth.identity import CredentialCache
-from bridge.server.http.requests import HEADERS
+from bridge.server.http.guards import GuardMiddleware
 from tests.server.auth.guarded import ADA, bearer, toolbox
 
 if TYPE_CHECKING:
@@ -112,9 +112,8 @@ async def test_where_everybody_may_read_nobody_may_do_anything_else() -> None:
         sent.append(message)
 
     guard = auth()
-    gate = BearerAuthMiddleware(
-        behind, auth=guard, recognition=CredentialCache(guard), metadata_url=None, open_paths=["/open"]
-    )
+    credential = BearerAuthGuard(guard, CredentialCache(guard), metadata_url=None, open_paths=["/open"])
+    gate = GuardMiddleware(behind, guards=[credential])
     for method in ("GET", "HEAD", "OPTIONS", "POST", "DELETE", "PUT"):
         scope: Scope = {
             "type": "http",
@@ -122,7 +121,6 @@ async def test_where_everybody_may_read_nobody_may_do_anything_else() -> None:
             "path": "/open",
             "query_string": b"",
             "headers": [],
-            HEADERS: {},
         }
         await gate(scope, receive, send)
     assert reached == ["GET", "HEAD", "OPTIONS"]

@@ -17,8 +17,8 @@ from pydantic_core import to_json
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.http import guards, requests
-from bridge.server.limits import Limits, Rate, middleware
+from bridge.server.http import requests
+from bridge.server.limits import Limits, Rate, guard
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
@@ -83,7 +83,7 @@ def served(limits: Limits, *more: Any, http_kind: str = "direct", **options: Any
 
 @pytest.fixture(autouse=True)
 def _refusals_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware.RateLimitMiddleware.__init__, "__kwdefaults__", {"hold_seconds": 0})
+    monkeypatch.setattr(guard.RateLimitGuard.__init__, "__kwdefaults__", {"hold_seconds": 0})
 
 
 def told(answer: dict[str, Any]) -> str:
@@ -263,7 +263,7 @@ def test_long_requests_of_one_caller_leave_memory_to_others(
     kind: str, monkeypatch: pytest.MonkeyPatch, *, fast_path: bool
 ) -> None:
     monkeypatch.setattr(requests, "MAX_BODY_BYTES_OF_ALL", 16_000)
-    monkeypatch.setattr(guards, "UNCOUNTED_BODY_BYTES", 1000)
+    monkeypatch.setattr(requests, "UNCOUNTED_BODY_BYTES", 1000)
     go_on, news, answers = threading.Event(), threading.Semaphore(0), list[httpx.Response]()
 
     @tool

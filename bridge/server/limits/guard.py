@@ -1,0 +1,85 @@
+"""Rate limit guard: refuses requests of callers who are over their limits, before their bodies are read."""
+
+from __future__ import annotations
+
+import logging
+from random import uniform
+from typing import TYPE_CHECKING
+
+from anyio import sleep
+
+from bridge.server.http.probes import METRICS_PATH, STATUS_PATH
+from bridge.server.http.responses import send_error
+from bridge.server.limits.accounts import Usage, caller_key
+from bridge.text import clip
+
+if TYPE_CHECKING:
+    from bridge.server.http.requests import Request
+    from bridge.server.limits.accounts import Account, Accounts, LimitExceeded
+
+_logger = logging.getLogger("bridge.server")
+
+HOLD_SECONDS = 1.0
+"""Average delay of a refusal to a caller who keeps sending, so that such refusals cost next to nothing."""
+
+_VERSION = b"mcp-protocol-version"
+_OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
+
+
+class RateLimitGuard:
+    """Guard that refuses callers over their limits with 429.
+
+    Args:
+        accounts: The accounts of the callers.
+        hold_seconds: Average delay of a refusal to a caller who keeps sending.
+    """
+
+    def __init__(self, accounts: Accounts, *, hold_seconds: float = HOLD_SECONDS) -> None:
+        self._accounts = accounts
+        self._hold_seconds = hold_seconds
+
+    def admits_at_once(self, request: Request) -> bool:
+        """Check a request against its caller's account, without counting it yet."""
+        account, now = self._accounts.of(request.scope), self._accounts.clock()
+        if account.refusal(now, request.headers.get(_VERSION)) is not None:
+            return False
+        request.usage = Usage(account, now)
+        return True
+
+    async def admit(self, request: Request) -> bool:
+        """Count a request in its caller's account, or refuse it with 429."""
+        scope = request.scope
+        if scope["method"] != "POST" and scope["path"].endswith(_OPEN_PATHS):
+            return True
+        account, now = self._accounts.of(scope), self._accounts.clock()
+        is_stream = _is_stream(request)
+        refusal = account.stream_refusal(now) if is_stream else account.refusal(now, request.headers.get(_VERSION))
+        if refusal is not None:
+            await self._refuse(account, refusal, now, request)
+            return False
+        request.usage = Usage(account, now, is_stream=is_stream)
+        request.usage.begin()
+        request.exits.callback(request.usage.end)
+        return True
+
+    async def _refuse(self, account: Account, refusal: LimitExceeded, now: float, request: Request) -> None:
+        if account.is_answered_at_once(now):
+            _logger.warning("refused a request of %r: %s", clip(caller_key(request.scope)), refusal.told)
+        else:
+            await delay_refusal(self._hold_seconds)
+        seconds, limit = refusal.retry_after_seconds, refusal.limit
+        await send_error(request.send, 429, refusal.told, retry_after_seconds=seconds, limit=limit)
+
+
+async def delay_refusal(seconds: float) -> None:
+    """Wait about so long before a refusal.
+
+    Delays differ, because requests that are refused together come again together.
+    """
+    await sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
+
+
+def _is_stream(request: Request) -> bool:
+    """True for a request of an open-ended stream. The SDK refuses a request that says so and is none."""
+    method: str = request.scope["method"]
+    return method == "GET" or (method == "POST" and request.headers.get(b"mcp-method") == b"subscriptions/listen")
