@@ -8,6 +8,7 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 
 from bridge.server import http_app
+from tests.server import http_server as http
 from tests.server.cluster.speaking import Talk, call, message_in, text_of
 from tests.server.cluster.tools import TOOLS
 
@@ -129,3 +130,23 @@ def test_the_log_level_of_a_session_is_that_of_every_replica(replicas: Replicas)
     assert talk.post(replicas.one, method="logging/setLevel", id=3, params={"level": "emergency"}).status_code == 200
     assert [logged(talk, url) for url in (replicas.one, replicas.other)] == [[], []]
     assert logged(Talk(replicas.one), replicas.other) == ["a detail", "a failure"], "another session hears all"
+
+
+def test_a_client_that_says_too_much_of_itself_opens_no_session(replicas: Replicas) -> None:
+    many = {"experimental": {"x": {str(number): {} for number in range(10_000)}}}
+    refused = httpx.post(replicas.one, json=http.initialize(many), headers=http.HEADERS, timeout=DEADLINE_SECONDS)
+    assert refused.status_code == 413
+    assert "may take 262144" in refused.json()["error"]["message"]
+    assert Talk(replicas.one).sum(replicas.other, 1, 2).status_code == 200
+
+
+def test_a_session_that_gives_way_to_another_caller_goes_on_nowhere(
+    redis: RedisServer, serving: Callable[..., str]
+) -> None:
+    apps = [http_app(TOOLS, name="full", redis_url=redis.url, auth=Names(), max_sessions=2) for _ in range(2)]
+    one, other = (f"{serving(app)}/mcp" for app in apps)
+    first, second = (Talk(one, authorization="Bearer ada") for _ in range(2))
+    assert second.sum(one, 1, 2).status_code == 200
+    assert Talk(one, authorization="Bearer bob").sum(one, 1, 2).status_code == 200
+    assert first.sum(other, 1, 2).status_code == 404
+    assert second.sum(other, 1, 2).status_code == 200
