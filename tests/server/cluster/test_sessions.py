@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -133,7 +133,7 @@ def test_the_log_level_of_a_session_is_that_of_every_replica(replicas: Replicas)
 
 
 def test_a_client_that_says_too_much_of_itself_opens_no_session(replicas: Replicas) -> None:
-    many = {"experimental": {"x": {str(number): {} for number in range(10_000)}}}
+    many: dict[str, Any] = {"experimental": {"x": {str(number): {} for number in range(10_000)}}}
     refused = httpx.post(replicas.one, json=http.initialize(many), headers=http.HEADERS, timeout=DEADLINE_SECONDS)
     assert refused.status_code == 413
     assert "may take 262144" in refused.json()["error"]["message"]
