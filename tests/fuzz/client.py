@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 BATCH = 200
-AT_ONCE = 8
-CALL_SECONDS = 2.0
+AT_ONCE = 32
+CALL_SECONDS = 0.5
 DEADLINE_SECONDS = 60
 ROOT = Path(__file__).parents[2]
 HEALING = Healing(first_delay_seconds=0.01, max_delay_seconds=0.05, health_check_seconds=5, health_timeout_seconds=2)
@@ -109,8 +109,8 @@ async def main(transport: str, era: str, flag: Path, target: str, seed: int, sec
         protocol="2026-07-28" if era == "modern" else "legacy",
         timeout_seconds=CALL_SECONDS,
         max_call_seconds=2 * CALL_SECONDS,
-        connect_timeout_seconds=CALL_SECONDS,
-        connect_wait_seconds=CALL_SECONDS,
+        connect_timeout_seconds=10 * CALL_SECONDS,
+        connect_wait_seconds=2 * CALL_SECONDS,
         trusted=True,
     )
     flag.touch()  # noqa: ASYNC240 - at once
