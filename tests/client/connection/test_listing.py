@@ -129,7 +129,7 @@ async def test_a_page_of_tools_that_ask_for_headers_is_bounded_over_http(monkeyp
         async with opened(server.config()) as connection:
             assert len((await connection.list_tools()).tools) == 2
             monkeypatch.setattr(listing_module, "MAX_HEADER_PAGE_BYTES", 2**12)
-            with pytest.raises(ServerAnswerError, match=r"a page of tools that ask for headers is longer than 0\.0039"):
+            with pytest.raises(ServerAnswerError, match=r"a page of tools that declare headers is longer than 0\.0039"):
                 await connection.list_tools()
             tools[0]["inputSchema"] = {"type": "object"}
             assert len((await connection.list_tools()).tools) == 2, "other pages have no such bound"
