@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,10 @@ from pydantic_core import to_json
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.http import requests
 from bridge.server.limits import Limits, Rate, guard
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
-from bridge.tools.threads import DEFAULT_THREADS, set_thread_limit
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, Handshake, Modern, Sse, bearer, talking
@@ -255,99 +252,6 @@ def test_without_keys_who_calls_from_one_address_leaves_calls_to_other_addresses
         finally:
             held.go_on.set()
         assert [call.result(DEADLINE_SECONDS).is_success for call in calls] == [True, True]
-
-
-@pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_long_requests_of_one_caller_leave_memory_to_others(
-    kind: str, monkeypatch: pytest.MonkeyPatch, *, fast_path: bool
-) -> None:
-    monkeypatch.setattr(requests, "MAX_BODY_BYTES_OF_ALL", 16_000)
-    monkeypatch.setattr(requests, "UNCOUNTED_BODY_BYTES", 1000)
-    go_on, news, answers = threading.Event(), threading.Semaphore(0), list[httpx.Response]()
-
-    @tool
-    async def hold(text: str) -> str:
-        """Wait."""
-        news.release()
-        while not go_on.is_set():
-            await anyio.to_thread.run_sync(go_on.wait, 0.01)
-        return text[:4]
-
-    def send(peer: Modern, number: int) -> None:
-        answers.append(peer.send(http.call("hold", {"text": "x" * 1500}) | {"id": number}))
-        news.release()
-
-    app = http_app(ToolBox(add, hold), auth=KEYS, fast_path=fast_path, max_request_bytes=2000)
-    with (
-        http.serving(app, http="direct") as origin,
-        talking(kind, origin, ADA) as ada,
-        talking(kind, origin, BOB) as bob,
-        anyio.from_thread.start_blocking_portal() as portal,
-    ):
-        try:
-            for number in range(10, 18):
-                if isinstance(ada, Sse):
-                    if not (answer := ada.send(http.call("hold", {"text": "x" * 1500}) | {"id": number})).is_success:
-                        answers.append(answer)
-                        news.release()
-                else:
-                    portal.start_task_soon(anyio.to_thread.run_sync, send, ada, number)
-                assert news.acquire(timeout=DEADLINE_SECONDS)
-                if answers:
-                    break
-            error = http.answer(answers[0])["error"]
-            assert (error["code"], error["data"]) == (-32005, {"limit": "--max-request-bytes", "retryAfterSeconds": 1})
-            assert told(bob.ask(http.call("add", ARGUMENTS) | {"id": 30})) == "3"
-        finally:
-            go_on.set()
-        assert told(bob.ask(http.call("hold", {"text": "x" * 1500}) | {"id": 31})) == "xxxx"
-    assert len(answers) < 8
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only there every address of 127.0.0.0/8 is this machine's")
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_while_all_threads_are_busy_addresses_take_turns(*, fast_path: bool) -> None:
-    go_on, started, ran = threading.Event(), threading.Semaphore(0), list[str]()
-
-    @tool
-    def hold(name: str) -> str:
-        """Wait in a thread."""
-        started.release()
-        assert go_on.wait(DEADLINE_SECONDS)
-        ran.append(name)
-        return name
-
-    def client_at(address: str) -> httpx.Client:
-        return httpx.Client(timeout=20, transport=httpx.HTTPTransport(local_address=address))
-
-    publisher = Publisher(ToolBox(hold), name="threads")
-
-    @contextmanager
-    def one_thread() -> Iterator[None]:
-        set_thread_limit(1)
-        try:
-            yield
-        finally:
-            set_thread_limit(DEFAULT_THREADS)
-
-    with (
-        one_thread(),
-        http.serving(http_app(publisher.tools, publisher=publisher, fast_path=fast_path), http="direct") as origin,
-        client_at("127.0.0.1") as here,
-        client_at("127.0.0.2") as there,
-        ThreadPoolExecutor(8) as threads,
-    ):
-        one, other = Modern(here, origin, {}), Modern(there, origin, {})
-        calls = []
-        for number, (peer, name) in enumerate([*[(one, f"one {each}") for each in range(4)], (other, "other")], 11):
-            calls.append(threads.submit(peer.send, http.call("hold", {"name": name}) | {"id": number}))
-            while len(publisher.running) < len(calls):  # it waits for a thread, after those before it
-                assert not calls[-1].done()
-        assert started.acquire(timeout=DEADLINE_SECONDS)
-        go_on.set()
-        assert [call.result(DEADLINE_SECONDS).status_code for call in calls] == [200] * 5
-    assert ran == ["one 0", "one 1", "other", "one 2", "one 3"]
 
 
 def _sending(peer: Modern, number: int) -> Any:
