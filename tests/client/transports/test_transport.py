@@ -212,7 +212,7 @@ async def test_a_file_that_may_not_be_run_says_so(tmp_path: Path) -> None:
 async def test_a_folder_that_does_not_exist_says_so() -> None:
     transport = StdioTransport(sys.executable, cwd="/there/is/no/such/folder")
     failure = await failure_of(ServerConfig(name="x", transport=transport))
-    assert failure.reason == "cannot change to its folder '/there/is/no/such/folder' : No such file or directory"
+    assert failure.reason == "cannot change to its folder '/there/is/no/such/folder': No such file or directory"
 
 
 async def test_a_child_that_ends_at_once_leaves_its_last_words_and_its_exit_code() -> None:
