@@ -146,9 +146,9 @@ async def test_a_call_that_was_cut_off_is_told_to_the_model_and_those_before_it_
     assert first.result.text == "wiped"
     assert second.result.is_error
     assert isinstance(second.error, ArgumentsError)
-    assert "your reply broke off" in second.result.text
+    assert "your reply was cut off" in second.result.text
     assert result.content == "Done."
-    assert "your reply broke off" in json.dumps(provider.requests[1].body)
+    assert "your reply was cut off" in json.dumps(provider.requests[1].body)
 
 
 @pytest.mark.parametrize("way", WAYS)

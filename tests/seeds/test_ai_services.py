@@ -261,7 +261,7 @@ async def test_the_number_of_round_trips_is_limited() -> None:
 
     model = ScriptedChatModel(never_satisfied)
     genius = ai_service(MathGenius, chat_model=model, tools=[Calculator()], max_tool_round_trips=5)
-    with pytest.raises(ToolLimitError, match="5 times"):
+    with pytest.raises(ToolLimitError, match="5 round trips"):
         genius.ask("Calculate 1+1, then add 1, then add 1...")
     assert len(told(model)) == 5
 

@@ -102,7 +102,7 @@ def spoil_text(random: Random, text: bytes) -> bytes:
         case 4:
             return text[:start]
         case _:
-            return text[:start] + random.choice([b"[" * 50_000, b"9" * 5000, b'\\ud800"', b"\n", b"NaN"]) + text[start:]
+            return text[:start] + random.choice([b"[" * 30_000, b"9" * 5000, b'\\ud800"', b"\n", b"NaN"]) + text[start:]
 
 
 def spoiled(random: Random, number: int, messages: list[dict[str, Any]]) -> bytes:
