@@ -138,6 +138,8 @@ async def main():
         async with child_process(StdioTransport(sys.executable, args=("-c", code, {port!r})), "x") as child:
             if code:
                 assert await child.stdout.receive() == b"ready\\n"
+                if signal.{signal} != signal.SIGKILL:
+                    signal.signal(signal.{signal}, signal.SIG_DFL)  # whoever runs the tests may ignore it
                 os.kill(os.getpid(), signal.{signal})
                 await asyncio.Event().wait()
 
