@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 ClientAuthentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
-"""How a client sends its secret to the authorization server: in a header, or in the body."""
+"""Method by which a client sends its secret to the authorization server: in a header, or in the body."""
 
 AssertionSource: TypeAlias = Callable[[str, str], Awaitable[str]]
 """Returns the identity assertion for an authorization server's issuer and an MCP server's URL."""
@@ -26,7 +26,7 @@ class OAuthLogin:
     client_secret: str | None = field(default=None, repr=False)
     """Secret of the client; None for a public client."""
     client_authentication: ClientAuthentication | None = None
-    """How the secret is sent; None to choose from the authorization server's metadata."""
+    """Method by which the secret is sent; None to choose from the authorization server's metadata."""
     client_metadata_url: str | None = None
     """URL of the Client ID Metadata Document; used as client ID if the authorization server supports it."""
     issuer: str | None = None
@@ -53,7 +53,7 @@ class ClientCredentials:
     client_secret: str | None = field(default=None, repr=False)
     """Client secret; None if it has a key."""
     client_authentication: ClientAuthentication = "client_secret_basic"
-    """How the secret is sent."""
+    """Method by which the secret is sent."""
     private_key: str | None = field(default=None, repr=False)
     """Private key that signs client assertions, as PEM; None if it has a secret."""
     signing_algorithm: str = "RS256"
@@ -84,7 +84,7 @@ class IdentityAssertion:
     client_secret: str | None = field(default=None, repr=False)
     """Client secret; None for a public client."""
     client_authentication: ClientAuthentication = "client_secret_basic"
-    """How the secret is sent."""
+    """Method by which the secret is sent."""
     scopes: tuple[str, ...] = ()
     """Scopes to request; empty for those that the server asks for."""
 

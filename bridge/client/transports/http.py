@@ -61,7 +61,7 @@ _UNKNOWN_SESSION = re.compile(
     rb"(?:not found|unknown|invalid|expired|terminated|closed|does not exist|doesn't exist)",
     re.IGNORECASE,
 )
-"""How servers that answer 400 in place of 404 say that they do not know a session."""
+"""Matches the text of servers that answer 400 in place of 404 for an unknown session."""
 
 _WRITE_SECONDS = 30.0
 
@@ -70,15 +70,15 @@ _MAX_REDIRECTS = 5
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 START_SOON = "bridge.client.start_soon"
-"""The extension of a request by which what signs it does more beside, as long as the connection lasts."""
+"""Request extension with which a signer starts tasks that live as long as the connection."""
 
 
 class HttpEvents(Protocol):
-    """Who is told what happens to requests."""
+    """Receives the events of HTTP requests."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is over, and not because this side wanted it."""
+        """True once the connection has ended without having been closed by this side."""
 
     def answered(self, status: int) -> None:
         """The server answered a message with this status."""
@@ -325,7 +325,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
 
 
 def _goes_behind(request: httpx2.Request, attempt: OutgoingRequest | None) -> bool:
-    """Whether a message is an answer, or says that a call is cancelled: no later message has to wait for it."""
+    """True for a response or a cancellation, which no later message has to wait for."""
     message = from_json(request.content)
     if message.get("method") == "notifications/cancelled" and attempt is not None:
         attempt.request_id = message["params"]["requestId"]
@@ -333,7 +333,7 @@ def _goes_behind(request: httpx2.Request, attempt: OutgoingRequest | None) -> bo
 
 
 def _is_within_origin(request: httpx2.Request, following: httpx2.Request) -> bool:
-    """Whether a redirect keeps the method, the origin and the credentials of a request."""
+    """True for a redirect that keeps the method, the origin and the credentials of a request."""
     url, other = request.url, following.url
     is_upgrade = (url.scheme, url.port, other.scheme, other.port) == ("http", None, "https", None)
     is_same = (url.scheme, url.port) == (other.scheme, other.port) or is_upgrade
@@ -347,7 +347,7 @@ def _media_type(response: httpx2.Response) -> str:
 
 
 def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """Whether a refusal carries the request's own id: it is the answer of whoever was asked, who may have run it."""
+    """True for a refusal with the request's own id: the server answered the request, and may have run it."""
     if _media_type(response) != "application/json":
         return False
     try:
@@ -358,7 +358,7 @@ def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:
 
 
 async def _lost_session(response: httpx2.Response) -> bool:
-    """Whether a server no longer knows a session: 404, as the protocol has it, or 400 with words about it."""
+    """True where a server no longer knows a session: 404, as in the protocol, or 400 with a text about it."""
     if response.status_code == httpx2.codes.NOT_FOUND:
         return True
     if response.status_code != httpx2.codes.BAD_REQUEST:
