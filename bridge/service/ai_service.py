@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatModel, StreamingChatModel
     from bridge.service.events import Emit, InvocationListener, Result
     from bridge.service.interface import ServiceMethod
+    from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory import ChatMemory, ChatMemoryProvider
     from bridge.service.toolset import ToolSearch
     from bridge.tools.execution import ExecutionPolicy
@@ -71,6 +72,7 @@ def ai_service(
     memory_provider: ChatMemoryProvider | None = None,
     system_message: str | Callable[[Any], str | None] | None = None,
     parameters: ChatRequestParameters | None = None,
+    chat_request_transformer: ChatRequestTransformer | None = None,
     policy: ExecutionPolicy = LOCAL,
     reveal_errors: bool = True,
     listeners: Iterable[InvocationListener] = (),
@@ -98,6 +100,8 @@ def ai_service(
             memories of the 10,000 most recently used ids are cached.
         system_message: System message for methods without their own: a template, or a function of the memory id.
         parameters: Default request parameters for the model; a method's own `ChatRequestParameters` take precedence.
+        chat_request_transformer: Function of each request to the model and the context, synchronous or asynchronous,
+            that returns the request to send. The memory is not changed (LangChain4j's chatRequestTransformer).
         policy: Limits and error handling for tool calls.
         reveal_errors: Send the text of all exceptions of tools to the model, and so to its provider, as LangChain4j
             does. If False, only the text of `ToolError` is sent; other exceptions are logged and described generically.
@@ -136,6 +140,7 @@ def ai_service(
                 reveal_errors=reveal_errors and policy.reveal_errors,
             ),
             listeners=combined_listeners,
+            chat_request_transformer=chat_request_transformer,
             approval=approval,
             max_tool_round_trips=max_tool_round_trips,
             max_tool_calls_per_response=max_tool_calls_per_response,

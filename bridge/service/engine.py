@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -114,6 +115,8 @@ class Engine:
                 parameters=state.parameters,
                 invocation_id=state.invocation_id,
                 deadline=self._deadline(),
+                service=method.source,
+                timestamp=datetime.now(UTC),
             ),
             system=state.system,
             message=message,
@@ -206,8 +209,10 @@ class Engine:
                 context.caller, context.headers = called_by.caller, called_by.headers
                 if method.memory_id is None:
                     context.memory_id = called_by.memory_id
+            context.service, context.timestamp = method.source, datetime.now(UTC)
             return context
         context = own_context.fork()
+        context.service, context.timestamp = method.source, datetime.now(UTC)
         if method.memory_id is not None:
             context.memory_id = memory_id
         if parameters is not None:

@@ -10,14 +10,16 @@ not write to the memory; its caller does so at the end.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from bridge.errors import ChatModelError, ToolLimitError
+from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
 from bridge.service.approval import InvocationSuspended, SuspendedInvocation
 from bridge.service.chat_model import (
     ChatRequest,
@@ -33,7 +35,7 @@ from bridge.service.tool_calls import Compensations, ToolCalls, returns_immediat
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import ChatModel, ChatResponse, ResponseFormat, StreamingChatModel
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from bridge.tools.tool import ToolExecution, ToolExecutionRequest
 
 _T = TypeVar("_T")
+
+ChatRequestTransformer = Callable[[ChatRequest, "InvocationContext"], "ChatRequest | Awaitable[ChatRequest]"]
+"""Returns the request to send in place of the given one; an exception stops the invocation."""
 
 DEFAULT_MODEL_TIMEOUT_SECONDS = 600.0
 """Default wait for a model, in seconds; the same as in the providers' SDKs."""
@@ -68,6 +73,8 @@ class LoopSettings:
     """Maximum responses with tool calls in one invocation."""
     max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE
     """Maximum tool calls in one response; None for no limit."""
+    chat_request_transformer: ChatRequestTransformer | None = None
+    """Changes each request to the model; the memory keeps the messages as they were."""
     concurrent_tools: float = 1
     """Maximum tools of one response that run at the same time."""
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS
@@ -186,8 +193,9 @@ class Invocation:
             ChatRequest(messages=messages, tool_specifications=specifications, response_format=self._response_format)
         )
         if self.responses and (choice := after_first_response(request.tool_choice)) is not request.tool_choice:
-            return replace(request, tool_choice=choice)
-        return request
+            request = replace(request, tool_choice=choice)
+        transform = self._settings.chat_request_transformer
+        return request if transform is None else await _transformed(request, transform, self.context)
 
     async def _receive(self, request: ChatRequest, start: Start | None = None) -> ChatResponse:
         """Call the model, record its response and check the limits."""
@@ -324,6 +332,17 @@ class Invocation:
 async def _start_all(missing: Mapping[int, ToolExecutionRequest], start: Start) -> None:
     for index, request in missing.items():
         start(index, request)
+
+
+async def _transformed(
+    request: ChatRequest, transform: ChatRequestTransformer, context: InvocationContext
+) -> ChatRequest:
+    transformed: Any = transform(request, context)
+    if inspect.isawaitable(transformed):
+        transformed = await transformed
+    if not isinstance(transformed, ChatRequest):
+        raise DefinitionError(f"chat_request_transformer returned {transformed!r}; return a ChatRequest")
+    return transformed
 
 
 def _provider(model: object) -> str:

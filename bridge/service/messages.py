@@ -75,6 +75,8 @@ class ToolExecutionResultMessage:
     tool_name: str
     content: tuple[Content, ...]
     is_error: bool = False
+    attributes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Attributes of the result, hidden from the model. A store keeps those that are JSON data."""
 
     @classmethod
     def of(cls, request: ToolExecutionRequest, result: ToolExecutionResult | str) -> ToolExecutionResultMessage:
@@ -82,7 +84,7 @@ class ToolExecutionResultMessage:
         if isinstance(result, str):
             return cls(request.id, request.name, (Text(result),))
         shown = result.content if result.model_content is None else result.model_content
-        return cls(request.id, request.name, shown, result.is_error)
+        return cls(request.id, request.name, shown, result.is_error, result.attributes)
 
     @property
     def text(self) -> str:
@@ -119,7 +121,7 @@ def message_to_json(message: ChatMessage) -> Json:
                 "toolName": message.tool_name,
                 "content": [block_to_json(b) for b in message.content],
                 "isError": message.is_error,
-            } | without_none(id=message.id)
+            } | without_none(id=message.id, attributes=_json_only(message.attributes) or None)
 
 
 def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
@@ -147,10 +149,24 @@ def message_from_json(json: Mapping[str, Any]) -> ChatMessage:
                     require_text(json["toolName"]),
                     _content_from_json(json),
                     json["isError"] is True,
+                    optional_field(json, "attributes", dict) or _EMPTY,
                 )
     except (KeyError, TypeError, AttributeError) as error:
         raise WireError(f"a malformed message: {short_repr(json)}") from error
     raise WireError(f"a message of an unknown type: {short_repr(json)}")
+
+
+def _json_only(attributes: Mapping[str, Any]) -> Json:
+    """Return the attributes that are JSON data; others are for this process alone."""
+    return {name: value for name, value in attributes.items() if _is_json({name: value})}
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False, default=dict)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _content_from_json(json: Mapping[str, Any]) -> tuple[Content, ...]:

@@ -6,22 +6,26 @@
 
 A parameter is written in single or double braces (the latter as in LangChain4j). ``it`` is the parameter that is not
 used otherwise. Braces around anything except a name are plain text, so that prompts may contain JSON. Inserted values
-are not expanded again.
+are not expanded again. A template may be a file: ``@system_message(file="translator.txt")``.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection
+    from types import FunctionType
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,14 +43,38 @@ _NOW: Mapping[str, Callable[[], str]] = {
 """Variables that need no parameter, as in LangChain4j; in local time."""
 
 
-def system_message(template: str) -> Callable[[F], F]:
-    """Set the system message of a service's method (LangChain4j's @SystemMessage)."""
-    return lambda function: _set_template(function, _SYSTEM, template)
+@overload
+def system_message(template: str) -> Callable[[F], F]: ...
+@overload
+def system_message(*, file: str | os.PathLike[str]) -> Callable[[F], F]: ...
+def system_message(template: str | None = None, *, file: str | os.PathLike[str] | None = None) -> Callable[[F], F]:
+    """Set the system message of a service's method (LangChain4j's @SystemMessage).
+
+    Args:
+        template: The template.
+        file: File with the template in UTF-8, in place of ``template``; relative to the file that defines the method.
+
+    Raises:
+        DefinitionError: The file cannot be read, or not exactly one of the arguments is given.
+    """
+    return lambda function: _set_template(function, _SYSTEM, template, file)
 
 
-def user_message(template: str) -> Callable[[F], F]:
-    """Set the user message of a service's method (LangChain4j's @UserMessage)."""
-    return lambda function: _set_template(function, _USER, template)
+@overload
+def user_message(template: str) -> Callable[[F], F]: ...
+@overload
+def user_message(*, file: str | os.PathLike[str]) -> Callable[[F], F]: ...
+def user_message(template: str | None = None, *, file: str | os.PathLike[str] | None = None) -> Callable[[F], F]:
+    """Set the user message of a service's method (LangChain4j's @UserMessage).
+
+    Args:
+        template: The template.
+        file: File with the template in UTF-8, in place of ``template``; relative to the file that defines the method.
+
+    Raises:
+        DefinitionError: The file cannot be read, or not exactly one of the arguments is given.
+    """
+    return lambda function: _set_template(function, _USER, template, file)
 
 
 def system_template_of(function: Any) -> str | None:
@@ -105,8 +133,18 @@ def format_value(value: Any) -> str:
         return str(value)
 
 
-def _set_template(function: F, key: str, template: str) -> F:
-    if not callable(function):
+def _set_template(function: F, key: str, template: str | None, file: str | os.PathLike[str] | None) -> F:
+    if not inspect.isfunction(function):
         raise DefinitionError(f"{function!r} cannot have a template; decorate a method of the service's interface")
-    setattr(function, key, template)
+    if (template is None) == (file is None):
+        raise DefinitionError(f"the template of {function.__qualname__} is a text or a file; give one of them")
+    setattr(function, key, template if file is None else _read(file, function))
     return function
+
+
+def _read(file: str | os.PathLike[str], function: FunctionType) -> str:
+    path = Path(function.__code__.co_filename).parent / file
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DefinitionError(f"the template of {function.__qualname__} cannot be read from {path}: {error}") from error

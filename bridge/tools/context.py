@@ -21,6 +21,7 @@ from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
 
@@ -110,6 +111,8 @@ class InvocationContext:
         resumption: State and answers left by an earlier run that raised `InputRequired` with a state; otherwise None.
         account: Name under which the call counts towards per-caller limits: the caller's name, or else the network
             address; empty if there can be only one caller.
+        service: Interface and method of the AI service that runs the invocation, ``Assistant.chat``; None outside one.
+        timestamp: Start of the AI service's invocation, timezone-aware, UTC; None outside one.
     """
 
     __slots__ = (
@@ -127,6 +130,8 @@ class InvocationContext:
         "parameters",
         "resumption",
         "round",
+        "service",
+        "timestamp",
     )
 
     def __init__(
@@ -144,6 +149,8 @@ class InvocationContext:
         resumption: Resumption | None = None,
         invocation_id: str | None = None,
         account: str = "",
+        service: str | None = None,
+        timestamp: datetime | None = None,
     ) -> None:
         self.memory_id = memory_id
         self.parameters = (
@@ -157,6 +164,8 @@ class InvocationContext:
         self.round = round
         self.resumption = resumption
         self.account = account or ("" if caller is None else caller.name)
+        self.service = service
+        self.timestamp = timestamp
         self._channel = channel
         self._invocation_id = invocation_id
         self._cancelled = False
@@ -168,6 +177,16 @@ class InvocationContext:
         if self._invocation_id is None:
             self._invocation_id = uuid4().hex
         return self._invocation_id
+
+    @property
+    def interface_name(self) -> str | None:
+        """Name of the AI service's interface; None outside one."""
+        return self.service and self.service.rpartition(".")[0]
+
+    @property
+    def method_name(self) -> str | None:
+        """Name of the AI service's method; None outside one."""
+        return self.service and self.service.rpartition(".")[2]
 
     @property
     def cancelled(self) -> bool:

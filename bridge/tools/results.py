@@ -117,6 +117,7 @@ class ResultWriter:
     def _write_declared(self, value: Any) -> ToolExecutionResult:
         if isinstance(value, ToolExecutionResult):
             return value
+        returned = value
         try:
             value = self._validate(value)
         except ValidationError as error:
@@ -134,14 +135,14 @@ class ResultWriter:
             raise self._unsendable(value, error) from error
         if not self._is_scalar:
             self._refuse_non_finite(value, raw, self._adapter)
-        return ToolExecutionResult((Text(raw.decode()),), {_WRAPPER: data} if self._wraps else data)
+        return ToolExecutionResult((Text(raw.decode()),), {_WRAPPER: data} if self._wraps else data, value=returned)
 
     def _write_nothing(self, value: Any) -> ToolExecutionResult:
         return value if isinstance(value, ToolExecutionResult) else ToolExecutionResult((Text(SUCCESS),))
 
     def _write_text(self, value: Any) -> ToolExecutionResult:
         if isinstance(value, str):
-            return ToolExecutionResult((Text(self._text(value)),))
+            return ToolExecutionResult((Text(self._text(value)),), value=value)
         if isinstance(value, ToolExecutionResult):
             return value
         raise self._mismatch(value)
@@ -151,19 +152,20 @@ class ResultWriter:
 
     def _write_by_value(self, value: Any) -> ToolExecutionResult:
         if isinstance(value, str):
-            return ToolExecutionResult((Text(self._text(value)),))
+            return ToolExecutionResult((Text(self._text(value)),), value=value)
         if isinstance(value, ToolExecutionResult):
             return value
         if isinstance(value, _BLOCK_LIKE):
-            return ToolExecutionResult((self._block(value, 0),))
+            return ToolExecutionResult((self._block(value, 0),), value=value)
         if isinstance(value, _SEQUENCES) and any(isinstance(item, _BLOCK_LIKE) for item in value):
-            return ToolExecutionResult(tuple(self._block(item, i) for i, item in enumerate(value)))
+            return ToolExecutionResult(tuple(self._block(item, i) for i, item in enumerate(value)), value=value)
         raw = self._json(value)
         try:
             data = from_json(raw)
         except ValueError as error:
             raise self._unsendable(value, error) from error
-        return ToolExecutionResult((Text(raw.decode()),), data if isinstance(data, dict) else {_WRAPPER: data})
+        structured = data if isinstance(data, dict) else {_WRAPPER: data}
+        return ToolExecutionResult((Text(raw.decode()),), structured, value=value)
 
     def _block(self, item: Any, position: int) -> Content:
         """Convert one item of a sequence that contains content blocks."""

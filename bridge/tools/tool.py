@@ -63,6 +63,8 @@ class ToolExecutionResult:
     """Arbitrary data sent with the result over MCP in ``_meta``; hidden from models."""
     model_content: tuple[Content, ...] | None = None
     """Content for the model if an output budget shortened it; None if the model reads `content`."""
+    value: Any = field(default=None, compare=False, repr=False)
+    """Value that a function of this process returned, before its conversion; None for other tools."""
 
     @property
     def text(self) -> str:
@@ -97,6 +99,11 @@ class ToolExecution:
     """Duration by a monotonic clock."""
     error: Exception | None = field(default=None, compare=False, repr=False)
     """Exception raised in this process, if it caused the error result."""
+
+    @property
+    def result_object(self) -> Any:
+        """Value that the function returned; None for tools of other processes, and once stored (LangChain4j)."""
+        return self.result.value
 
 
 class ToolExecutor(Protocol):

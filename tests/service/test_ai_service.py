@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import anyio
@@ -194,6 +195,24 @@ async def test_a_context_is_continued() -> None:
     assert (seen[0].headers, seen[0].memory_id, seen[0].deadline) == ({"x": "1"}, "ada", given.deadline)
     assert seen[0].invocation_id == given.invocation_id
     assert given.memory_id == "other"
+    assert (seen[0].interface_name, seen[0].method_name) == ("Desk", "chat")
+    assert (given.interface_name, given.method_name, given.timestamp) == (None, None, None)
+
+
+async def test_the_context_names_interface_and_method_and_has_the_start() -> None:
+    seen: list[InvocationContext] = []
+
+    @tool
+    def look(context: InvocationContext) -> None:
+        seen.append(context)
+
+    desk = ai_service(Desk, chat_model=FakeModel(calls(call("look")), "ok"), tools=[look])
+    before = datetime.now(UTC)
+    await desk.chat("ada", "Hi")
+    (context,) = seen
+    assert (context.interface_name, context.method_name, context.service) == ("Desk", "chat", "Desk.chat")
+    assert context.timestamp is not None
+    assert before <= context.timestamp <= datetime.now(UTC)
 
 
 async def test_one_call_may_want_something_else_of_the_model() -> None:

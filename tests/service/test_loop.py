@@ -2,21 +2,33 @@ from __future__ import annotations
 
 import math
 from contextlib import aclosing
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 from bridge import ToolError, tool
-from bridge.errors import ChatModelError, InvocationTimeoutError, ToolLimitError
+from bridge.errors import ChatModelError, DefinitionError, InvocationTimeoutError, ToolLimitError
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatRequestParameters, FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
 from bridge.service.memory import ChatMemory
-from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
-from bridge.tools.content import Text
+from bridge.service.messages import (
+    AiMessage,
+    SystemMessage,
+    ToolExecutionResultMessage,
+    UserMessage,
+    message_from_text,
+    message_to_text,
+)
+from bridge.tools.content import Image, Text
 from bridge.tools.execution import ExecutionPolicy
-from bridge.tools.tool import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls
+
+if TYPE_CHECKING:
+    from bridge.service.chat_model import ChatRequest
+    from bridge.tools.context import InvocationContext
 
 pytestmark = pytest.mark.anyio
 
@@ -253,3 +265,55 @@ async def test_a_streaming_model_alone_answers_whole_too() -> None:
 
     result = await ai_service(Assistant, streaming_chat_model=OnlyStreams()).chat("Hello")
     assert result.content == "one two"
+
+
+async def test_an_execution_has_the_value_that_the_function_returned(way: str) -> None:
+    returned: list[object] = [[1, 2], "text", None, Image(b"\x89PNG")]
+
+    @tool
+    async def give(index: int) -> Any:
+        return returned[index]
+
+    @tool
+    async def numbers() -> list[int]:
+        return returned[0]  # type: ignore[return-value]  # the list above
+
+    wanted = calls(call("numbers"), *(call("give", index=index) for index in range(4)))
+    result = await ask(assistant(wanted, "done", tools=[give, numbers]), way)
+    for execution, value in zip(result.tool_executions, [returned[0], *returned], strict=True):
+        assert execution.result_object is value
+
+
+async def test_attributes_of_a_result_are_kept_in_the_memory_and_hidden_from_the_model(way: str) -> None:
+    handle = object()
+
+    @tool
+    async def look() -> ToolExecutionResult:
+        return ToolExecutionResult((Text("a cat"),), attributes={"row": 7, "handle": handle})
+
+    memory = ChatMemory()
+    model = FakeModel(calls(call("look", "1")), "A cat.")
+    await ask(ai_service(Assistant, chat_model=model, tools=[look], memory=memory), way)
+    _, _, kept, _ = await memory.messages()
+    assert kept == ToolExecutionResultMessage("1", "look", (Text("a cat"),), attributes={"row": 7, "handle": handle})
+    assert message_from_text(message_to_text(kept)) == replace(kept, attributes={"row": 7})
+
+
+async def test_each_request_may_be_changed_without_changing_the_memory(way: str) -> None:
+    async def briefer(request: ChatRequest, context: InvocationContext) -> ChatRequest:
+        assert context.method_name in {"chat", "stream"}
+        return replace(request, messages=(SystemMessage("Be brief."), *request.messages), temperature=0.5)
+
+    model, memory = FakeModel(calls(call("add", a=1, b=2)), "3"), ChatMemory()
+    service = ai_service(Assistant, chat_model=model, tools=[add], memory=memory, chat_request_transformer=briefer)
+    await ask(service, way)
+    assert [(request.messages[0], request.temperature) for request in model.requests] == [
+        (SystemMessage("Be brief."), 0.5)
+    ] * 2
+    assert not any(isinstance(message, SystemMessage) for message in await memory.messages())
+
+
+async def test_a_transformer_that_returns_no_request_is_named() -> None:
+    forgetful: Any = lambda *_: None  # noqa: E731 - a function that forgets to return
+    with pytest.raises(DefinitionError, match="chat_request_transformer returned None; return a ChatRequest"):
+        await assistant("unused", chat_request_transformer=forgetful).chat("Hi")

@@ -41,7 +41,7 @@ EVERY_KIND: list[ChatMessage] = [
         "hm",
         {"anthropic": {"signature": "abc"}},
     ),
-    ToolExecutionResultMessage("1", "look", (Text("a cat"),)),
+    ToolExecutionResultMessage("1", "look", (Text("a cat"),), attributes={"row": 7, "tags": ["pet"]}),
     ToolExecutionResultMessage(None, "look", (Text("no"),), is_error=True),
     AiMessage("A cat."),
 ]

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from pydantic import BaseModel
 
 from bridge.errors import DefinitionError
 from bridge.service.templates import PromptTemplate, system_message, system_template_of, user_message, user_template_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class City(BaseModel):
@@ -75,3 +79,26 @@ def test_decorators_leave_the_function_as_it_is() -> None:
 
     assert user_message("user")(system_message("system")(chat)) is chat
     assert (system_template_of(chat), user_template_of(chat)) == ("system", "user")
+
+
+def test_a_template_is_read_from_a_file_beside_the_method(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "translator.txt").write_text("Übersetze nach {language}.", encoding="utf-8")
+    module = tmp_path / "translator.py"
+    source = "from bridge import system_message\n@system_message(file='prompts/translator.txt')\ndef chat(): ...\n"
+    names: dict[str, Any] = {}
+    exec(compile(source, module, "exec"), names)
+    assert system_template_of(names["chat"]) == "Übersetze nach {language}."
+
+
+def test_a_template_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path) -> None:
+    def chat(self: object) -> None: ...
+
+    (tmp_path / "latin.txt").write_bytes(b"\xe9")
+    for file in ("missing.txt", "latin.txt"):
+        with pytest.raises(DefinitionError, match=f"chat cannot be read from {re.escape(str(tmp_path / file))}: "):
+            user_message(file=tmp_path / file)(chat)
+    for given_twice in ({}, {"template": "text", "file": "text.txt"}):
+        decorate: Any = user_message
+        with pytest.raises(DefinitionError, match="is a text or a file; give one of them"):
+            decorate(**given_twice)(chat)
