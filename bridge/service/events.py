@@ -60,6 +60,20 @@ class BeforeToolExecution:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A running tool reports progress with `bridge.InvocationContext.progress`."""
+
+    request: ToolExecutionRequest
+    """The call that reports."""
+    progress: float
+    """Amount of work done, in the tool's unit."""
+    total: float | None = None
+    """Total amount of work in the same unit, if known."""
+    message: str | None = None
+    """Description of the current step, for people."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolExecuted:
     """A tool has a result."""
 
@@ -73,6 +87,7 @@ ServiceEvent = (
     | CompleteToolCall
     | IntermediateResponse
     | BeforeToolExecution
+    | ToolProgress
     | ToolExecuted
     | CompleteResponse
 )

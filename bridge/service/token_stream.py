@@ -27,7 +27,7 @@ from bridge.service.chat_model import (
     PartialThinking,
     PartialToolCall,
 )
-from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted
+from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted, ToolProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +88,10 @@ class TokenStream:
     def before_tool_execution(self, callback: Callback[ToolExecutionRequest]) -> Self:
         """Register a callback for each tool that is about to run."""
         return self._on(BeforeToolExecution, lambda event: callback(event.request))
+
+    def on_tool_progress(self, callback: Callback[ToolProgress]) -> Self:
+        """Register a callback for each progress report of a running tool."""
+        return self._on(ToolProgress, callback)
 
     def on_tool_executed(self, callback: Callback[ToolExecution]) -> Self:
         """Register a callback for each tool result."""

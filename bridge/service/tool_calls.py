@@ -14,16 +14,17 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 from anyio import get_cancelled_exc_class
 
 from bridge.errors import ArgumentProblem, ArgumentsError, DefinitionError
 from bridge.service.approval import Decision, Verdict, approve_call
-from bridge.service.events import BeforeToolExecution, ToolExecuted
+from bridge.service.events import BeforeToolExecution, ToolExecuted, ToolProgress
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.execution import LOCAL, execute, execute_timed
 from bridge.tools.function import tools_from
@@ -72,17 +73,20 @@ class ToolCalls:
         if decision is not None and decision.verdict is Verdict.NO:
             execution = _refused(request, decision.words)
         else:
-            if self.emit is not None:
-                await self.emit(BeforeToolExecution(request))
-            if decision is None:
-                refusal = _cut_off(request) if index == self.cut_off else None
-                execution = await execute_timed(self.tools, request, self.context, self.policy, refusal=refusal)
-            else:
-                with approve_call(request):
-                    execution = await execute_timed(self.tools, request, self.context, self.policy)
+            refusal = _cut_off(request) if decision is None and index == self.cut_off else None
+            with nullcontext() if decision is None else approve_call(request):
+                execution = await self._execute(request, refusal)
         self.executed[index] = execution
         if self.emit is not None:
             await self.emit(ToolExecuted(execution))
+
+    async def _execute(self, request: ToolExecutionRequest, refusal: ArgumentsError | None) -> ToolExecution:
+        if self.emit is None:
+            return await execute_timed(self.tools, request, self.context, self.policy, refusal=refusal)
+        await self.emit(BeforeToolExecution(request))
+        with _ProgressEvents(request, self.emit) as events:
+            context = self.context.fork(on_progress=events.report)
+            return await execute_timed(self.tools, request, context, self.policy, refusal=refusal)
 
     def may_start(self, request: ToolExecutionRequest) -> bool:
         """Return True if the call needs no approval."""
@@ -108,6 +112,36 @@ class ToolCalls:
     def missing(self, requests: Sequence[ToolExecutionRequest]) -> Mapping[int, ToolExecutionRequest]:
         """Return the calls without a result."""
         return {index: request for index, request in enumerate(requests) if index not in self.executed}
+
+
+class _ProgressEvents:
+    """Emits the progress of one call until the call ends, also for reports of a worker thread."""
+
+    def __init__(self, request: ToolExecutionRequest, emit: Emit) -> None:
+        self._request = request
+        self._emit = emit
+        self._reports: set[anyio.CancelScope] = set()
+        self._is_over = False
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._is_over:
+            return
+        with anyio.CancelScope() as scope:
+            self._reports.add(scope)
+            try:
+                await self._emit(ToolProgress(self._request, progress, total, message))
+            except Exception:
+                _logger.exception("a receiver of the progress of %r failed", self._request.name)
+            finally:
+                self._reports.discard(scope)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        for scope in self._reports:
+            scope.cancel()
 
 
 async def run_concurrently(calls: ToolCalls, limit: float, body: Callable[[Start], Awaitable[_T]]) -> _T:

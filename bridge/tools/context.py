@@ -7,7 +7,7 @@ through a parameter annotated with `InvocationContext`, under any name; the para
 from __future__ import annotations
 
 import logging
-from copy import copy
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
@@ -77,6 +77,10 @@ class Channel(Protocol):
         ...
 
 
+ProgressListener = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Receives the arguments of `InvocationContext.progress`."""
+
+
 class LocalChannel:
     """Channel without a remote caller: discards progress, writes log messages to `logging`, refuses questions."""
 
@@ -119,6 +123,7 @@ class InvocationContext:
         "_cancelled",
         "_channel",
         "_invocation_id",
+        "_on_progress",
         "_questions_asked",
         "account",
         "caller",
@@ -167,6 +172,7 @@ class InvocationContext:
         self.service = service
         self.timestamp = timestamp
         self._channel = channel
+        self._on_progress: ProgressListener | None = None
         self._invocation_id = invocation_id
         self._cancelled = False
         self._questions_asked = 0
@@ -210,10 +216,18 @@ class InvocationContext:
         """Mark the call as cancelled."""
         self._cancelled = True
 
-    def fork(self) -> InvocationContext:
-        """Create a context for one call of this invocation that can be cancelled independently of the others."""
+    def fork(self, on_progress: ProgressListener | None = None) -> InvocationContext:
+        """Create a context for one call of this invocation that can be cancelled independently of the others.
+
+        Args:
+            on_progress: Called with each progress report of the call, after it was sent to the caller.
+        """
         _ = self.invocation_id
-        return copy(self)
+        fork = self.__class__.__new__(self.__class__)
+        for name in InvocationContext.__slots__:  # copy.copy takes three times as long
+            setattr(fork, name, getattr(self, name))
+        fork._on_progress = on_progress or self._on_progress  # noqa: SLF001 - of the same class
+        return fork
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller.
@@ -224,6 +238,8 @@ class InvocationContext:
             message: Description of the current step, for people.
         """
         await self._channel.progress(progress, total, message)
+        if self._on_progress is not None:
+            await self._on_progress(progress, total, message)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
         """Send a log message to the caller.

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import gc
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from bridge import tool
+from bridge import InvocationContext, tool
 from bridge.errors import ChatModelError, InvocationError
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import (
@@ -16,9 +18,10 @@ from bridge.service.chat_model import (
     PartialThinking,
     PartialToolCall,
 )
-from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted
+from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted, ToolProgress
 from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage
+from bridge.testing import connected
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, assistant, call, calls, response_of
 
 if TYPE_CHECKING:
@@ -103,6 +106,94 @@ async def test_callbacks_are_told_while_it_is_iterated_too() -> None:
     stream = assistant("one two").stream("Hello").on_partial_response(told.append)
     events = [event async for event in stream]
     assert events[:2] == told == [PartialResponse("one"), PartialResponse("two")]
+
+
+async def test_progress_of_tools_comes_while_they_run_from_threads_too() -> None:
+    @tool
+    async def climb(context: InvocationContext) -> str:
+        await context.progress(1, 2, "halfway")
+        await context.progress(2, 2)
+        return "there"
+
+    @tool
+    def dig(context: InvocationContext) -> str:
+        context.blocking.progress(0.5)
+        return "deep"
+
+    wanted = call("climb", "1"), call("dig", "2")
+    told: list[ToolProgress] = []
+    stream = assistant(calls(*wanted), "done", tools=[climb, dig]).stream("Go").on_tool_progress(told.append)
+    events = [event async for event in stream]
+    climbed, dug = stream.result.tool_executions
+    assert told == [
+        ToolProgress(wanted[0], 1, 2, "halfway"),
+        ToolProgress(wanted[0], 2, 2),
+        ToolProgress(wanted[1], 0.5),
+    ]
+    first, last = events.index(BeforeToolExecution(wanted[0])), events.index(ToolExecuted(dug))
+    assert events[first + 1 : last] == [
+        *told[:2],
+        ToolExecuted(climbed),
+        BeforeToolExecution(wanted[1]),
+        told[2],
+    ]
+
+
+async def test_progress_of_an_imported_tool_comes_from_its_server() -> None:
+    @tool
+    async def climb(context: InvocationContext) -> str:
+        await context.progress(1, 2, "halfway")
+        return "there"
+
+    wanted = call("climb", "1")
+    async with connected(climb) as provider:
+        stream = assistant(calls(wanted), "done", tools=provider.tools).stream("Go")
+        events = [event async for event in stream if isinstance(event, ToolProgress)]
+    assert events == [ToolProgress(wanted, 1, 2, "halfway")]
+
+
+async def test_progress_after_the_call_or_to_a_receiver_that_fails_does_no_harm(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[InvocationContext] = []
+
+    @tool
+    async def climb(context: InvocationContext) -> str:
+        seen.append(context)
+        await context.progress(1)
+        return "there"
+
+    def fail(_: object) -> None:
+        raise KeyError("no more")
+
+    stream = assistant(calls(call("climb", "1")), "done", tools=[climb]).stream("Go").on_tool_progress(fail)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        events = [event async for event in stream]
+        await seen[0].progress(2)
+    assert not any(isinstance(event, ToolProgress) for event in events)
+    assert stream.result.tool_executions[0].result.text == "there"
+    assert "a receiver of the progress of 'climb' failed" in caplog.text
+
+
+async def test_leaving_a_stream_frees_a_thread_that_reports_progress() -> None:
+    ended = threading.Event()
+
+    @tool
+    def dig(context: InvocationContext) -> str:
+        try:
+            for depth in range(3):
+                context.blocking.progress(depth)
+        finally:
+            ended.set()
+        return "deep"
+
+    stream = assistant(calls(call("dig", "1")), tools=[dig]).stream("Go")
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with stream as events:
+            async for event in events:
+                if isinstance(event, ToolProgress):
+                    break
+        assert await anyio.to_thread.run_sync(partial(ended.wait, DEADLINE_SECONDS))
 
 
 async def test_an_error_goes_to_its_callback_instead_of_the_caller() -> None:
