@@ -19,7 +19,7 @@ from mcp.server.auth.middleware.auth_context import auth_context_var
 from bridge.client.config.servers import MemoryTransport, ServerConfig
 from bridge.client.provider import McpToolProvider
 from bridge.errors import ToolError
-from bridge.models.scripted import ScriptedChatModel
+from bridge.models.scripted import Reply, Script, ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.auth.identity import RequestUser
 from bridge.server.auth.tokens import VerifiedToken
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.tools.context import Caller, InvocationContext
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
-__all__ = ["Call", "ScriptedChatModel", "connected", "failing", "recorded"]
+__all__ = ["Call", "Reply", "Script", "ScriptedChatModel", "connected", "failing", "recorded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

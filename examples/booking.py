@@ -19,6 +19,7 @@ from bridge import (
     Decision,
     InvocationSuspended,
     MemoryId,
+    OpenAiChatModel,
     SuspendedInvocation,
     Tool,
     ToolAnnotations,
@@ -33,8 +34,7 @@ from bridge import (
     tool,
     tools_from,
 )
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
+from bridge.testing import Reply, ScriptedChatModel
 
 
 class Bookings:

@@ -16,6 +16,7 @@ from bridge import (
     ChatRequest,
     ExecutionPolicy,
     InvocationContext,
+    OpenAiChatModel,
     Result,
     ToolError,
     ToolExecutionRequest,
@@ -24,8 +25,7 @@ from bridge import (
     retried,
     tool,
 )
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
+from bridge.testing import Reply, ScriptedChatModel
 
 PRICES = {"tea": 3.5, "coffee": 4.0}
 

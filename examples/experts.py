@@ -7,9 +7,18 @@ python examples/experts.py --model gpt-5.6     # a model of OpenAI; its key is i
 import sys
 from typing import Protocol
 
-from bridge import ChatModel, ChatRequest, Result, ToolExecutionRequest, UserMessage, ai_service, tool, user_message
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, Script, ScriptedChatModel
+from bridge import (
+    ChatModel,
+    ChatRequest,
+    OpenAiChatModel,
+    Result,
+    ToolExecutionRequest,
+    UserMessage,
+    ai_service,
+    tool,
+    user_message,
+)
+from bridge.testing import Reply, Script, ScriptedChatModel
 
 
 # A method of a service that is decorated is a tool, as any other function: the router's model sees its name, its

@@ -14,14 +14,14 @@ from bridge import (
     ChatModel,
     ChatRequest,
     McpToolProvider,
+    OpenAiChatModel,
     Result,
     ToolExecutionRequest,
     UserMessage,
     ai_service,
     tool,
 )
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
+from bridge.testing import Reply, ScriptedChatModel
 
 HOME = Path(__file__).resolve().parent.parent
 

@@ -9,9 +9,8 @@ from typing import Protocol
 
 import anyio
 
-from bridge import ChatModel, ChatRequest, Result, ToolExecutionRequest, UserMessage, ai_service, tool
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
+from bridge import ChatModel, ChatRequest, OpenAiChatModel, Result, ToolExecutionRequest, UserMessage, ai_service, tool
+from bridge.testing import Reply, ScriptedChatModel
 
 CITIES = ("New York", "London", "Tokyo")
 PATIENCE_SECONDS = 20

@@ -12,9 +12,8 @@ from typing import Annotated, Literal, Protocol
 import anyio
 from mcp import Client, StdioServerParameters
 
-from bridge import ChatModel, ChatRequest, P, ai_service, system_message, tool, user_message
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
+from bridge import ChatModel, ChatRequest, OpenAiChatModel, P, ai_service, system_message, tool, user_message
+from bridge.testing import Reply, ScriptedChatModel
 
 Language = Literal["English", "German"]
 

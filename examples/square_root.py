@@ -10,9 +10,8 @@ import math
 import sys
 from typing import Protocol
 
-from bridge import ChatModel, ChatRequest, Result, ToolExecutionRequest, UserMessage, ai_service, tool
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
+from bridge import ChatModel, ChatRequest, OpenAiChatModel, Result, ToolExecutionRequest, UserMessage, ai_service, tool
+from bridge.testing import Reply, ScriptedChatModel
 
 QUESTION = "What is the square root of 475695037565?"
 

@@ -9,11 +9,22 @@ from typing import Protocol
 
 import anyio
 
-from bridge import ChatRequest, StreamingChatModel, TokenStream, ToolExecutionRequest, UserMessage, ai_service, tool
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
-from bridge.service.chat_model import CompleteResponse, PartialResponse, PartialToolCall
-from bridge.service.events import BeforeToolExecution, ToolExecuted
+from bridge import (
+    BeforeToolExecution,
+    ChatRequest,
+    CompleteResponse,
+    OpenAiChatModel,
+    PartialResponse,
+    PartialToolCall,
+    StreamingChatModel,
+    TokenStream,
+    ToolExecuted,
+    ToolExecutionRequest,
+    UserMessage,
+    ai_service,
+    tool,
+)
+from bridge.testing import Reply, ScriptedChatModel
 
 
 class Assistant(Protocol):

@@ -12,9 +12,18 @@ from typing import Annotated, Protocol
 
 import anyio
 
-from bridge import ChatModel, ChatRequest, P, ToolExecutionRequest, UserMessage, ai_service, tool, user_message
-from bridge.models.openai import OpenAiChatModel
-from bridge.models.scripted import Reply, ScriptedChatModel
+from bridge import (
+    ChatModel,
+    ChatRequest,
+    OpenAiChatModel,
+    P,
+    ToolExecutionRequest,
+    UserMessage,
+    ai_service,
+    tool,
+    user_message,
+)
+from bridge.testing import Reply, ScriptedChatModel
 
 
 class TemperatureUnit(Enum):

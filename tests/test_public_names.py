@@ -3,31 +3,46 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import textwrap
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import bridge
+from tests.docs.reference import api_modules
+from tests.markdown import ROOT, Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCUMENTED = set(api_modules())
+"""Modules from which programs may import; everything of AI services is in `bridge` and `bridge.testing`."""
 
 PUBLIC = """
-    AiMessage Answer ApprovalPolicy ArgumentProblem ArgumentsError Audio BlockingContext BlockingToolProvider
-    BridgeError Caller ChatMemory ChatModel ChatModelError ChatRequest ChatRequestParameters ChatResponse
-    ClientCredentials ClientHandlers ConfigError Connection ConnectionState ConnectionStatus Content Decision
-    DefinitionError Elicitation ElicitationAnswer ExecutionPolicy File HttpTransport IdentityAssertion Image
-    InputRequired InvocationContext InvocationError InvocationListener InvocationParameters InvocationSuspended
-    InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport
-    MissingExtraError NameClashError OAuthLogin OutcomeUnknownError P Question ReplyError ResourceLink Result
-    ReturnBehavior Root Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig
-    ServerError ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig StdioTransport
-    StreamingChatModel SuspendedInvocation SystemMessage TargetError Text TokenStream Tool ToolAnnotations ToolBox
-    ToolCallError ToolChoice ToolError ToolExecution ToolExecutionRequest ToolExecutionResult
-    ToolExecutionResultMessage ToolExecutor ToolLimitError ToolMemoryId ToolPolicy ToolProvider ToolProviderRequest
-    ToolSearch ToolSpecification ToolTimeoutError ToolUse ToolUseResult ToolsChange UnknownToolError UrlElicitation
-    UserMessage WireError ai_service cached circuit_broken compensated connect execute execute_timed filtered
-    load_config message_window prefixed rate_limited reference_to renamed resume retried run safe_names
-    set_thread_limit system_message token_window tool tools_from user_message
+    AiMessage Answer AnthropicChatModel ApprovalPolicy ArgumentProblem ArgumentsError Audio BedrockChatModel
+    BeforeToolExecution BlockingContext BlockingToolProvider BridgeError Caller ChatEvent ChatMemory ChatMemoryStore
+    ChatMessage ChatModel ChatModelError ChatRequest ChatRequestParameters ChatResponse ClientCredentials
+    ClientHandlers CompleteResponse CompleteToolCall ConfigError Connection ConnectionState ConnectionStatus Content
+    Decision DefinitionError Elicitation ElicitationAnswer ExecutionPolicy File FinishReason HttpTransport
+    IdentityAssertion Image InMemoryStore InputRequired IntermediateResponse InvocationContext InvocationError
+    InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError JsonObjectSchema LogLevel
+    McpToolProvider MemoryId MemoryStoreError MemoryTransport MissingExtraError NameClashError OAuthLogin
+    OpenAiChatModel OpenAiDialect OutcomeUnknownError P PartialResponse PartialThinking PartialToolCall
+    PromptedToolsChatModel Question RedisStore ReplyError ResourceLink ResponseFormat Result ReturnBehavior Root
+    Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
+    ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig ServiceEvent SqliteStore
+    StdioTransport StoredMessages StreamingChatModel SuspendedInvocation SystemMessage TargetError Text TokenStream
+    TokenUsage Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolChoiceMode ToolError ToolExecuted
+    ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor ToolLimitError
+    ToolLogger ToolMemoryId ToolPerformance ToolPolicy ToolProgress ToolProvider ToolProviderRequest
+    ToolRequestInspector ToolSearch ToolSpecification ToolStatistics ToolTimeoutError ToolUse ToolUseResult
+    ToolsChange UnknownToolError UrlElicitation UserMessage Verdict WireError ai_service by_encoding cached
+    circuit_broken compensated connect execute execute_timed filtered for_tools load_config message_window prefixed
+    rate_limited reference_to renamed resume retried run safe_names set_thread_limit system_message token_window
+    tool tools_from unless_read_only user_message
 """
 
 
@@ -80,3 +95,22 @@ def test_what_is_not_used_is_not_loaded(use: str, unwanted: str) -> None:
 def test_the_version_is_that_of_the_distribution() -> None:
     assert bridge.__version__ == version("mcp-toolbridge")
     assert "__version__" in dir(bridge)
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """Each program of the documentation and of the examples by name; the Python blocks of a page are one program."""
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        blocks = [textwrap.dedent(block.text) for block in Document(path).all_blocks if block.language == "python"]
+        yield path.relative_to(ROOT).as_posix(), "\n".join(blocks)
+
+
+def test_programs_import_from_bridge_and_the_documented_modules_alone() -> None:
+    imported = {
+        name: {str(node.module) for node in ast.walk(ast.parse(program)) if isinstance(node, ast.ImportFrom)}
+        for name, program in programs()
+    }
+    ours = {name: {each for each in modules if each.split(".")[0] == "bridge"} for name, modules in imported.items()}
+    assert {name: modules - DOCUMENTED for name, modules in ours.items() if modules - DOCUMENTED} == {}
+    assert ours["docs/services/index.md"] == {"bridge"}

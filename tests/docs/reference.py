@@ -41,6 +41,7 @@ ROOMS = {
     "tools": "Tools",
     "client": "Clients",
     "service": "AI services",
+    "models": "Chat models",
     "errors": "Errors",
     "cli": "Running a server",
     "hosting": "Running a server",
@@ -50,16 +51,6 @@ ROOMS = {
 MODULES = {
     "server": ("Serving", ["bridge.server", "bridge.server.auth", "bridge.server.limits", "bridge.gateway"]),
     "client": ("Clients", ["bridge.client"]),
-    "models": (
-        "Chat models",
-        [
-            "bridge.models.openai",
-            "bridge.models.anthropic",
-            "bridge.models.bedrock",
-            "bridge.models.prompted",
-            "bridge.models.scripted",
-        ],
-    ),
     "testing": ("Testing", ["bridge.testing"]),
 }
 """Pages for the names of other public modules."""
