@@ -48,12 +48,32 @@ class ValueBounds:
             return f"{texts:,} names and texts, of {self.entries:,} at most"
         return self._counted(b"".join(text.split(b'"')[::2]))
 
+    def share(self, text: bytes, ignored: float) -> float:
+        """Estimate, from above, the part of the bounds that a text without excess takes, from 0.0 to 1.0.
+
+        Characters inside JSON strings count as well.
+
+        Args:
+            text: JSON in UTF-8.
+            ignored: Part up to which the quickest estimate is sufficient.
+        """
+        quickest = max((text.count(b"{") + text.count(b"[")) / self.containers, len(text) / self.entries)
+        if quickest <= ignored:
+            return quickest
+        containers, entries = _counts(text)
+        return min(1.0, max(containers / self.containers, entries / self.entries))
+
     def _counted(self, text: bytes) -> str | None:
-        if (containers := text.count(b"{") + text.count(b"[")) > self.containers:
+        containers, entries = _counts(text)
+        if containers > self.containers:
             return f"{containers:,} objects and arrays, of {self.containers:,} at most"
-        if (entries := len(text) - len(text.translate(None, b",:{["))) > self.entries:
+        if entries > self.entries:
             return f"{entries:,} names and values, of {self.entries:,} at most"
         return None
+
+
+def _counts(text: bytes) -> tuple[int, int]:
+    return text.count(b"{") + text.count(b"["), len(text) - len(text.translate(None, b",:{["))
 
 
 def without_none(**fields: Any) -> Json:

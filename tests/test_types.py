@@ -36,6 +36,13 @@ def test_values_are_counted_whatever_stands_in_texts(value: object, is_ascii: bo
         assert ValueBounds(containers, entries - 1).excess(text) is not None
 
 
+@given(JSON, st.sampled_from([0.0, 0.5, 1.0]))
+def test_the_share_of_a_text_is_never_too_low(value: object, ignored: float) -> None:
+    containers, entries = counts(value)
+    share = ValueBounds(containers + 1, 2 * entries + 1).share(json.dumps(value).encode(), ignored)
+    assert max(containers / (containers + 1), entries / (2 * entries + 1)) <= share <= 1.0
+
+
 @given(JSON, st.binary())
 def test_up_to_a_syntax_error_the_count_is_not_too_low(value: object, rest: bytes) -> None:
     containers, entries = counts(value)

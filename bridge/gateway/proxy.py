@@ -13,12 +13,14 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
 from bridge.client.connection.requests import GIVEN_UP_SECONDS
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
+from bridge.gateway.suspended_calls import TooManySuspendedError
 from bridge.server.channel import missing_capability
 from bridge.server.protocol import (
     INVALID_PARAMS,
+    LIMIT_EXCEEDED,
     SERVER_INFO_KEY,
     URL_ELICITATION_REQUIRED,
     CallRefused,
@@ -176,18 +178,18 @@ class ProxyExecutor:
             InputRequired: The answers arrive with the caller's next request.
         """
         if any(missing_capability(question, context.client_capabilities) for question in pending.questions.values()):
-            pending.refuse("the client behind this gateway cannot be asked that")
+            pending.refuse(ToolError("the client behind this gateway cannot be asked that"))
             return
         try:
             with pending.asking():
                 pending.answer(await context.ask(pending.questions))
         except ToolError as error:
-            pending.refuse(str(error))
+            pending.refuse(error)
         except InputRequired as waiting:
             try:
                 state = self.holding.keep(call)
             except ToolError as error:
-                pending.refuse(str(error))
+                pending.refuse(error)
             else:
                 raise InputRequired(waiting.questions, state) from None
 
@@ -222,6 +224,9 @@ class _ForwardingHandlers(ClientHandlers):
         key = uuid4().hex
         try:
             return (await context.ask({key: question}))[key]
+        except TooManySuspendedError as error:
+            data = {"retryAfterSeconds": error.retry_after_seconds}
+            raise QuestionRefusedError(str(error), LIMIT_EXCEEDED, data) from error
         except InputRequired:  # the caller's protocol version cannot answer during the call
             raise ToolError("the caller cannot be asked while the call runs") from None
 

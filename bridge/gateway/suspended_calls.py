@@ -38,6 +38,21 @@ MAX_HELD_CALLS = 100
 _RETRY_SECONDS = 10
 
 
+class TooManySuspendedError(ToolError):
+    """Too many calls are suspended, in total or for one caller.
+
+    Attributes:
+        retry_after_seconds: When there may be room.
+    """
+
+    def __init__(self, max_calls: int) -> None:
+        super().__init__(
+            "too many calls are waiting for answers: a caller may use the places that are left of "
+            f"{max_calls}; answer one, or try again in {_RETRY_SECONDS} seconds"
+        )
+        self.retry_after_seconds = _RETRY_SECONDS
+
+
 class PendingQuestions:
     """Questions of a call without an answer.
 
@@ -48,7 +63,7 @@ class PendingQuestions:
     def __init__(self, questions: Mapping[str, Question]) -> None:
         self.questions = questions
         self.answers: Mapping[str, Answer] | None = None
-        self.refusal: str | None = None
+        self.refusal = ToolError("the question was not answered")
         self.settled = anyio.Event()
         self._asking: anyio.CancelScope | None = None
 
@@ -70,9 +85,9 @@ class PendingQuestions:
         self.answers = answers
         self.settled.set()
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, refusal: ToolError) -> None:
         """Continue the call without answers."""
-        self.refusal = reason
+        self.refusal = refusal
         self.settled.set()
 
 
@@ -178,7 +193,7 @@ class SuspendedCall:
             self._pending.remove(pending)
             pending.withdraw()
         if pending.answers is None:
-            raise ToolError(pending.refusal or "the question was not answered")
+            raise pending.refusal
         return {key: pending.answers[keys[key]] for key in questions}
 
     @property
@@ -263,13 +278,10 @@ class SuspendedCalls:
             beyond_limit: True if the call was suspended before and keeps its place.
 
         Raises:
-            ToolError: Too many calls are suspended, in total or for this caller.
+            TooManySuspendedError: Too many calls are suspended, in total or for this caller.
         """
         if not (beyond_limit or self._limit.has_room(held.account)):
-            raise ToolError(
-                "too many calls are waiting for answers: a caller may use the places that are left of "
-                f"{self._limit.places}; answer one, or try again in {_RETRY_SECONDS} seconds"
-            )
+            raise TooManySuspendedError(self._limit.places)
         self._limit.take(held.account)
         held.attendant = None
         held.expire_in(self._held_seconds)

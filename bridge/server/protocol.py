@@ -73,9 +73,14 @@ MODERN_VERSIONS = frozenset({"2026-07-28"})
 MessageId = int | str
 """What identifies a request."""
 
-_BOUNDED_BYTES = 4 * 1024 * 1024
-_MAX_CONTAINERS = 40_000
+BOUNDED_BYTES = 4 * 1024 * 1024
+"""Length of a message up to which `value_bounds` does not grow."""
+
+_MAX_CONTAINERS = 35_000
 _MAX_ENTRIES = 200_000
+
+MAX_BYTES_OF_A_VALUE = BOUNDED_BYTES // _MAX_CONTAINERS + 1
+"""Maximum bytes for which one value counts, where all that `value_bounds` allows count for the length of a message."""
 
 _LAST_ID = re.compile(
     # Before the one brace that closes the message no string is open, and nothing deeper: this is the message's own.
@@ -142,11 +147,12 @@ def value_bounds(max_bytes: int) -> ValueBounds:
     """Limits of the numbers of values in a message: those for 4 MiB, and in proportion where longer ones are allowed.
 
     A message within those for 4 MiB takes less than 40 MiB of memory, and each step of its work less than 100 ms.
+    A shorter one of many values may take as much; see `MAX_BYTES_OF_A_VALUE`.
 
     Args:
         max_bytes: The limit of a message's length.
     """
-    times = max(1.0, max_bytes / _BOUNDED_BYTES)
+    times = max(1.0, max_bytes / BOUNDED_BYTES)
     return ValueBounds(containers=int(_MAX_CONTAINERS * times), entries=int(_MAX_ENTRIES * times))
 
 

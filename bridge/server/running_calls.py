@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Task = asyncio.Task[Any]
 
 _logger = logging.getLogger("bridge.server")
+
+_RETRY_SECONDS = 1
+"""When another process may have taken the place of one that ends."""
 
 
 class RunningCalls:
@@ -108,7 +111,8 @@ class RunningCalls:
             ProtocolError: It was.
         """
         if self.is_over:
-            raise ProtocolError(INTERNAL_ERROR, f"the server ends: {name!r} was not run; call it again elsewhere")
+            told = f"the server ends: {name!r} was not run; call it again in {_RETRY_SECONDS} second, or elsewhere"
+            raise ProtocolError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
 
     def was_ended(self) -> bool:
         """Whether this task is being cancelled by `end`, and by nobody else; it is cancelled no longer."""

@@ -38,6 +38,8 @@ CACHE_SCOPE: Final = "private"
 HEADER_KEYWORD = "x-mcp-header"
 """The schema keyword by which a parameter asks to be mirrored in an ``Mcp-Param-*`` header."""
 
+_MAX_CURSOR_CHARS = 1024
+
 MAX_VIEWS = 64
 """How many lists are kept for callers who see only a part of the tools; of more, the one made first is made again."""
 
@@ -170,7 +172,7 @@ def _write_cursor(count: int, name: str) -> str:
 
 def _read_cursor(cursor: object) -> tuple[int, str]:
     try:
-        count, name = json.loads(urlsafe_b64decode(str(cursor).encode()))
+        count, name = json.loads(urlsafe_b64decode(str(cursor)[:_MAX_CURSOR_CHARS].encode()))
     except (ValueError, TypeError, RecursionError) as error:
         raise CursorError(f"the cursor {str(cursor)[:100]!r} is not one of this server's") from error
     if type(count) is not int or not isinstance(name, str):

@@ -31,6 +31,7 @@ class Journal:
     """What the server's tool did, in its own words."""
 
     entries: list[str] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
     cancelled: anyio.Event = field(default_factory=anyio.Event)
 
     def greeter(self) -> Any:
@@ -46,6 +47,7 @@ class Journal:
                 raise
             except Exception as error:
                 self.entries.append(f"refused: {error}")
+                self.errors.append(error)
                 raise
             self.entries.append("ended")
             return f"Hello {answer.content and answer.content['name']}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 import pytest
+from mcp import MCPError
 
 from bridge.errors import ServerRefusedError, ToolError
 from bridge.gateway import Gateway
@@ -110,6 +111,9 @@ async def test_where_too_many_wait_a_question_is_refused_and_the_call_goes_on() 
         assert "too many calls are waiting for answers" in text_of(refused)
         assert text_of(await next_round(connection, asked)) == "Hello Ada"
     assert [entry.partition(":")[0] for entry in journal.entries] == ["began", "began", "refused", "ended"]
+    refusal = journal.errors[0].__cause__
+    assert isinstance(refusal, MCPError)
+    assert (refusal.code, refusal.data) == (-32005, {"retryAfterSeconds": 10})
 
 
 async def test_an_answer_that_is_none_is_refused_and_a_better_one_still_counts() -> None:

@@ -87,6 +87,7 @@ def test_a_cursor_beyond_what_is_left_is_an_empty_page() -> None:
 
 
 FOREIGN = ["", "x", "WzEsMl0=", "bnVsbA==", "eyJhIjoxfQ==", "W3RydWUsImEiXQ==", 7, "é", "W" * 9999]
+FOREIGN.append(urlsafe_b64encode(json.dumps([0, "a" * 2000]).encode()).decode())
 
 
 @pytest.mark.parametrize("cursor", FOREIGN)

@@ -282,5 +282,6 @@ async def test_once_a_drain_has_ended_the_calls_no_further_one_is_run(mode: str)
 
     publisher = published(made("run", body))
     publisher.running.end()
-    with pytest.raises(MCPError, match="the server ends: 'run' was not run"):
+    with pytest.raises(MCPError, match="the server ends: 'run' was not run; call it again in 1 second") as refused:
         await call(publisher, mode, "run")
+    assert (refused.value.code, refused.value.data) == (-32005, {"retryAfterSeconds": 1})

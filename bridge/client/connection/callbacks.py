@@ -118,7 +118,7 @@ class Callbacks:
                 context = InvocationContext() if call is None else call.context
                 return await answer_question(self._handlers, wire, context)
         except QuestionRefusedError as error:
-            return ErrorData(code=INVALID_PARAMS, message=str(error))
+            return ErrorData(code=error.code, message=str(error), data=error.data)
 
 
 async def _when_over(calls: Sequence[Call], then: Callable[[], None]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from mcp_types import INVALID_PARAMS
+
 from bridge.errors import ToolError, WireError
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer, UrlElicitation
@@ -67,7 +69,17 @@ class ClientHandlers:
 
 
 class QuestionRefusedError(Exception):
-    """A server request cannot be answered; the message may be sent to the server."""
+    """A server request cannot be answered; the message may be sent to the server.
+
+    Attributes:
+        code: Code of the JSON-RPC error.
+        data: Data of the JSON-RPC error.
+    """
+
+    def __init__(self, message: str, code: int = INVALID_PARAMS, data: Json | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
 
 
 async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], context: InvocationContext) -> Json:
@@ -86,6 +98,8 @@ async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], con
     """
     try:
         return answer_to_wire(await handlers.answer(question_from_wire(wire), context))
+    except QuestionRefusedError:
+        raise
     except (WireError, ToolError) as error:
         raise QuestionRefusedError(str(error)) from error
     except Exception as error:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bridge.server.auth.failures import Challenge, send_challenge
-from bridge.server.http.requests import NOT_JSON, is_message
+from bridge.server.http.requests import NOT_JSON, is_message, is_utf8
 from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TOOLS_CALL
@@ -75,9 +75,9 @@ class ToolScopeGuard:
 
 
 def _call_in(request: Request) -> Json | None:
-    """The message of a request if it calls a tool by its name; read as leniently as by the SDK."""
+    """The message of a request if it calls a tool by its name; read as leniently as the SDK reads UTF-8."""
     message = request.message
-    if message is NOT_JSON:
+    if message is NOT_JSON and is_utf8(request.body):
         try:
             message = json.loads(request.body)
         except (ValueError, RecursionError):

@@ -84,7 +84,7 @@ class GuardMiddleware:
             with _RequestContext(request):
                 if self._fast is None or not await self._fast.answered(request):
                     headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-                    inner = {**scope, "headers": headers, REQUEST: request, BODY_BYTES: len(request.body)}
+                    inner = {**scope, "headers": headers, REQUEST: request, BODY_BYTES: request.counted_bytes}
                     await self._app(inner, request.receive, request.send)
 
 

@@ -12,8 +12,10 @@ from bridge.server.http.responses import CONTENT_TYPE, send_error
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.shares import Shares
 from bridge.server.protocol import (
+    BOUNDED_BYTES,
     INVALID_REQUEST,
     LIMIT_EXCEEDED,
+    MAX_BYTES_OF_A_VALUE,
     PARSE_ERROR,
     ProtocolError,
     too_many_values,
@@ -37,15 +39,15 @@ MAX_ID_CHARS = 1024
 """Maximum length of a request's id in a session."""
 
 BODY_BYTES = "bridge.body_bytes"
-"""Key of an ASGI scope that holds the length of its body."""
+"""Key of an ASGI scope that holds the bytes for which its body counts."""
 
 MAX_BODY_BYTES_OF_ALL = 256 * 1024 * 1024
-"""Maximum length of all bodies that are being read or answered, if that is enough for `_LONGEST_BODIES`."""
+"""Maximum bytes of all bodies that are being read or answered, if that is enough for `_LONGEST_BODIES`."""
 
 _LONGEST_BODIES = 8
 
 UNCOUNTED_BODY_BYTES = 32 * 1024
-"""Maximum length of a body that need not be counted, since the number of calls is bounded."""
+"""Maximum bytes of a body that need not be counted, since the number of calls is bounded."""
 
 _RETRY_SECONDS = 1
 
@@ -84,7 +86,10 @@ class Request:
         body: The body, if it has been read.
     """
 
-    __slots__ = ("_message", "body", "exits", "headers", "receive", "scope", "send", "usage", "user", "was_offered")
+    __slots__ = (
+        "_message", "body", "counted_bytes", "exits", "headers",
+        "receive", "scope", "send", "usage", "user", "was_offered",
+    )  # fmt: skip
 
     receive: Receive
     """Receives the body, also after a guard has read it. Only in ASGI, as are `send` and `exits`."""
@@ -97,6 +102,8 @@ class Request:
         self.scope = scope
         self.body = body
         """The body; empty until `BodyLimitGuard` has read it."""
+        self.counted_bytes = 0
+        """Bytes for which the body counts in the memory that callers share, as `BodyLimitGuard` counts them."""
         # One of uvicorn's two parsers leaves space around values, with which the SDK refuses a valid request.
         self.headers = {name: value.strip(_SPACE) for name, value in scope["headers"]}
         """Headers by name, without white space around their values."""
@@ -260,6 +267,9 @@ def message_problem(message: Any) -> tuple[int, str] | None:
 class BodyLimitGuard:
     """Guard that reads the body of a POST, and refuses one of too many bytes or values with 413.
 
+    A body counts for its length or, if that is more, for a tenth of the memory that its values may take, in the memory
+    that callers share.
+
     Args:
         max_bytes: Maximum length of a body.
         bodies: The memory that callers share.
@@ -268,12 +278,24 @@ class BodyLimitGuard:
     def __init__(self, max_bytes: int, bodies: Shares) -> None:
         self._max_bytes = max_bytes
         self._max_uncounted_bytes = min(max_bytes, UNCOUNTED_BODY_BYTES)
+        self._plain_bytes = self._max_uncounted_bytes // MAX_BYTES_OF_A_VALUE
         self._bodies = bodies
         self._bounds = value_bounds(max_bytes)
 
     def admits_at_once(self, request: Request) -> bool:
         """Check a body that has been read."""
-        return len(request.body) <= self._max_uncounted_bytes and self._bounds.excess(request.body) is None
+        body = request.body
+        return len(body) <= self._plain_bytes or self._counted_bytes(body) <= self._max_uncounted_bytes
+
+    def _counted_bytes(self, body: bytes) -> int:
+        most = max(self._max_bytes, BOUNDED_BYTES)
+        return max(len(body), int(most * self._bounds.share(body, self._max_uncounted_bytes / most)))
+
+    def _count_values(self, body: bytes, take: Callable[[int], bool]) -> int:
+        counted = self._counted_bytes(body)
+        if counted > len(body) and not take(counted - len(body)):
+            raise BodiesTooLargeError
+        return counted
 
     async def admit(self, request: Request) -> bool:
         """Read and check the body of a POST."""
@@ -283,6 +305,10 @@ class BodyLimitGuard:
         take = request.exits.enter_context(self._bodies.growing(caller_key(request.scope)))
         try:
             body = await read_body(request.receive, self._max_bytes, int(length) if length.isdigit() else None, take)
+            if (excess := self._bounds.excess(body)) is not None:
+                await send_error(request.send, 413, too_many_values(excess))
+                return False
+            request.counted_bytes = self._count_values(body, take)
         except BodyTooLargeError:
             await send_error(request.send, 413, f"the body is over the limit of {self._max_bytes} bytes")
             return False
@@ -298,9 +324,6 @@ class BodyLimitGuard:
             )
             return False
         except ClientGoneError:
-            return False
-        if (excess := self._bounds.excess(body)) is not None:
-            await send_error(request.send, 413, too_many_values(excess))
             return False
         request.replace_body(body)
         return True

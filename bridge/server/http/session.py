@@ -167,7 +167,7 @@ class Session:
 
         Args:
             request: The request's id.
-            body_bytes: Length of the body that brought it, of which the handler has the arguments.
+            body_bytes: Bytes for which the body counts that brought it, of which the handler has the arguments.
 
         Raises:
             ProtocolError: There is no room for them.

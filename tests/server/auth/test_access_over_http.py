@@ -167,15 +167,18 @@ def test_a_body_that_only_the_sdk_reads_gets_around_no_scope(serving: Callable[.
     call = http.modern(http.call("delete_all"))
     text = httpx.Request("POST", origin, json=call).content
     headers = http.modern_headers(call) | bearer(issuer.token())
-    for body in (
-        text.replace(b'"jsonrpc"', b'"x":"\\ud800","jsonrpc"', 1),
-        b"\xef\xbb\xbf" + text,
-        text.decode().encode("utf-16"),
-        text.replace(b'"jsonrpc"', b'"method":"ping","jsonrpc"', 1),
-        text.replace(b'"arguments":{', b'"arguments":{"x":' + b"[" * 300 + b"]" * 300, 1),
+    hidden = text.replace(b'"arguments":{', b'"arguments":{"x":"\\"","y":[' + b"[]," * 50_000 + b'[]],"z":"\\""', 1)
+    for body, status in (
+        (text.replace(b'"jsonrpc"', b'"x":"\\ud800","jsonrpc"', 1), 403),
+        (text.replace(b'"jsonrpc"', b'"method":"ping","jsonrpc"', 1), 403),
+        (text.replace(b'"arguments":{', b'"arguments":{"x":' + b"[" * 300 + b"]" * 300, 1), 403),
+        (b"\xef\xbb\xbf" + text, 400),
+        (text.decode().encode("utf-16"), 400),
+        (hidden, 413),
+        (hidden.decode().encode("utf-16"), 400),  # its values cannot be counted, so nothing parses it
     ):
         answer = httpx.post(f"{origin}/mcp", content=body, headers=headers, timeout=20)
-        assert answer.status_code == 403
+        assert answer.status_code == status
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])

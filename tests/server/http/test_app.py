@@ -210,12 +210,12 @@ def test_a_message_of_too_many_values_is_refused_before_it_is_parsed(
     client: httpx.Client, serving: Callable[..., str], era: str, fast_path: bool, http: str
 ) -> None:
     origin = serving(http_app(ToolBox(ADD), fast_path=fast_path), http=http)
-    message = call("add", arguments={"a": [{}] * 40_000, "b": 1})
+    message = call("add", arguments={"a": [{}] * 35_000, "b": 1})
     message, headers = (modern(message), modern_headers(message)) if era == "modern" else (message, HEADERS)
     path = "/messages/?session_id=" + "0" * 32 if era == "sse" else "/mcp"
     reply = client.post(origin + path, content=json.dumps(message), headers=headers)
     assert (reply.status_code, reply.json()["error"]["code"]) == (413, -32600)
-    assert "objects and arrays, of 40,000 at most; send fewer at once, or raise --max-request-bytes" in reply.text
+    assert "objects and arrays, of 35,000 at most; send fewer at once, or raise --max-request-bytes" in reply.text
 
 
 def echoes(numbers: list[float], items: list[dict[str, int]], text: str) -> tuple[int, int, int]:

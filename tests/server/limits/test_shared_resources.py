@@ -30,23 +30,24 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
 @pytest.mark.parametrize("fast_path", [True, False])
-def test_long_requests_of_one_caller_leave_memory_to_others(
-    kind: str, monkeypatch: pytest.MonkeyPatch, *, fast_path: bool
+@pytest.mark.parametrize("value", ["x" * 1500, [[]] * 30], ids=["long", "of many values"])
+def test_requests_of_one_caller_that_take_memory_leave_some_to_others(
+    value: str | list[list[int]], kind: str, monkeypatch: pytest.MonkeyPatch, *, fast_path: bool
 ) -> None:
     monkeypatch.setattr(requests, "MAX_BODY_BYTES_OF_ALL", 16_000)
     monkeypatch.setattr(requests, "UNCOUNTED_BODY_BYTES", 1000)
     go_on, news, answers = threading.Event(), threading.Semaphore(0), list[httpx.Response]()
 
     @tool
-    async def hold(text: str) -> str:
+    async def hold(value: str | list[list[int]]) -> str:
         """Wait."""
         news.release()
         while not go_on.is_set():
             await anyio.to_thread.run_sync(go_on.wait, 0.01)
-        return text[:4]
+        return f"held {len(value)}"
 
     def send(peer: Modern, number: int) -> None:
-        answers.append(peer.send(http.call("hold", {"text": "x" * 1500}) | {"id": number}))
+        answers.append(peer.send(http.call("hold", {"value": value}) | {"id": number}))
         news.release()
 
     app = http_app(ToolBox(add, hold), auth=KEYS, fast_path=fast_path, max_request_bytes=2000)
@@ -59,7 +60,7 @@ def test_long_requests_of_one_caller_leave_memory_to_others(
         try:
             for number in range(10, 18):
                 if isinstance(ada, Sse):
-                    if not (answer := ada.send(http.call("hold", {"text": "x" * 1500}) | {"id": number})).is_success:
+                    if not (answer := ada.send(http.call("hold", {"value": value}) | {"id": number})).is_success:
                         answers.append(answer)
                         news.release()
                 else:
@@ -72,7 +73,7 @@ def test_long_requests_of_one_caller_leave_memory_to_others(
             assert told(bob.ask(http.call("add", ARGUMENTS) | {"id": 30})) == "3"
         finally:
             go_on.set()
-        assert told(bob.ask(http.call("hold", {"text": "x" * 1500}) | {"id": 31})) == "xxxx"
+        assert told(bob.ask(http.call("hold", {"value": value}) | {"id": 31})) == f"held {len(value)}"
     assert len(answers) < 8
 
 
