@@ -59,8 +59,10 @@ if TYPE_CHECKING:
     from bridge.hosting.run import run
     from bridge.models.anthropic import AnthropicChatModel
     from bridge.models.bedrock import BedrockChatModel
+    from bridge.models.listeners import ChatModelCall, ChatModelListener, observed
     from bridge.models.openai import OpenAiChatModel, OpenAiDialect
     from bridge.models.prompted import PromptedToolsChatModel
+    from bridge.models.sampling import sampling_with
     from bridge.service.ai_service import ai_service, resume
     from bridge.service.approval import (
         ApprovalPolicy,
@@ -152,30 +154,30 @@ if TYPE_CHECKING:
 __all__ = [
     "AiMessage", "Answer", "AnthropicChatModel", "ApprovalPolicy", "ArgumentProblem", "ArgumentsError", "Audio",
     "BedrockChatModel", "BeforeToolExecution", "BlockingContext", "BlockingToolProvider", "BridgeError", "Caller",
-    "ChatEvent", "ChatMemory", "ChatMemoryStore", "ChatMessage", "ChatModel", "ChatModelError", "ChatRequest",
-    "ChatRequestParameters", "ChatResponse", "ClientCredentials", "ClientHandlers", "CompleteResponse",
-    "CompleteToolCall", "ConfigError", "Connection", "ConnectionState", "ConnectionStatus", "Content", "Decision",
-    "DefinitionError", "Elicitation", "ElicitationAnswer", "ExecutionPolicy", "File", "FinishReason",
-    "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore", "InputRequired", "IntermediateResponse",
-    "InvocationContext", "InvocationError", "InvocationListener", "InvocationParameters", "InvocationSuspended",
-    "InvocationTimeoutError", "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError",
-    "MemoryTransport", "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect",
-    "OutcomeUnknownError", "P", "PartialResponse", "PartialThinking", "PartialToolCall", "PromptedToolsChatModel",
-    "Question", "RedisStore", "ReplyError", "ResourceLink", "ResponseFormat", "Result", "ReturnBehavior", "Root",
-    "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError", "ServerAuthError",
-    "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError",
-    "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages",
-    "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError", "Text", "TokenStream",
-    "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode",
-    "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
+    "ChatEvent", "ChatMemory", "ChatMemoryStore", "ChatMessage", "ChatModel", "ChatModelCall", "ChatModelError",
+    "ChatModelListener", "ChatRequest", "ChatRequestParameters", "ChatResponse", "ClientCredentials",
+    "ClientHandlers", "CompleteResponse", "CompleteToolCall", "ConfigError", "Connection", "ConnectionState",
+    "ConnectionStatus", "Content", "Decision", "DefinitionError", "Elicitation", "ElicitationAnswer",
+    "ExecutionPolicy", "File", "FinishReason", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore",
+    "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError", "InvocationListener",
+    "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError", "JsonObjectSchema", "LogLevel",
+    "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport", "MissingExtraError", "NameClashError",
+    "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError", "P", "PartialResponse",
+    "PartialThinking", "PartialToolCall", "PromptedToolsChatModel", "Question", "RedisStore", "ReplyError",
+    "ResourceLink", "ResponseFormat", "Result", "ReturnBehavior", "Root", "Roots", "Sampling", "SamplingAnswer",
+    "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError",
+    "ServerStatus", "ServerTimeoutError", "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore",
+    "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError",
+    "Text", "TokenStream", "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice",
+    "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
     "ToolExecutionResultMessage", "ToolExecutor", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolPerformance",
     "ToolPolicy", "ToolProgress", "ToolProvider", "ToolProviderRequest", "ToolRequestInspector", "ToolSearch",
     "ToolSpecification", "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange",
     "UnknownToolError", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service", "by_encoding",
     "cached", "circuit_broken", "compensated", "connect", "execute", "execute_timed", "filtered", "for_tools",
-    "load_config", "message_window", "prefixed", "rate_limited", "reference_to", "renamed", "resume", "retried",
-    "run", "safe_names", "set_thread_limit", "system_message", "token_window", "tool", "tools_from",
-    "unless_read_only", "user_message",
+    "load_config", "message_window", "observed", "prefixed", "rate_limited", "reference_to", "renamed", "resume",
+    "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window", "tool",
+    "tools_from", "unless_read_only", "user_message",
 ]  # fmt: skip
 
 _NAMES = {
@@ -197,8 +199,10 @@ _NAMES = {
     "bridge.hosting.run": "run",
     "bridge.models.anthropic": "AnthropicChatModel",
     "bridge.models.bedrock": "BedrockChatModel",
+    "bridge.models.listeners": "ChatModelCall ChatModelListener observed",
     "bridge.models.openai": "OpenAiChatModel OpenAiDialect",
     "bridge.models.prompted": "PromptedToolsChatModel",
+    "bridge.models.sampling": "sampling_with",
     "bridge.service.ai_service": "ai_service resume",
     "bridge.service.approval": (
         "ApprovalPolicy Decision InvocationSuspended SuspendedInvocation Verdict for_tools unless_read_only"

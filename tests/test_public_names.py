@@ -24,25 +24,26 @@ DOCUMENTED = set(api_modules())
 PUBLIC = """
     AiMessage Answer AnthropicChatModel ApprovalPolicy ArgumentProblem ArgumentsError Audio BedrockChatModel
     BeforeToolExecution BlockingContext BlockingToolProvider BridgeError Caller ChatEvent ChatMemory ChatMemoryStore
-    ChatMessage ChatModel ChatModelError ChatRequest ChatRequestParameters ChatResponse ClientCredentials
-    ClientHandlers CompleteResponse CompleteToolCall ConfigError Connection ConnectionState ConnectionStatus Content
-    Decision DefinitionError Elicitation ElicitationAnswer ExecutionPolicy File FinishReason HttpTransport
-    IdentityAssertion Image InMemoryStore InputRequired IntermediateResponse InvocationContext InvocationError
-    InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError JsonObjectSchema LogLevel
-    McpToolProvider MemoryId MemoryStoreError MemoryTransport MissingExtraError NameClashError OAuthLogin
-    OpenAiChatModel OpenAiDialect OutcomeUnknownError P PartialResponse PartialThinking PartialToolCall
-    PromptedToolsChatModel Question RedisStore ReplyError ResourceLink ResponseFormat Result ReturnBehavior Root
-    Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
-    ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig ServiceEvent SqliteStore
-    StdioTransport StoredMessages StreamingChatModel SuspendedInvocation SystemMessage TargetError Text TokenStream
-    TokenUsage Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolChoiceMode ToolError ToolExecuted
-    ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor ToolLimitError
-    ToolLogger ToolMemoryId ToolPerformance ToolPolicy ToolProgress ToolProvider ToolProviderRequest
-    ToolRequestInspector ToolSearch ToolSpecification ToolStatistics ToolTimeoutError ToolUse ToolUseResult
-    ToolsChange UnknownToolError UrlElicitation UserMessage Verdict WireError ai_service by_encoding cached
-    circuit_broken compensated connect execute execute_timed filtered for_tools load_config message_window prefixed
-    rate_limited reference_to renamed resume retried run safe_names set_thread_limit system_message token_window
-    tool tools_from unless_read_only user_message
+    ChatMessage ChatModel ChatModelCall ChatModelError ChatModelListener ChatRequest ChatRequestParameters
+    ChatResponse ClientCredentials ClientHandlers CompleteResponse CompleteToolCall ConfigError Connection
+    ConnectionState ConnectionStatus Content Decision DefinitionError Elicitation ElicitationAnswer ExecutionPolicy
+    File FinishReason HttpTransport IdentityAssertion Image InMemoryStore InputRequired IntermediateResponse
+    InvocationContext InvocationError InvocationListener InvocationParameters InvocationSuspended
+    InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport
+    MissingExtraError NameClashError OAuthLogin OpenAiChatModel OpenAiDialect OutcomeUnknownError P PartialResponse
+    PartialThinking PartialToolCall PromptedToolsChatModel Question RedisStore ReplyError ResourceLink
+    ResponseFormat Result ReturnBehavior Root Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError
+    ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus ServerTimeoutError
+    ServerUnavailableError ServersConfig ServiceEvent SqliteStore StdioTransport StoredMessages StreamingChatModel
+    SuspendedInvocation SystemMessage TargetError Text TokenStream TokenUsage Tool ToolAnnotations ToolBox
+    ToolCallError ToolChoice ToolChoiceMode ToolError ToolExecuted ToolExecution ToolExecutionRequest
+    ToolExecutionResult ToolExecutionResultMessage ToolExecutor ToolLimitError ToolLogger ToolMemoryId
+    ToolPerformance ToolPolicy ToolProgress ToolProvider ToolProviderRequest ToolRequestInspector ToolSearch
+    ToolSpecification ToolStatistics ToolTimeoutError ToolUse ToolUseResult ToolsChange UnknownToolError
+    UrlElicitation UserMessage Verdict WireError ai_service by_encoding cached circuit_broken compensated connect
+    execute execute_timed filtered for_tools load_config message_window observed prefixed rate_limited reference_to
+    renamed resume retried run safe_names sampling_with set_thread_limit system_message token_window tool tools_from
+    unless_read_only user_message
 """
 
 
