@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from tests import forks
+
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator, Mapping
+
+    from tests.forks import ForkedPython
 
 ROOT = Path(__file__).parents[1]
 DEADLINE_SECONDS = 60
@@ -22,7 +25,7 @@ READY = re.compile(r"serving .* at (http://[^/\s]+)")
 class ServerProcess:
     """A process that says ``serving … at URL`` on standard error when it listens."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: ForkedPython | subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         self.process = process
         self._lines: list[str] = []
@@ -49,13 +52,7 @@ class ServerProcess:
 @contextmanager
 def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
     """Run Python with these arguments, and more in its environment; the process is ended with the context."""
-    with subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=os.environ | (environment or {}),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with forks.popen(arguments, cwd=ROOT, env=os.environ | (environment or {})) as process:
         server: ServerProcess | None = None
         try:
             server = ServerProcess(process)

@@ -7,12 +7,14 @@ import os
 import pty
 import select
 import signal
-import subprocess
 from collections import deque
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
+
+from tests import forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,14 +86,14 @@ def serving(provider: Provider) -> Iterator[str]:
 
 
 class Terminal:
-    """A person at a terminal in which a command runs."""
+    """A person at a terminal in which ``bridge`` runs."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         self.seen = ""
         self._fd, theirs = pty.openpty()
         environment = os.environ | {"OPENAI_API_KEY": "test"}
-        self._process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        self._process = forks.popen(
+            ["-m", "bridge", *arguments], cwd=Path.cwd(), env=environment, streams=(theirs,) * 3
         )
         os.close(theirs)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from textwrap import dedent
@@ -13,9 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from tests import forks
+
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.forks import ForkedPython
 
 DEADLINE_SECONDS = 40
 
@@ -70,7 +73,7 @@ class Run(Protocol):
 class Process:
     """A running ``bridge``, whose standard error is read line by line."""
 
-    def __init__(self, popen: subprocess.Popen[str]) -> None:
+    def __init__(self, popen: ForkedPython | subprocess.Popen[str]) -> None:
         self.popen = popen
         self.seen: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -138,15 +141,12 @@ def run(directory: Path, environment: dict[str, str]) -> Run:
     """See `Run`."""
 
     def run(*arguments: str, env: dict[str, str] | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "bridge", *arguments],
+        return forks.run(
+            ["-m", "bridge", *arguments],
             cwd=directory,
             env=environment | (env or {}),
-            input=stdin,
-            capture_output=True,
-            encoding="utf-8",
             timeout=DEADLINE_SECONDS,
-            check=False,
+            stdin=stdin,
         )
 
     return run
@@ -158,15 +158,7 @@ def start(directory: Path, environment: dict[str, str]) -> Start:
 
     @contextmanager
     def start(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Process]:
-        with subprocess.Popen(
-            [sys.executable, "-m", "bridge", *arguments],
-            cwd=directory,
-            env=environment | (env or {}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        ) as popen:
+        with forks.popen(["-m", "bridge", *arguments], cwd=directory, env=environment | (env or {})) as popen:
             try:
                 yield Process(popen)
             finally:

@@ -123,9 +123,7 @@ def test_a_person_is_shown_all_of_the_arguments_and_nothing_that_deceives(tools:
     arguments = json.dumps({"text": "x" * 1_000 + "\u202e\x9b2J\u3164", "to": "everybody"}, ensure_ascii=False)
     provider = Provider(call("send", arguments), text("Se", "nt.\x1b[2J\u202e"))
     with serving(provider) as url:
-        terminal = Terminal(
-            sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:test", "--base-url", url
-        )
+        terminal = Terminal("chat", str(tools), "--model", "openai:test", "--base-url", url)
         terminal.until("> ")
         terminal.type("Send it.\n")
         terminal.until("?? send ")
@@ -174,7 +172,7 @@ def test_a_memory_that_cannot_be_used_is_one_line(tools: Path, memory: str, code
 def test_a_person_at_the_terminal_is_asked_for_approval(tools: Path) -> None:
     provider = Provider(call("wipe", "{}"), text("Wiped."), call("wipe", "{}"), text("Not wiped."))
     with serving(provider) as url:
-        command = (sys.executable, "-m", "bridge", "chat", str(tools), "--model", "openai:test", "--base-url", url)
+        command = ("chat", str(tools), "--model", "openai:test", "--base-url", url)
         terminal = Terminal(*command)
         for answer, outcome in (("y", "Wiped."), ("n", "Not wiped.")):
             terminal.until("> ")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
 from tests.client.scripted import listed, scripted_command
 
 if TYPE_CHECKING:
@@ -37,14 +38,9 @@ def server() -> list[str]:
 def shown(directory: Path, environment: dict[str, str], *arguments: str) -> str:
     """What a command shows on a terminal, with standard output and standard error on it."""
     terminal, end = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "bridge", *arguments],
-        cwd=directory,
-        env=environment | {"TERM": "xterm"},
-        stdin=subprocess.DEVNULL,
-        stdout=end,
-        stderr=end,
-    ) as process:
+    env = environment | {"TERM": "xterm"}
+    streams = (subprocess.DEVNULL, end, end)
+    with forks.popen(["-m", "bridge", *arguments], cwd=directory, env=env, streams=streams) as process:
         os.close(end)
         seen = b""
         try:

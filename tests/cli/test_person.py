@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +25,7 @@ def wipe() -> str:
 def talking(url: str, tmp_path: Path) -> Terminal:
     path = tmp_path / "tools.py"
     path.write_text(TOOLS)
-    return Terminal(sys.executable, "-m", "bridge", "chat", str(path), "--model", "openai:test", "--base-url", url)
+    return Terminal("chat", str(path), "--model", "openai:test", "--base-url", url)
 
 
 def said(request: dict[str, list[dict[str, str]]]) -> list[str]:

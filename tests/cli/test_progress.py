@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 
-DEADLINE_SECONDS = 40
 STEPS = """
     from bridge import InvocationContext, tool
 
@@ -47,16 +48,12 @@ def server(directory: Path) -> list[str]:
 def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str) -> tuple[str, str]:
     """What a command writes to standard output, and to a terminal."""
     terminal, end = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "bridge", *arguments],
-        cwd=directory,
-        env=environment | {"TERM": "xterm", "COLUMNS": "80"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=end,
-    ) as process:
+    env = environment | {"TERM": "xterm", "COLUMNS": "80"}
+    streams = (subprocess.DEVNULL, None, end)
+    with forks.popen(["-m", "bridge", *arguments], cwd=directory, env=env, streams=streams) as process:
         os.close(end)
-        output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+        assert process.stdout is not None
+        output = process.stdout.read()
     shown = b""
     try:
         while chunk := os.read(terminal, 4096):
@@ -65,7 +62,7 @@ def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str)
         pass
     finally:
         os.close(terminal)
-    return output.decode(), shown.decode()
+    return output, shown.decode()
 
 
 def test_a_bar_shows_how_far_the_call_is(directory: Path, environment: dict[str, str], server: list[str]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
 from tests.examples.played import playing
 from tests.models.provider import running_provider
 
@@ -27,16 +26,7 @@ DEADLINE_SECONDS = 90
 
 
 def run(*arguments: str, working_directory: Path, environment: Mapping[str, str] = MappingProxyType({})) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=working_directory,
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"} | dict(environment),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
+    done = forks.run(arguments, cwd=working_directory, env=os.environ | dict(environment), timeout=DEADLINE_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

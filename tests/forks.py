@@ -1,0 +1,183 @@
+"""Python processes that are forked from one that has imported the package, so that no test waits for imports.
+
+Such a process is real: it has its own number, streams, signals, environment and working directory. Unlike one that
+``python`` starts, it has modules of the package from the start; where that counts, tests start Python itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, CompletedProcess, Popen, TimeoutExpired
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+IS_POSSIBLE = "forkserver" in get_all_start_methods()
+COMMANDS = ("call", "chat", "install", "list", "login", "logout", "pin", "serve.command", "status")
+IMPORTED = (
+    *(f"bridge.cli.{command}" for command in COMMANDS),
+    *("bridge.cli.serve.gateway", "bridge.cli.serve.http", "bridge.cli.serve.stdio", "bridge.client"),
+    *("bridge.hosting.httptools_protocol", "bridge.hosting.serve", "bridge.hosting.workers"),
+    *("bridge.server.http.app", "bridge.server.limits.calls", "bridge.server.sdk_server"),
+    *("anyio._backends._asyncio", "filelock", "httpcore2", "mcp.client.auth", "truststore"),
+    *("uvicorn.lifespan.on", "uvicorn.protocols.http.httptools_impl", "uvloop"),
+)
+"""What every process has from the start. Nothing here reads the environment when it is imported."""
+
+
+class ForkedPython:
+    """A running Python; has the part of `subprocess.Popen` that tests use.
+
+    Args:
+        arguments: What stands after ``python``: ``-m`` and a module or the path of a script, and their arguments.
+        cwd: The working directory.
+        env: The environment.
+        streams: The three standard streams: descriptors, `subprocess.DEVNULL`, or None for pipes of this object's.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path | str,
+        env: Mapping[str, str],
+        streams: Sequence[int | None] = (None, None, None),
+    ) -> None:
+        context = get_context("forkserver")
+        context.set_forkserver_preload(list(IMPORTED))
+        self.args = list(arguments)
+        (stdin, self.stdin), (stdout, self.stdout), (stderr, self.stderr) = map(_ends, streams, "wrr")
+        theirs = (stdin, stdout, stderr)
+        self._process = context.Process(target=_run, args=(self.args, str(cwd), dict(env), theirs), daemon=True)
+        self._process.start()
+        for each in theirs:
+            each.close()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with suppress(BrokenPipeError):  # something was written that nobody has read
+                if stream is not None:
+                    stream.close()
+        self.wait()
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, or the negative number of the signal; None while it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if (code := self.returncode) is None:
+            raise TimeoutExpired(self.args, timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def popen(
+    arguments: Sequence[str],
+    *,
+    cwd: Path | str,
+    env: Mapping[str, str],
+    streams: Sequence[int | None] = (None, None, None),
+) -> ForkedPython | Popen[str]:
+    """Start Python; by a fork, unless the system has none, or the environment tells Python something.
+
+    Args:
+        arguments: As for `ForkedPython`, and so are the others.
+    """
+    told_python = {name: value for name, value in env.items() if name.startswith("PYTHON")}
+    if IS_POSSIBLE and told_python.items() <= os.environ.items():
+        return ForkedPython(arguments, cwd=cwd, env=env, streams=streams)
+    stdin, stdout, stderr = (PIPE if stream is None else stream for stream in streams)
+    command = [sys.executable, *arguments]
+    return Popen(command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, encoding="utf-8")
+
+
+def run(
+    arguments: Sequence[str], *, cwd: Path | str, env: Mapping[str, str], timeout: float, stdin: str = ""
+) -> CompletedProcess[str]:
+    """Run Python to its end.
+
+    Args:
+        arguments: As for `ForkedPython`, and so are ``cwd`` and ``env``.
+        timeout: After how many seconds it is killed.
+        stdin: What it reads.
+
+    Raises:
+        TimeoutExpired: It was killed.
+    """
+    with popen(arguments, cwd=cwd, env=env) as process, ThreadPoolExecutor() as readers:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = [readers.submit(stream.read) for stream in (process.stdout, process.stderr)]
+        with suppress(BrokenPipeError):
+            process.stdin.write(stdin)
+            process.stdin.close()
+        try:
+            code = process.wait(timeout)
+        except TimeoutExpired:
+            process.kill()
+            raise
+        return CompletedProcess(list(arguments), code, *(text.result() for text in said))
+
+
+def _ends(stream: int | None, mode: str) -> tuple[Connection[Any, Any], TextIO | None]:
+    """The ends of a stream: that of the process, and ours where it is a pipe."""
+    if stream is not None:
+        return Connection(os.open(os.devnull, os.O_RDWR) if stream == DEVNULL else os.dup(stream)), None
+    reader, writer = os.pipe()
+    theirs, ours = (reader, writer) if mode == "w" else (writer, reader)
+    text: Any = os.fdopen(ours, mode, encoding="utf-8")
+    return Connection(theirs), text
+
+
+def _run(arguments: list[str], cwd: str, env: dict[str, str], streams: Sequence[Connection[Any, Any]]) -> None:
+    """Be what ``python`` would be, in a process that was forked."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115 - for good
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            sys.path.insert(0, cwd)
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = arguments
+            sys.path.insert(0, str(Path(arguments[0]).parent))
+            runpy.run_path(arguments[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # which multiprocessing leaves out
