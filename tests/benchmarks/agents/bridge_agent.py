@@ -59,6 +59,7 @@ class Agent:
             tools=tools,
             memory=self._memory,
             execute_tools_concurrently=execute_tools_concurrently,
+            max_tool_calls_per_response=None,
         )
 
     async def prepared(self, calls: tuple[int, ...]) -> Callable[[], Coroutine[Any, Any, object]]:
