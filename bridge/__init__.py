@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ChatModelError,
         ConfigError,
         DefinitionError,
+        GuardrailError,
         InvocationError,
         InvocationTimeoutError,
         MemoryStoreError,
@@ -104,6 +105,14 @@ if TYPE_CHECKING:
         ToolRequestInspector,
         ToolStatistics,
     )
+    from bridge.service.guardrails.messages import (
+        InputGuardrailRequest,
+        OutputGuardrailRequest,
+        input_guardrails,
+        output_guardrails,
+    )
+    from bridge.service.guardrails.outcomes import Refuse, Reprompt, Retry, Rewrite
+    from bridge.service.guardrails.tools import ToolInputGuardrailRequest, ToolOutputGuardrailRequest, guarded
     from bridge.service.interface import MemoryId
     from bridge.service.memory import ChatMemory, by_encoding, message_window, token_window
     from bridge.service.memory_store import ChatMemoryStore, InMemoryStore, StoredMessages
@@ -158,26 +167,28 @@ __all__ = [
     "ChatModelListener", "ChatRequest", "ChatRequestParameters", "ChatResponse", "ClientCredentials",
     "ClientHandlers", "CompleteResponse", "CompleteToolCall", "ConfigError", "Connection", "ConnectionState",
     "ConnectionStatus", "Content", "Decision", "DefinitionError", "Elicitation", "ElicitationAnswer",
-    "ExecutionPolicy", "File", "FinishReason", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore",
-    "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError", "InvocationListener",
-    "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError", "JsonObjectSchema", "LogLevel",
-    "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport", "MissingExtraError", "NameClashError",
-    "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError", "P", "PartialResponse",
-    "PartialThinking", "PartialToolCall", "PromptedToolsChatModel", "Question", "RedisStore", "ReplyError",
-    "ResourceLink", "ResponseFormat", "Result", "ReturnBehavior", "Root", "Roots", "Sampling", "SamplingAnswer",
+    "ExecutionPolicy", "File", "FinishReason", "GuardrailError", "HttpTransport", "IdentityAssertion", "Image",
+    "InMemoryStore", "InputGuardrailRequest", "InputRequired", "IntermediateResponse", "InvocationContext",
+    "InvocationError", "InvocationListener", "InvocationParameters", "InvocationSuspended",
+    "InvocationTimeoutError", "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError",
+    "MemoryTransport", "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect",
+    "OutcomeUnknownError", "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall",
+    "PromptedToolsChatModel", "Question", "RedisStore", "Refuse", "ReplyError", "Reprompt", "ResourceLink",
+    "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer",
     "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError",
     "ServerStatus", "ServerTimeoutError", "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore",
     "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError",
     "Text", "TokenStream", "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice",
     "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
-    "ToolExecutionResultMessage", "ToolExecutor", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolPerformance",
-    "ToolPolicy", "ToolProgress", "ToolProvider", "ToolProviderRequest", "ToolRequestInspector", "ToolSearch",
-    "ToolSpecification", "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange",
-    "UnknownToolError", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service", "by_encoding",
-    "cached", "circuit_broken", "compensated", "connect", "execute", "execute_timed", "filtered", "for_tools",
-    "load_config", "message_window", "observed", "prefixed", "rate_limited", "reference_to", "renamed", "resume",
-    "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window", "tool",
-    "tools_from", "unless_read_only", "user_message",
+    "ToolExecutionResultMessage", "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger",
+    "ToolMemoryId", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
+    "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSpecification", "ToolStatistics",
+    "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError", "UrlElicitation",
+    "UserMessage", "Verdict", "WireError", "ai_service", "by_encoding", "cached", "circuit_broken", "compensated",
+    "connect", "execute", "execute_timed", "filtered", "for_tools", "guarded", "input_guardrails", "load_config",
+    "message_window", "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed",
+    "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window",
+    "tool", "tools_from", "unless_read_only", "user_message",
 ]  # fmt: skip
 
 _NAMES = {
@@ -191,10 +202,11 @@ _NAMES = {
     "bridge.client.provider": "McpToolProvider",
     "bridge.client.tool_catalog": "ServerStatus ToolsChange",
     "bridge.errors": (
-        "ArgumentProblem ArgumentsError BridgeError ChatModelError ConfigError DefinitionError InvocationError "
-        "InvocationTimeoutError MemoryStoreError MissingExtraError NameClashError OutcomeUnknownError ReplyError "
-        "ServerAnswerError ServerAuthError ServerError ServerRefusedError ServerTimeoutError ServerUnavailableError "
-        "TargetError ToolCallError ToolError ToolLimitError ToolTimeoutError UnknownToolError WireError"
+        "ArgumentProblem ArgumentsError BridgeError ChatModelError ConfigError DefinitionError GuardrailError "
+        "InvocationError InvocationTimeoutError MemoryStoreError MissingExtraError NameClashError OutcomeUnknownError "
+        "ReplyError ServerAnswerError ServerAuthError ServerError ServerRefusedError ServerTimeoutError "
+        "ServerUnavailableError TargetError ToolCallError ToolError ToolLimitError ToolTimeoutError UnknownToolError "
+        "WireError"
     ),
     "bridge.hosting.run": "run",
     "bridge.models.anthropic": "AnthropicChatModel",
@@ -216,6 +228,11 @@ _NAMES = {
         "BeforeToolExecution IntermediateResponse InvocationListener Result ServiceEvent ToolExecuted ToolLogger "
         "ToolPerformance ToolProgress ToolRequestInspector ToolStatistics"
     ),
+    "bridge.service.guardrails.messages": (
+        "InputGuardrailRequest OutputGuardrailRequest input_guardrails output_guardrails"
+    ),
+    "bridge.service.guardrails.outcomes": "Refuse Reprompt Retry Rewrite",
+    "bridge.service.guardrails.tools": "ToolInputGuardrailRequest ToolOutputGuardrailRequest guarded",
     "bridge.service.interface": "MemoryId",
     "bridge.service.memory": "ChatMemory by_encoding message_window token_window",
     "bridge.service.memory_store": "ChatMemoryStore InMemoryStore StoredMessages",

@@ -19,6 +19,7 @@
     ├── InvocationError          an AI service's invocation failed
     │   ├── ToolLimitError       the model requested too many tool calls
     │   ├── ReplyError           the model's reply does not match the method's return type
+    │   ├── GuardrailError       a guardrail refused a message or an answer; also a ToolError
     │   └── InvocationTimeoutError  the invocation exceeded its time limit
     └── ToolCallError            a tool call failed
         ├── UnknownToolError     there is no tool with this name
@@ -348,3 +349,19 @@ class ToolTimeoutError(ToolCallError):
         super().__init__(f"{tool!r} did not finish within {timeout_seconds:g} seconds")
         self.tool = tool
         self.timeout_seconds = timeout_seconds
+
+
+class GuardrailError(InvocationError, ToolError):
+    """A guardrail refused the user's message, the model's answer, or a tool's arguments or result.
+
+    Also a `ToolError`, so that the reason reaches the caller of a service that is a tool.
+
+    Attributes:
+        guardrail: Name of the guardrail.
+        reason: The guardrail's reason.
+    """
+
+    def __init__(self, refused: str, guardrail: str, reason: str) -> None:
+        super().__init__(f"the guardrail {guardrail!r} refused {refused}: {reason}")
+        self.guardrail = guardrail
+        self.reason = reason

@@ -27,23 +27,24 @@ PUBLIC = """
     ChatMessage ChatModel ChatModelCall ChatModelError ChatModelListener ChatRequest ChatRequestParameters
     ChatResponse ClientCredentials ClientHandlers CompleteResponse CompleteToolCall ConfigError Connection
     ConnectionState ConnectionStatus Content Decision DefinitionError Elicitation ElicitationAnswer ExecutionPolicy
-    File FinishReason HttpTransport IdentityAssertion Image InMemoryStore InputRequired IntermediateResponse
-    InvocationContext InvocationError InvocationListener InvocationParameters InvocationSuspended
-    InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport
-    MissingExtraError NameClashError OAuthLogin OpenAiChatModel OpenAiDialect OutcomeUnknownError P PartialResponse
-    PartialThinking PartialToolCall PromptedToolsChatModel Question RedisStore ReplyError ResourceLink
-    ResponseFormat Result ReturnBehavior Root Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError
-    ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus ServerTimeoutError
-    ServerUnavailableError ServersConfig ServiceEvent SqliteStore StdioTransport StoredMessages StreamingChatModel
-    SuspendedInvocation SystemMessage TargetError Text TokenStream TokenUsage Tool ToolAnnotations ToolBox
-    ToolCallError ToolChoice ToolChoiceMode ToolError ToolExecuted ToolExecution ToolExecutionRequest
-    ToolExecutionResult ToolExecutionResultMessage ToolExecutor ToolLimitError ToolLogger ToolMemoryId
-    ToolPerformance ToolPolicy ToolProgress ToolProvider ToolProviderRequest ToolRequestInspector ToolSearch
-    ToolSpecification ToolStatistics ToolTimeoutError ToolUse ToolUseResult ToolsChange UnknownToolError
-    UrlElicitation UserMessage Verdict WireError ai_service by_encoding cached circuit_broken compensated connect
-    execute execute_timed filtered for_tools load_config message_window observed prefixed rate_limited reference_to
-    renamed resume retried run safe_names sampling_with set_thread_limit system_message token_window tool tools_from
-    unless_read_only user_message
+    File FinishReason GuardrailError HttpTransport IdentityAssertion Image InMemoryStore InputGuardrailRequest
+    InputRequired IntermediateResponse InvocationContext InvocationError InvocationListener InvocationParameters
+    InvocationSuspended InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryStoreError
+    MemoryTransport MissingExtraError NameClashError OAuthLogin OpenAiChatModel OpenAiDialect OutcomeUnknownError
+    OutputGuardrailRequest P PartialResponse PartialThinking PartialToolCall PromptedToolsChatModel Question
+    RedisStore Refuse ReplyError Reprompt ResourceLink ResponseFormat Result Retry ReturnBehavior Rewrite Root Roots
+    Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
+    ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig ServiceEvent SqliteStore
+    StdioTransport StoredMessages StreamingChatModel SuspendedInvocation SystemMessage TargetError Text TokenStream
+    TokenUsage Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolChoiceMode ToolError ToolExecuted
+    ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor
+    ToolInputGuardrailRequest ToolLimitError ToolLogger ToolMemoryId ToolOutputGuardrailRequest ToolPerformance
+    ToolPolicy ToolProgress ToolProvider ToolProviderRequest ToolRequestInspector ToolSearch ToolSpecification
+    ToolStatistics ToolTimeoutError ToolUse ToolUseResult ToolsChange UnknownToolError UrlElicitation UserMessage
+    Verdict WireError ai_service by_encoding cached circuit_broken compensated connect execute execute_timed filtered
+    for_tools guarded input_guardrails load_config message_window observed output_guardrails prefixed rate_limited
+    reference_to renamed resume retried run safe_names sampling_with set_thread_limit system_message token_window tool
+    tools_from unless_read_only user_message
 """
 
 

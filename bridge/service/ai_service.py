@@ -28,6 +28,8 @@ from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.engine import Engine
 from bridge.service.events import Listeners
+from bridge.service.guardrails.messages import DEFAULT_MAX_GUARDRAIL_RETRIES, Guardrails
+from bridge.service.guardrails.outcomes import checked_guardrails
 from bridge.service.interface import methods_of
 from bridge.service.loop import DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE, DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
 from bridge.service.memory import ProvidedMemories
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from bridge.service.approval import ApprovalPolicy, Decision, SuspendedInvocation
     from bridge.service.chat_model import ChatModel, StreamingChatModel
     from bridge.service.events import Emit, InvocationListener, Result
+    from bridge.service.guardrails.messages import InputGuardrail, OutputGuardrail
     from bridge.service.interface import ServiceMethod
     from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory import ChatMemory, ChatMemoryProvider
@@ -77,6 +80,9 @@ def ai_service(
     reveal_errors: bool = True,
     listeners: Iterable[InvocationListener] = (),
     approval: ApprovalPolicy | None = None,
+    input_guardrails: Iterable[InputGuardrail] | InputGuardrail = (),
+    output_guardrails: Iterable[OutputGuardrail] | OutputGuardrail = (),
+    max_guardrail_retries: int = DEFAULT_MAX_GUARDRAIL_RETRIES,
     execute_tools_concurrently: bool | int = False,
     max_tool_round_trips: int = 100,
     max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE,
@@ -107,6 +113,9 @@ def ai_service(
             does. If False, only the text of `ToolError` is sent; other exceptions are logged and described generically.
         listeners: Receive the events of each invocation.
         approval: Policy for tool calls that require approval.
+        input_guardrails: Check the user's messages, in order; see `bridge.service.guardrails.messages`.
+        output_guardrails: Check the answers, in order.
+        max_guardrail_retries: Maximum further answers that output guardrails may request in one invocation.
         execute_tools_concurrently: Run the tools of one response concurrently; a number limits the concurrency.
         max_tool_round_trips: Maximum responses with tool calls in one invocation.
         max_tool_calls_per_response: Maximum tool calls in one response; more raise `ToolLimitError`. None for no limit.
@@ -125,7 +134,12 @@ def ai_service(
     if memory is not None and memory_provider is not None:
         raise DefinitionError("give memory or memory_provider, not both")
     template = system_message if isinstance(system_message, str) else None
-    methods = methods_of(interface, template, inspect.currentframe())
+    guardrails = Guardrails(
+        input=checked_guardrails(input_guardrails, "input_guardrails"),
+        output=checked_guardrails(output_guardrails, "output_guardrails"),
+        max_retries=max_guardrail_retries,
+    )
+    methods = methods_of(interface, template, inspect.currentframe(), guardrails)
     chat_model, streaming_chat_model = _models(chat_model, streaming_chat_model, methods)
     combined_listeners = Listeners(listeners)
     engine = Engine(

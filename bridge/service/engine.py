@@ -7,39 +7,36 @@ invocation fails, nothing is written.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge.errors import DefinitionError, InvocationTimeoutError, ReplyError
+from bridge.errors import DefinitionError, InvocationTimeoutError
+from bridge.service.answer import answer_of
 from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
 from bridge.service.events import Result, notify
+from bridge.service.guardrails.messages import HeldAnswer, InputGuardrailRequest
 from bridge.service.loop import Invocation, LoopSettings
 from bridge.service.memory import WindowView
 from bridge.service.memory_store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
-from bridge.service.structured import ReplyMismatchError
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from bridge.service.approval import Decision, SuspendedInvocation
     from bridge.service.events import Emit
     from bridge.service.interface import ServiceMethod
     from bridge.service.memory import ChatMemory, ProvidedMemories
-    from bridge.service.messages import ChatMessage
     from bridge.service.toolset import Toolset
-    from bridge.tools.tool import ToolExecution
 
 _FAILURE_LISTENERS_SECONDS = 5.0
 """Time limit for listeners to handle a cancelled invocation, in seconds."""
-
-_SEPARATOR = "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +132,7 @@ class Engine:
         Raises:
             InvocationTimeoutError: The invocation did not finish within its time limit.
             ReplyError: The reply does not match the method's return type.
+            GuardrailError: A guardrail refused the message or the answer.
             BaseException: See `Invocation.run`.
         """
         listeners = self.settings.listeners
@@ -165,7 +163,9 @@ class Engine:
         memory = self._memory_of(call)
         system = None if call.system is None else SystemMessage(call.system)
         view = WindowView(None, system) if memory is None else await memory.view(system)
+        call = await _checked_call(call, view)
         view.add(*(call.resumed.turn if call.resumed else (call.message,)))
+        held = HeldAnswer(emit) if emit is not None and call.method.guardrails.output else None
         invocation = Invocation(
             self.settings,
             source=call.method.source,
@@ -174,16 +174,16 @@ class Engine:
             tools=await self.toolset.open(call.message, call.context),
             parameters=call.parameters,
             response_format=None if call.method.reader is None else call.method.reader.response_format,
-            emit=emit,
+            emit=held or emit,
         )
         try:
             if call.resumed is not None:
                 await invocation.resume(call.resumed, call.decisions)
             else:
                 await invocation.run()
-            content, turn = await _result_and_turn(invocation, call.method)
+            content = await answer_of(invocation, call.method, call.message, held)
             if memory is not None:
-                await memory.add(*turn)
+                await memory.add(*view.turn)
         except (InvocationSuspended, InputRequired):
             raise
         except BaseException as error:
@@ -235,44 +235,16 @@ class Engine:
         return self.memory if self.memory is None or memory_id is None else self.memory.of(memory_id)
 
 
-async def _result_and_turn(invocation: Invocation, method: ServiceMethod) -> tuple[Any, Sequence[ChatMessage]]:
-    """Return the method's result and the messages to store; a mismatching reply is sent back to the model once."""
-    try:
-        return _content(invocation, method), invocation.view.turn
-    except ReplyMismatchError as mismatch:
-        wrong = invocation.responses[-1].message
-        correction = UserMessage.of(
-            f"Your reply is not what was asked for: {mismatch}. Reply again, with nothing but JSON by the schema."
-        )
-    invocation.view.add(correction)
-    await invocation.run()
-    try:
-        content = _content(invocation, method)
-    except ReplyMismatchError as error:
-        last = invocation.responses[-1]
-        raise ReplyError(
-            f"the model's reply is not what {method.source} returns, and it was asked twice: {error} "
-            f"(finish reason {last.finish_reason.value!r})",
-            last.message.text or "",
-        ) from error
-    return content, [message for message in invocation.view.turn if message is not wrong and message is not correction]
-
-
-def _content(invocation: Invocation, method: ServiceMethod) -> Any:
-    if invocation.immediate:
-        return _immediate(invocation.immediate, method)
-    text = invocation.responses[-1].message.text or ""
-    return text if method.reader is None else method.reader.read(text)
-
-
-def _immediate(executions: Sequence[ToolExecution], method: ServiceMethod) -> Any:
-    """Return the results of tools as the answer: their text, or the last data that matches the return type."""
-    if method.reader is None:
-        return _SEPARATOR.join(execution.result.text for execution in executions)
-    for execution in reversed(executions):
-        structured = execution.result.structured_content
-        for data in (structured, structured.get("result") if isinstance(structured, dict) else None):
-            fits, value = method.reader.fits(data)
-            if fits and data is not None:
-                return value
-    return None
+async def _checked_call(call: MethodCall, view: WindowView) -> MethodCall:
+    """Return the call with the message that the input guardrails accept."""
+    guardrails = call.method.guardrails
+    if not guardrails.input or call.resumed is not None:
+        return call
+    request = InputGuardrailRequest(
+        message=call.message,
+        system=view.system_text,
+        messages=view.messages(),
+        context=call.context,
+        method=call.method.source,
+    )
+    return replace(call, message=await guardrails.check_input(request))

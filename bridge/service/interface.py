@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from bridge.service.guardrails.messages import Guardrails
     from bridge.service.structured import ReplyReader
     from bridge.tools.content import Content
 
@@ -80,11 +81,21 @@ class ServiceMethod:
     """Parses replies; None if the method returns text."""
     returns_result: bool
     streams: bool
+    guardrails: Guardrails
+    """Guardrails of the service and of the method."""
 
     @property
     def holds_immediate(self) -> bool:
         """True if the return type can hold a tool's result as the answer."""
         return self.returns_result or self.streams
+
+    def read(self, text: str) -> Any:
+        """Parse a reply into the return type.
+
+        Raises:
+            ReplyMismatchError: The reply does not match the type.
+        """
+        return text if self.reader is None else self.reader.read(text)
 
     def user_message(self, values: Mapping[str, Any]) -> UserMessage:
         """Build the user message.
@@ -112,20 +123,23 @@ class ServiceMethod:
         return values if self.it is None else {IT: values[self.it], **values}
 
 
-def methods_of(interface: type, system_message: str | None, frame: FrameType | None) -> dict[str, ServiceMethod]:
+def methods_of(
+    interface: type, system_message: str | None, frame: FrameType | None, guardrails: Guardrails
+) -> dict[str, ServiceMethod]:
     """Inspect an interface.
 
     Args:
         interface: A Protocol, or a class with abstract methods or methods with templates.
         system_message: Template for methods without their own system message.
         frame: A frame called by the interface's definition, to resolve annotations with local names.
+        guardrails: Guardrails of the service.
 
     Raises:
         DefinitionError: There are no such methods, or one cannot be implemented by a model.
     """
     is_protocol = getattr(interface, "_is_protocol", False)
     methods = {
-        name: _method(getattr(interface, name), f"{interface.__name__}.{name}", system_message, frame)
+        name: _method(getattr(interface, name), f"{interface.__name__}.{name}", system_message, frame, guardrails)
         for name in dir(interface)
         if _is_declared(interface, name, is_protocol=is_protocol)
     }
@@ -146,7 +160,11 @@ def _is_declared(interface: type, name: str, *, is_protocol: bool) -> bool:
 
 
 def _method(
-    function: Callable[..., Any], source: str, system_message: str | None, frame: FrameType | None
+    function: Callable[..., Any],
+    source: str,
+    system_message: str | None,
+    frame: FrameType | None,
+    guardrails: Guardrails,
 ) -> ServiceMethod:
     signature = inspect.signature(function)
     resolve = _resolver(function, source, frame)
@@ -176,6 +194,7 @@ def _method(
         reader=None if inner in (str, Any) else reply_reader_of(inner, source),
         returns_result=_is_result(returned),
         streams=returned is TokenStream,
+        guardrails=guardrails.of(function),
     )
     if method.is_tool and method.holds_immediate:
         raise DefinitionError(f"{source} is a tool and returns {returned!r}; let a tool return str or data")

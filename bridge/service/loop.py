@@ -138,7 +138,7 @@ class Invocation:
         return sum((response.token_usage for response in self.responses), TokenUsage())
 
     async def run(self) -> None:
-        """Run until there is an answer.
+        """Run until there is an answer; if called again, until there is another one.
 
         Raises:
             ChatModelError: The model failed, or did not respond in time.
@@ -146,6 +146,7 @@ class Invocation:
             InvocationSuspended: A call needs approval.
             Exception: Raised by a handler or listener, or by a tool whose exceptions propagate.
         """
+        self.immediate = ()
         while not await self._round():
             pass
 
@@ -169,6 +170,12 @@ class Invocation:
         await self._run_calls(calls, message.tool_execution_requests)
         if not self._collect_results(calls):
             await self.run()
+
+    def rewrite_answer(self, message: AiMessage) -> None:
+        """Replace the message of the last response, in the result and in the turn."""
+        self.responses[-1] = replace(self.responses[-1], message=message)
+        self.view.retract()
+        self.view.add(message)
 
     async def _round(self) -> bool:
         """Call the model once and run the tools that it requests; return True if that gave the answer."""

@@ -157,7 +157,7 @@ class WindowView:
         history: Messages before this turn, oldest first.
     """
 
-    __slots__ = ("_history", "_start", "_system", "_turn", "_weight", "_window")
+    __slots__ = ("_history", "_set_aside", "_start", "_system", "_turn", "_weight", "_window")
 
     def __init__(
         self, window: Window | None, system: SystemMessage | None, history: Sequence[ChatMessage] = ()
@@ -168,6 +168,8 @@ class WindowView:
         self._start = 0
         """Index of the first message of the history within the window."""
         self._turn: list[ChatMessage] = []
+        self._set_aside: set[int] = set()
+        """Indexes of messages of the turn that are not stored."""
         self._weight = 0 if window is None else window.weight(self._system) + window.weight(history)
         self._fit(cut=True)
 
@@ -184,10 +186,28 @@ class WindowView:
         """Text of the system message; None without one."""
         return self._system[0].text if self._system else None
 
+    def retract(self) -> None:
+        """Remove the last message of the current turn."""
+        message = self._turn.pop()
+        if self._window is not None:
+            self._weight -= self._window.weight((message,))
+
+    def correct(self, correction: UserMessage, *, wrong: bool = True) -> None:
+        """Request another answer; neither the correction nor the wrong answer belongs to the stored turn.
+
+        Args:
+            correction: Message to the model.
+            wrong: True if the last message is the wrong answer.
+        """
+        if wrong:
+            self._set_aside.add(len(self._turn) - 1)
+        self._set_aside.add(len(self._turn))
+        self.add(correction)
+
     @property
     def turn(self) -> tuple[ChatMessage, ...]:
-        """Messages of the current turn."""
-        return tuple(self._turn)
+        """Messages of the current turn, without corrections and wrong answers."""
+        return tuple(message for index, message in enumerate(self._turn) if index not in self._set_aside)
 
     def messages(self) -> tuple[ChatMessage, ...]:
         """Return the messages for the model."""

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from bridge.errors import DefinitionError
 from bridge.tools.arguments import ArgumentReader
+from bridge.tools.checks import require_type
 from bridge.tools.executors import FunctionExecutor, executor_class
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.annotations import annotation_namespace
 from bridge.tools.schema.generator import ExtraArguments
 from bridge.tools.schema.signature import signature_of, source_of
-from bridge.tools.specification import ToolAnnotations, ToolSpecification, checked_icons, require_json, require_type
+from bridge.tools.specification import ToolAnnotations, ToolSpecification, checked_icons, require_json
 from bridge.tools.tool import ReturnBehavior, Tool, ToolPolicy
 
 if TYPE_CHECKING:

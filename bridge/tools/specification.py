@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic_core import to_json
 
 from bridge.errors import DefinitionError
 from bridge.text import short_repr
-
-if TYPE_CHECKING:
-    from types import UnionType
+from bridge.tools.checks import require_type
 
 _MAX_DEPTH = 20
 
@@ -30,22 +28,6 @@ HINTS: Mapping[str, str] = {
     "open_world": "openWorldHint",
 }
 """MCP's name for each attribute of `ToolAnnotations`."""
-
-
-def require_type(value: object, kinds: type | UnionType, what: str, taken: str) -> None:
-    """Check the type of a declared value.
-
-    Args:
-        value: The declared value.
-        kinds: The accepted types.
-        what: The value's name in the error message: ``title``.
-        taken: The accepted types in words: ``text``.
-
-    Raises:
-        DefinitionError: The value has another type.
-    """
-    if not isinstance(value, kinds):
-        raise DefinitionError(f"{what} must be {taken}, not {short_repr(value)}")
 
 
 def require_json(what: str, *, allows_halves: bool = False, **parts: object) -> None:

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.errors import DefinitionError
+from bridge.tools.checks import require_count, require_seconds, require_type
 from bridge.tools.content import Content, Text, text_of
-from bridge.tools.specification import _EMPTY, ToolAnnotations, require_type
+from bridge.tools.specification import _EMPTY, ToolAnnotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
-    from types import UnionType
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.specification import ToolSpecification
@@ -137,20 +136,12 @@ class ToolPolicy:
     """Let the tool's exceptions other than ToolCallError stop the invocation instead of becoming a result."""
 
     def __post_init__(self) -> None:
-        seconds: Any = self.timeout_seconds  # untyped programs may pass any type
-        if seconds is not None and not (_is_number(seconds, int | float) and seconds > 0):
-            raise DefinitionError(f"timeout_seconds must be a number of seconds above 0, or None, not {seconds!r}")
-        chars: Any = self.max_output_chars
-        if chars is not None and not (_is_number(chars, int) and chars > 0):
-            raise DefinitionError(f"max_output_chars must be a whole number of at least 1, or None, not {chars!r}")
+        require_seconds(self.timeout_seconds, "timeout_seconds")
+        require_count(self.max_output_chars, "max_output_chars", optional=True)
         require_type(self.propagate, bool, "propagate", "True or False")
 
 
 _NO_ANNOTATIONS = ToolAnnotations()
-
-
-def _is_number(value: object, kinds: type | UnionType) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

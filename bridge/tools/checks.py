@@ -1,0 +1,142 @@
+"""Checks of declared values, so that a wrong one is refused where it is declared and not when it is used."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridge.errors import DefinitionError
+from bridge.text import short_repr, with_count
+
+if TYPE_CHECKING:
+    from types import UnionType
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def require_type(value: object, kinds: type | UnionType, what: str, taken: str) -> None:
+    """Check the type of a declared value.
+
+    Args:
+        value: The declared value.
+        kinds: The accepted types.
+        what: The value's name in the error message: ``title``.
+        taken: The accepted types in words: ``text``.
+
+    Raises:
+        DefinitionError: The value has another type.
+    """
+    if not isinstance(value, kinds):
+        raise DefinitionError(f"{what} must be {taken}, not {short_repr(value)}")
+
+
+def require_seconds(value: object, what: str, *, optional: bool = True, may_be_zero: bool = False) -> None:
+    """Check a duration in seconds.
+
+    Args:
+        value: The declared value.
+        what: The value's name in the error message.
+        optional: Accept None.
+        may_be_zero: Accept 0.
+
+    Raises:
+        DefinitionError: The value is not a number, or is negative, zero or NaN.
+    """
+    if value is None and optional:
+        return
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (may_be_zero and value == 0)):  # type: ignore[operator]  # it is a number
+        least = "of at least 0" if may_be_zero else "above 0"
+        raise DefinitionError(
+            f"{what} must be a number of seconds {least}{', or None' if optional else ''}, not {short_repr(value)}"
+        )
+
+
+def require_count(value: object, what: str, *, least: int = 1, optional: bool = False) -> None:
+    """Check a whole number with a minimum.
+
+    Args:
+        value: The declared value.
+        what: The value's name in the error message.
+        least: The minimum.
+        optional: Accept None.
+
+    Raises:
+        DefinitionError: The value is not a whole number, or is less than the minimum.
+    """
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise DefinitionError(
+            f"{what} must be a whole number of at least {least}{', or None' if optional else ''}, "
+            f"not {short_repr(value)}"
+        )
+
+
+def require_methods(value: object, what: str, *names: str, taken: str) -> None:
+    """Check that an object has methods.
+
+    Args:
+        value: The declared object.
+        what: Its name in the error message.
+        names: Names of the methods.
+        taken: The accepted objects in words: ``a chat model``.
+
+    Raises:
+        DefinitionError: The value is a class, or a method is missing.
+    """
+    missing = [name for name in names if not callable(getattr(value, name, None))]
+    if isinstance(value, type) and not missing:
+        raise DefinitionError(f"{what} must be {taken}, not the class {value.__name__}; give an instance")
+    if missing:
+        raise DefinitionError(f"{what} must be {taken}, with the method {missing[0]!r}, not {short_repr(value)}")
+
+
+def require_callable(value: F, arguments: int, what: str, received: str) -> F:
+    """Check that a function can be called with a number of positional arguments.
+
+    Args:
+        value: The function.
+        arguments: The number of arguments.
+        what: The function's name in the error message.
+        received: The arguments in words: ``the request and the context``.
+
+    Returns:
+        The function.
+
+    Raises:
+        DefinitionError: The value cannot be called in this way.
+    """
+    if not callable(value):
+        raise DefinitionError(f"{what} must be a function of {received}, not {short_repr(value)}")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # some builtins have none
+        return value
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError as error:
+        raise DefinitionError(
+            f"{what} is called with {with_count(arguments, 'argument')}, {received}, but {short_repr(value)} takes "
+            f"{signature} ({error})"
+        ) from None
+    return value
+
+
+def listed(values: object, what: str, item: str) -> tuple[Any, ...]:
+    """Return declared values as a tuple; a single function or object counts as a list of one.
+
+    Args:
+        values: The declared values.
+        what: Their name in the error message.
+        item: One of them in words: ``a listener``.
+
+    Raises:
+        DefinitionError: The value is None, text, a number or a mapping.
+    """
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping | type):
+        return tuple(values)
+    if values is None or isinstance(values, str | bytes | Mapping | bool | int | float):
+        raise DefinitionError(f"{what} must be a list, each item {item}, not {short_repr(values)}")
+    return (values,)
