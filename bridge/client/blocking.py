@@ -88,25 +88,14 @@ class BlockingToolProvider:
     def call(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] | str | None = None,
         /,
         *,
         context: InvocationContext | None = None,
         **more: Any,
     ) -> ToolExecutionResult:
-        """Call a tool and wait for its result.
-
-        Args:
-            name: The tool's local name.
-            arguments: The arguments by name.
-            context: Invocation context. Pass a tool argument named ``context`` in ``arguments``.
-            more: More arguments, as keywords.
-
-        Returns:
-            The result. Failures, including an unreachable server, are results with ``is_error``.
-        """
-        given = {**(arguments or {}), **more}
-        return self._run(lambda: self._provider.call(name, given, context=context))
+        """Call a tool by its local name and wait for its result; see `McpToolProvider.call`."""
+        return self._run(lambda: self._provider.call(name, arguments, context=context, **more))
 
     def list_resources(self, server: str) -> tuple[RemoteResource, ...]:
         """List a server's resources; see `bridge.client.resources.Resources.list`."""

@@ -21,9 +21,6 @@ from bridge.client.resources import Resources
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ServerStatus, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
-from bridge.tools.context import InvocationContext
-from bridge.tools.execution import execute
-from bridge.tools.tool import ToolExecutionRequest
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ToolCatalog, ToolFilter
     from bridge.client.upstream import HeaderSupplier
+    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
 
 _logger = logging.getLogger("bridge.client")
@@ -157,19 +155,20 @@ class McpToolProvider:
         return tuple(self.tools)
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any] | None = None, *, context: InvocationContext | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        /,
+        *,
+        context: InvocationContext | None = None,
+        **more: Any,
     ) -> ToolExecutionResult:
-        """Call a tool by its local name.
-
-        Args:
-            name: The local name.
-            arguments: The arguments, sent unchanged.
-            context: Invocation context; None for an empty one.
+        """Call a tool by its local name; see `bridge.ToolBox.call`. The arguments are sent unchanged.
 
         Returns:
             The result. Failures, including an unreachable server, are results with ``is_error``.
         """
-        return await execute(self.tools, ToolExecutionRequest(name, arguments or {}), context or InvocationContext())
+        return await self.tools.call(name, arguments, context=context, **more)
 
     async def refresh(self) -> None:
         """List the tools of every server again."""

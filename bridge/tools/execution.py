@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext
-    from bridge.tools.tool import Tool
-    from bridge.tools.toolbox import ToolBox
+    from bridge.tools.tool import Tool, Tools
 
 _logger = logging.getLogger("bridge.tools")
 
@@ -114,7 +113,7 @@ LOCAL = ExecutionPolicy()
 
 
 async def execute(
-    tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy = LOCAL
+    tools: Tools, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy = LOCAL
 ) -> ToolExecutionResult:
     """Run one request.
 
@@ -137,7 +136,7 @@ async def execute(
 
 
 async def execute_timed(
-    tools: ToolBox,
+    tools: Tools,
     request: ToolExecutionRequest,
     context: InvocationContext,
     policy: ExecutionPolicy = LOCAL,
@@ -170,7 +169,7 @@ async def execute_timed(
 
 
 async def _run(
-    tools: ToolBox,
+    tools: Tools,
     request: ToolExecutionRequest,
     context: InvocationContext,
     policy: ExecutionPolicy,

@@ -172,6 +172,18 @@ class Tool:
         return (self.specification.annotations if self.trusted else None) or _NO_ANNOTATIONS
 
 
+class Tools(Protocol):
+    """Tools by name; see `bridge.tools.toolbox.ToolBox`."""
+
+    def get(self, name: str, /) -> Tool:
+        """Return the tool with this name.
+
+        Raises:
+            UnknownToolError: There is no such tool.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProviderRequest:
     """The invocation for which a provider is asked for tools (LangChain4j's ToolProviderRequest)."""

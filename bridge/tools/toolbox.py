@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError, NameClashError, UnknownToolError
 from bridge.text import nearest
+from bridge.tools.context import InvocationContext
+from bridge.tools.execution import execute
 from bridge.tools.function import tools_from
+from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from bridge.tools.tool import Tool
+    from bridge.tools.tool import Tool, ToolExecutionResult
 
 MAX_NAME_CHARS = 128
 """Maximum length of a tool's name (MCP, "Tools", tool names)."""
@@ -104,6 +107,37 @@ class ToolBox:
         if tool is None:
             raise UnknownToolError(name, nearest(name, self._tools, 3))
         return tool
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        /,
+        *,
+        context: InvocationContext | None = None,
+        **more: Any,
+    ) -> ToolExecutionResult:
+        """Call a tool: ``await box.call("add", a=1, b=2)``, or ``await box.call("add", {"a": 1, "b": 2})``.
+
+        Args:
+            name: The tool's name.
+            arguments: The arguments by name, or their JSON text.
+            context: Invocation context; None for an empty one. Pass a tool argument named ``context`` in ``arguments``.
+            more: More arguments, as keywords; they cannot be combined with text.
+
+        Returns:
+            The result. Failures are results with ``is_error``.
+
+        Raises:
+            DefinitionError: The arguments are text, and there are more.
+        """
+        if isinstance(arguments, str):
+            if more:
+                raise DefinitionError(f"arguments of {name!r} are given as text and as keywords; give one of them")
+            given: Mapping[str, Any] | str = arguments
+        else:
+            given = {**(arguments or {}), **more}
+        return await execute(self, ToolExecutionRequest(name, given), context or InvocationContext())
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools

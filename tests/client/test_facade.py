@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,12 +17,15 @@ import pytest
 import bridge
 from bridge import (
     ConnectionState,
+    DefinitionError,
     Elicitation,
     ElicitationAnswer,
     InvocationContext,
+    McpToolProvider,
     ServerConfig,
     ServerUnavailableError,
     StdioTransport,
+    ToolBox,
     portal,
     tool,
 )
@@ -32,9 +36,13 @@ from tests.client.test_provider import NOWHERE, add, memory_config
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from bridge import ToolExecutionResult
+
 ADD = listed("add", description="Add two numbers.")
+UNKNOWN = "there is no tool named 'tel'; did you mean 'tell'?"
 RESULTS = {"add": {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}}}
 
 
@@ -61,15 +69,35 @@ def test_a_program_calls_the_tools_of_a_file_that_it_has(file: Path) -> None:
     assert status.connection.state is ConnectionState.CLOSED
 
 
-def test_arguments_are_given_as_a_mapping_or_as_keywords_whatever_their_names() -> None:
-    @tool
-    def tell(name: str, context: str = "none") -> str:
-        """Tell both."""
-        return f"{name} {context}"
+@tool
+def tell(name: str, context: str = "none") -> str:
+    """Tell both."""
+    return f"{name} {context}"
 
+
+async def call_in_each_way(call: Callable[..., Awaitable[ToolExecutionResult]]) -> list[str]:
+    ways = [
+        await call("tell", name="ada"),
+        await call("tell", {"context": "here"}, name="ada"),
+        await call("tell", {"name": "ada", "context": "there"}, context=InvocationContext()),
+        await call("tell", '{"name": "ada"}'),
+        await call("tel"),
+    ]
+    with pytest.raises(DefinitionError, match="arguments of 'tell' are given as text and as keywords"):
+        await call("tell", "{}", name="ada")
+    return [result.text for result in ways]
+
+
+@pytest.mark.anyio
+async def test_a_box_and_both_providers_are_called_in_the_same_ways() -> None:
     with bridge.connect(memory_config("one", tell)) as servers:
-        assert servers.call("tell", name="ada").text == "ada none"
-        assert servers.call("tell", {"context": "here"}, name="ada").text == "ada here"
+        in_thread = await call_in_each_way(
+            lambda *given, **more: anyio.to_thread.run_sync(partial(servers.call, *given, **more))
+        )
+    async with McpToolProvider(memory_config("one", tell)) as provider:
+        assert in_thread == await call_in_each_way(provider.call)
+    assert in_thread == await call_in_each_way(ToolBox(tell).call)
+    assert in_thread == ["ada none", "ada here", "ada there", "ada none", UNKNOWN]
 
 
 def test_a_failure_is_a_result() -> None:
