@@ -1,5 +1,7 @@
 # Everything that a developer does, each in one word. `make demo` and `make test` set up what they need.
 PYTHON ?= python3
+# What is compiled once is kept, or each process that a test starts compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

@@ -39,7 +39,7 @@ class ForkedPython:
     """A running Python; has the part of `subprocess.Popen` that tests use.
 
     Args:
-        arguments: What stands after ``python``: ``-m`` and a module or the path of a script, and their arguments.
+        arguments: What stands after ``python``: ``-m`` and a module, or the path of a script; and their arguments.
         cwd: The working directory.
         env: The environment.
         streams: The three standard streams: descriptors, `subprocess.DEVNULL`, or None for pipes of this object's.
@@ -107,13 +107,13 @@ def popen(
     env: Mapping[str, str],
     streams: Sequence[int | None] = (None, None, None),
 ) -> ForkedPython | Popen[str]:
-    """Start Python; by a fork, unless the system has none, or the environment tells Python something.
+    """Start Python: by a fork, unless a program stands after ``-c``, or the environment has options for Python.
 
     Args:
         arguments: As for `ForkedPython`, and so are the others.
     """
     told_python = {name: value for name, value in env.items() if name.startswith("PYTHON")}
-    if IS_POSSIBLE and told_python.items() <= os.environ.items():
+    if IS_POSSIBLE and arguments[0] != "-c" and told_python.items() <= os.environ.items():
         return ForkedPython(arguments, cwd=cwd, env=env, streams=streams)
     stdin, stdout, stderr = (PIPE if stream is None else stream for stream in streams)
     command = [sys.executable, *arguments]

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import tomllib
 from contextlib import ExitStack, contextmanager
@@ -31,13 +30,17 @@ from bridge import (
 )
 from bridge.cli import COMMANDS
 from bridge.tools.threads import DEFAULT_THREADS
+from tests import forks
+from tests.docs.walkthrough import run_line
 from tests.image.dockerfile import stages
 from tests.markdown import ROOT, Document, codes
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from bridge import Tool
+    from tests.forks import ForkedPython
 
 DEADLINE_SECONDS = 60
 DOCS = ROOT / "docs"
@@ -204,24 +207,11 @@ def directory(tmp_path: Path) -> Path:
     return made
 
 
-def run(line: str, directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["sh", "-c", line],
-        cwd=directory,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
-
-
 @contextmanager
-def serving(directory: Path, environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(directory: Path, environment: dict[str, str]) -> Iterator[tuple[ForkedPython | subprocess.Popen[str], str]]:
     """A server over HTTP, and its URL."""
-    line = ["bridge", "serve", "tools.py", "--transport", "http", "--port", "0"]
-    with subprocess.Popen(line, cwd=directory, env=environment, stderr=subprocess.PIPE, encoding="utf-8") as process:
+    arguments = ["-m", "bridge", "serve", "tools.py", "--transport", "http", "--port", "0"]
+    with forks.popen(arguments, cwd=directory, env=environment) as process:
         assert process.stderr is not None
         try:
             yield process, process.stderr.readline().strip().rpartition(" at ")[2]
@@ -247,15 +237,15 @@ def test_a_target_of_each_kind_is_listed(target: str, directory: Path, environme
     with ExitStack() as stack:
         if target == "URL":
             _, target = stack.enter_context(serving(directory, environment))
-        done = run(f"bridge list {target}", directory, environment)
+        done = run_line(f"bridge list {target}", directory, environment)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "add"), done.stderr
 
 
 def test_the_exit_codes_are_those_that_the_table_gives(directory: Path, environment: dict[str, str]) -> None:
     assert [row[0] for row in COMMAND_LINE.table("code")] == ["0", "1", "2", "130"]
-    assert run("bridge call tools.py add a=1 b=2", directory, environment).returncode == 0
-    assert run("bridge call tools.py fail", directory, environment).returncode == 1
-    assert run("bridge call tools.py subtract a=1 b=2", directory, environment).returncode == 2
+    assert run_line("bridge call tools.py add a=1 b=2", directory, environment).returncode == 0
+    assert run_line("bridge call tools.py fail", directory, environment).returncode == 1
+    assert run_line("bridge call tools.py subtract a=1 b=2", directory, environment).returncode == 2
     with serving(directory, environment) as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_SECONDS) == 130
@@ -265,7 +255,7 @@ def test_the_exit_codes_are_those_that_the_table_gives(directory: Path, environm
 
 
 def tools_of(path: str, environment: dict[str, str]) -> list[str]:
-    done = run(f"bridge list --json {path}", ROOT, environment)
+    done = run_line(f"bridge list --json {path}", ROOT, environment)
     assert done.returncode == 0, done.stderr
     return [each["name"] for each in json.loads(done.stdout)]
 

@@ -18,28 +18,11 @@ OUTSIDE = ("README.md", "CONTRIBUTING.md")
 PAGES = [Document(path) for path in [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in OUTSIDE)]]
 GENERATED = "docs/reference/"
 WITH_CODE = [page for page in PAGES if page.all_blocks and not repr(page).startswith(GENERATED)]
-SLOW = {
-    "README.md",
-    "docs/authorization.md",
-    "docs/clients/configuration.md",
-    "docs/clients/pins.md",
-    "docs/command-line/install.md",
-    "docs/command-line/pin.md",
-    "docs/deploying/workers.md",
-    "docs/limits.md",
-    "docs/migration/sdk.md",
-    "docs/observability.md",
-    "docs/testing.md",
-    "docs/troubleshooting.md",
-}
-"""Pages that start many processes: `make test-all` follows them."""
 ADDRESS = re.compile(r"https?://")
 OWN_PATH = re.compile(r"(bridge|docs|examples|servers|tests)/[\w./-]*")
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if repr(page) in SLOW else ()) for page in WITH_CODE], ids=repr
-)
+@pytest.mark.parametrize("page", WITH_CODE, ids=repr)
 def test_a_page_does_what_it_shows(page: Document, tmp_path: Path) -> None:
     with Walkthrough(page, tmp_path) as reader:
         reader.follow()

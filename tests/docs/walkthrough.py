@@ -30,12 +30,15 @@ import warnings
 from contextlib import ExitStack, chdir, redirect_stdout
 from importlib import import_module
 from io import StringIO
+from itertools import takewhile
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from bridge.client import parse_config
+from tests import forks
 from tests.docs.chat_api import running_chat_api
 from tests.markdown import ROOT, commands_of
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from tests.forks import ForkedPython
     from tests.markdown import Block, Command, Document
 
 DEADLINE_SECONDS = 60
@@ -50,6 +54,15 @@ _SERVES = re.compile(r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--t
 _ONLY_READ = re.compile(r"(docker|kubectl|pip|uv|uvx|git|cd|source|redis-server|nginx|systemctl|sudo) ")
 _LOGIN = re.compile(r"bridge (login|logout) ")
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=localhost:)\d{4,5}\b|(?<=--port )\d+|(?<=-port )\d+|(?<=port=)\d+")
+_SETTING = re.compile(r"\w+=")
+_QUOTED = re.compile(r"'[^']*'")
+_SHELL = re.compile(r"[|&;<>$`*?~]|\\\s")
+_PYTHON = {
+    "bridge": ("-m", "bridge"),
+    "mcp-toolbridge": ("-m", "bridge"),
+    "python": (),
+    "uvicorn": ("-m", "uvicorn"),
+}
 _READY = ("serving ", "Uvicorn running on ")
 _REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)\}")
 
@@ -62,7 +75,7 @@ class Walkthrough:
         self._folder = folder / "work"
         self._home = folder / "home"
         self._names: dict[str, Any] = {"__name__": f"docs_{document.path.stem.replace('-', '_')}"}
-        self._servers: dict[str, subprocess.Popen[str]] = {}
+        self._servers: dict[str, ForkedPython | subprocess.Popen[str]] = {}
         self._ports: dict[str, int] = {}
         self._environment: dict[str, str] = {}
         self._exit = ExitStack()
@@ -184,16 +197,7 @@ class Walkthrough:
     def _answer(self, line: str, shown: tuple[str, ...]) -> None:
         if (program := shlex.split(line)[0]) in {"curl", "openssl"} and shutil.which(program) is None:
             return
-        done = subprocess.run(
-            ["sh", "-c", self._with_ports(line)],
-            cwd=self._folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
+        done = run_line(self._with_ports(line), self._folder, self._environment)
         said = [*done.stdout.splitlines(), *done.stderr.splitlines()]
         if shown:
             expect(said, [self._with_ports(each) for each in shown])
@@ -208,15 +212,11 @@ class Walkthrough:
             line += " --port 8000"
         for port in {number, *re.findall(r"-port (\d+)", line)}:
             self._ports[port] = free_port()
-        settings, _, rest = re.fullmatch(r"((?:\w+=\S+ +)*)()(.*)", self._with_ports(line), re.DOTALL).groups()  # type: ignore[union-attr]  # it matches any line
-        process = subprocess.Popen(
-            ["sh", "-c", f"{settings}exec {rest}"],
-            cwd=self._folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
+        arguments, settings = python_in(self._with_ports(line))
+        assert arguments is not None, f"no Python: {line}"
+        environment = self._environment | settings
+        process = forks.popen(
+            arguments, cwd=self._folder, env=environment, streams=(subprocess.DEVNULL, subprocess.DEVNULL, None)
         )
         self._servers[number] = process
         assert process.stderr is not None
@@ -230,14 +230,44 @@ class Walkthrough:
     def _stop(self, number: str) -> None:
         if (process := self._servers.pop(number, None)) is None:
             return
+        watchdog = Timer(DEADLINE_SECONDS, process.kill)
+        watchdog.start()
         process.terminate()
-        try:
-            _, log = process.communicate(timeout=DEADLINE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise
+        with process:
+            assert process.stderr is not None
+            log = process.stderr.read()
+        watchdog.cancel()
         assert "Traceback" not in log, log
+
+
+def run_line(line: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a line of a console; by a shell, unless it only starts Python."""
+    arguments, settings = python_in(line)
+    if arguments is not None:
+        return forks.run(arguments, cwd=folder, env=environment | settings, timeout=DEADLINE_SECONDS)
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+
+
+def python_in(line: str) -> tuple[list[str] | None, dict[str, str]]:
+    """What stands after ``python`` in a line of a console, or would for our commands, and the settings before it.
+
+    The first is None where the line is another command, or more than one.
+    """
+    words = shlex.split(line)
+    settings = dict(word.split("=", 1) for word in takewhile(_SETTING.match, words))
+    program, *arguments = words[len(settings) :]
+    if _SHELL.search(_QUOTED.sub("", line)) or program not in _PYTHON or "pytest" in arguments:
+        return None, settings  # pytest rewrites modules while it imports them
+    return [*_PYTHON[program], *arguments], settings
 
 
 def free_port() -> int:

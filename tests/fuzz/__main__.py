@@ -147,7 +147,7 @@ def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
     outcome, random, is_modern = Outcome(f"stdio, {era}"), Random(seed), era == "modern"
     messages, make, end = seeds(is_modern=is_modern), modern_request if is_modern else request, monotonic() + seconds
     good = make("good", "tools/call", **CALL)
-    with StdioProcess(command=[sys.executable, *COMMAND["httptools"], "serve", TOOLS]) as server:
+    with StdioProcess(command=[*COMMAND["httptools"], "serve", TOOLS]) as server:
         if is_modern:
             server.answer(good)
         else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -13,6 +12,7 @@ import pytest
 import bridge
 from bridge.errors import BridgeError, DefinitionError
 from bridge.server.auth import ApiKey, ApiKeys, Auth
+from tests import forks
 from tests.cli.conftest import DEADLINE_SECONDS, Process
 from tests.server.http_server import HEADERS, initialize
 from tests.server.stdio_process import ROOT, StdioProcess, call, modern_request
@@ -53,7 +53,7 @@ def program(tmp_path: Path) -> str:
 
 
 def test_a_program_serves_over_stdio_under_its_own_name_until_its_input_closes(program: str) -> None:
-    with StdioProcess(command=[sys.executable, program]) as server:
+    with StdioProcess(command=[program]) as server:
         described = server.answer(modern_request(1, "server/discover"))["result"]
         assert described["instructions"] == "Sums."
         assert described["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "adder", "version": "1.2"}
@@ -65,7 +65,7 @@ def test_a_program_serves_over_stdio_under_its_own_name_until_its_input_closes(p
 
 
 def test_a_program_may_say_its_version(program: str) -> None:
-    with StdioProcess(command=[sys.executable, program, "version"]) as server:
+    with StdioProcess(command=[program, "version"]) as server:
         described = server.answer(modern_request(1, "server/discover"))["result"]
         assert described["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "adder", "version": "7"}
         server.close_input()
@@ -74,10 +74,7 @@ def test_a_program_may_say_its_version(program: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "status"), [(["http"], 200), (["http", "auth"], 401)])
 def test_a_program_serves_over_http_and_ends_by_ctrl_c(program: str, arguments: list[str], status: int) -> None:
-    command = [sys.executable, program, *arguments]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
-    ) as popen:
+    with forks.popen([program, *arguments], cwd=ROOT, env=os.environ) as popen:
         try:
             process = Process(popen)
             url = process.url()

@@ -6,11 +6,12 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
+
+from tests import forks
 
 if TYPE_CHECKING:
     from typing import Self
@@ -46,7 +47,7 @@ class StdioProcess:
     """A running server.
 
     Args:
-        command: What runs; by default the tools beside this file, with ``settings``.
+        command: What stands after ``python``; by default the tools beside this file, with ``settings``.
         settings: What those tools are told.
         stdin: What it reads instead of a pipe of this object's.
         stdout: Where it writes instead of a pipe of this object's.
@@ -56,14 +57,8 @@ class StdioProcess:
         self, *settings: str, command: list[str] | None = None, stdin: int | None = None, stdout: int | None = None
     ) -> None:
         self._log = TemporaryFile()  # noqa: SIM115 - closed with the process
-        self.process = subprocess.Popen(
-            command or [sys.executable, TOOLS, *settings],
-            cwd=ROOT,
-            stdin=subprocess.PIPE if stdin is None else stdin,
-            stdout=subprocess.PIPE if stdout is None else stdout,
-            stderr=self._log,
-            bufsize=0,
-        )
+        streams = (stdin, stdout, self._log.fileno())
+        self.process = forks.popen(command or [TOOLS, *settings], cwd=ROOT, env=os.environ, streams=streams)
         self.input = -1 if self.process.stdin is None else self.process.stdin.fileno()
         self.output = -1 if self.process.stdout is None else self.process.stdout.fileno()
         self._received = b""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from hypothesis import settings
 
 from tests import processes
 from tests.server.differential_requests import SESSION, ending, other_drafts, plain_drafts, spoiled
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tests.server.http_mutations import Draft
 
 SEED = 20260728
-MUTATIONS = 2000
+MUTATIONS = 20 * settings().max_examples
 MUTATIONS_A_SESSION = 40
 AT_ONCE = 8
 DEADLINE_SECONDS = 60

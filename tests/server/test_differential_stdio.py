@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from tests.server.differential_requests import other_drafts, plain_drafts, spoiled_body
 from tests.server.http_mutations import META
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tests.server.http_mutations import Draft
 
 SEED = 20260728
-MUTATIONS = 2000
+MUTATIONS = 20 * settings().max_examples
 MESSAGES_AT_ONCE = 100
-COMMAND = [sys.executable, "-m", "tests.server.differential_stdio_server"]
+COMMAND = ["-m", "tests.server.differential_stdio_server"]
 
 CLIENT = {"name": "tests", "version": "0"}
 INITIALIZE = request(

@@ -312,7 +312,7 @@ def test_a_full_output_does_not_keep_it_from_ending(server: StdioProcess) -> Non
 @pytest.mark.parametrize("setting", ["pidfd", "no-pidfd"])
 def test_the_death_of_the_parent_ends_it_though_the_pipe_stays_open(setting: str) -> None:
     launcher = "import subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]])"
-    with StdioProcess(command=[sys.executable, "-c", launcher, TOOLS, setting]) as parent:
+    with StdioProcess(command=["-c", launcher, TOOLS, setting]) as parent:
         assert parent.add() == 5
         parent.process.kill()
         # The write end of its input is still open here; its output ends only with itself.
@@ -321,7 +321,7 @@ def test_the_death_of_the_parent_ends_it_though_the_pipe_stays_open(setting: str
 
 def test_the_death_of_the_parent_ends_a_server_whose_loop_is_blocked() -> None:
     launcher = "import subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]])"
-    with StdioProcess(command=[sys.executable, "-c", launcher, TOOLS]) as parent:
+    with StdioProcess(command=["-c", launcher, TOOLS]) as parent:
         parent.start("block_the_loop")
         parent.process.kill()
         assert parent.receive_line() == b""
@@ -336,7 +336,7 @@ import sys, runpy, atexit
 atexit.register(lambda: print(*(name in sys.modules for name in ("mcp", "mcp_types", "starlette", "uvicorn"))))
 runpy.run_path({TOOLS!r}, run_name="__main__")
 """
-    with StdioProcess(command=[sys.executable, "-c", program]) as server:
+    with StdioProcess(command=["-c", program]) as server:
         assert server.answer(b"not json")["error"]["code"] == -32700
         server.close_input()
         assert server.wait() == 0
