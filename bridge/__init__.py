@@ -60,7 +60,9 @@ if TYPE_CHECKING:
     from bridge.hosting.run import run
     from bridge.models.anthropic import AnthropicChatModel
     from bridge.models.bedrock import BedrockChatModel
+    from bridge.models.fallback import is_worth_another_model, with_fallback
     from bridge.models.listeners import ChatModelCall, ChatModelListener, observed
+    from bridge.models.named import chat_model_named
     from bridge.models.openai import OpenAiChatModel, OpenAiDialect
     from bridge.models.prompted import PromptedToolsChatModel
     from bridge.models.sampling import sampling_with
@@ -184,11 +186,12 @@ __all__ = [
     "ToolMemoryId", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
     "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSpecification", "ToolStatistics",
     "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError", "UrlElicitation",
-    "UserMessage", "Verdict", "WireError", "ai_service", "by_encoding", "cached", "circuit_broken", "compensated",
-    "connect", "execute", "execute_timed", "filtered", "for_tools", "guarded", "input_guardrails", "load_config",
-    "message_window", "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed",
-    "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window",
-    "tool", "tools_from", "unless_read_only", "user_message",
+    "UserMessage", "Verdict", "WireError", "ai_service", "by_encoding", "cached", "chat_model_named",
+    "circuit_broken", "compensated", "connect", "execute", "execute_timed", "filtered", "for_tools", "guarded",
+    "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails",
+    "prefixed", "rate_limited", "reference_to", "renamed", "resume", "retried", "run", "safe_names",
+    "sampling_with", "set_thread_limit", "system_message", "token_window", "tool", "tools_from", "unless_read_only",
+    "user_message", "with_fallback",
 ]  # fmt: skip
 
 _NAMES = {
@@ -211,7 +214,9 @@ _NAMES = {
     "bridge.hosting.run": "run",
     "bridge.models.anthropic": "AnthropicChatModel",
     "bridge.models.bedrock": "BedrockChatModel",
+    "bridge.models.fallback": "is_worth_another_model with_fallback",
     "bridge.models.listeners": "ChatModelCall ChatModelListener observed",
+    "bridge.models.named": "chat_model_named",
     "bridge.models.openai": "OpenAiChatModel OpenAiDialect",
     "bridge.models.prompted": "PromptedToolsChatModel",
     "bridge.models.sampling": "sampling_with",

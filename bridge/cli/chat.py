@@ -16,7 +16,7 @@ from bridge.cli.options import header_option, option, prefix_option, with_header
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.cli.terminal import InteractiveInput, run_interruptible
-from bridge.errors import ChatModelError, InvocationError, MemoryStoreError, ServerError
+from bridge.errors import ChatModelError, DefinitionError, InvocationError, MemoryStoreError, ServerError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.text import escape_controls, escaped_json, truncate, with_count
@@ -102,21 +102,12 @@ def command(
 
 
 def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChatModel:
-    provider, colon, name = text.partition(":")
-    if not colon or not name or provider not in {"openai", "anthropic", "bedrock"}:
-        raise click.UsageError(f"--model is openai:NAME, anthropic:NAME or bedrock:NAME, not {text!r}", ctx)
-    # Each provider's SDK is an extra, and slow to import.
-    if provider == "openai":
-        from bridge.models.openai import OpenAiChatModel  # noqa: PLC0415
+    from bridge.models.named import chat_model_named  # noqa: PLC0415 - only needed if a conversation starts
 
-        return OpenAiChatModel(name, base_url=base_url)
-    if provider == "anthropic":
-        from bridge.models.anthropic import AnthropicChatModel  # noqa: PLC0415
-
-        return AnthropicChatModel(name, base_url=base_url)
-    from bridge.models.bedrock import BedrockChatModel  # noqa: PLC0415
-
-    return BedrockChatModel(name, endpoint_url=base_url)
+    try:
+        return chat_model_named(text, base_url=base_url)
+    except DefinitionError as error:
+        raise click.UsageError(f"--model: {error}", ctx) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,13 @@ extended thinking or ``{"cache_control": {"type": "ephemeral"}}`` for caching. R
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
 from bridge.models.anthropic_replies import ReplyReader, StreamReader
+from bridge.models.clients import ClientPerLoop
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import utf8_text
 from bridge.models.profiles.profile import ANTHROPIC
@@ -51,7 +53,8 @@ class AnthropicChatModel:
 
     Args:
         model_name: The provider's model name.
-        client: An existing client, which is not closed; the next four arguments are ignored then.
+        client: An existing client, which is not closed and belongs to one event loop; the next four arguments are
+            ignored then. Without it, the model has a client for each event loop that uses it.
         base_url: Base URL of the API; ``ANTHROPIC_BASE_URL`` by default.
         api_key: API key; ``ANTHROPIC_API_KEY`` by default.
         timeout_seconds: Maximum seconds without data, before and during a reply.
@@ -80,8 +83,8 @@ class AnthropicChatModel:
         tool_metadata_keys: tuple[str, ...] = (),
     ) -> None:
         self.model_name = model_name
-        self._owns_client = client is None
-        self._client = client or _client(base_url, api_key, timeout_seconds, max_retries)
+        make = partial(_client, base_url, api_key, timeout_seconds, max_retries)
+        self._clients = ClientPerLoop(client, make)
         self._max_output_tokens = max_output_tokens
         self._offers = ProviderToolWriter(ANTHROPIC, strict=strict_tools, metadata_keys=tool_metadata_keys)
         self._formats = ResponseFormatWriter(ANTHROPIC)
@@ -89,15 +92,16 @@ class AnthropicChatModel:
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """See `bridge.service.chat_model.ChatModel.chat`."""
         body, extra, reader = self._prepared(request)
-        create: Any = self._client.messages.create
+        client = self._clients.current()
+        create: Any = client.messages.create
         with _translated_errors():
             # an explicit timeout; with its default one the SDK refuses long replies without streaming
-            return reader.read(await create(**body, extra_body=extra, timeout=self._client.timeout))
+            return reader.read(await create(**body, extra_body=extra, timeout=client.timeout))
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """See `bridge.service.chat_model.StreamingChatModel.stream`."""
         body, extra, reader = self._prepared(request)
-        create: Any = self._client.messages.create
+        create: Any = self._clients.current().messages.create
         pieces = StreamReader(reader)
         with _translated_errors():
             async with await create(**body, stream=True, extra_body=extra) as stream:
@@ -109,8 +113,7 @@ class AnthropicChatModel:
 
     async def aclose(self) -> None:
         """Close the connections, unless a client was passed in."""
-        if self._owns_client:
-            await self._client.close()
+        await self._clients.close()
 
     def _prepared(self, request: ChatRequest) -> tuple[Json, Json, ReplyReader]:
         """Build the SDK's arguments, the additional parameters, and the reply reader."""

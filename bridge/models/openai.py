@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
+from bridge.models.clients import ClientPerLoop
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import utf8_text
 from bridge.models.openai_messages import PROVIDER, MessageWriter
@@ -69,7 +71,8 @@ class OpenAiChatModel:
 
     Args:
         model_name: The provider's model name.
-        client: An existing client, which is not closed; the next four arguments are ignored then.
+        client: An existing client, which is not closed and belongs to one event loop; the next four arguments are
+            ignored then. Without it, the model has a client for each event loop that uses it.
         base_url: Base URL of the API; ``OPENAI_BASE_URL`` by default.
         api_key: API key; ``OPENAI_API_KEY`` by default. Not required with a base URL.
         timeout_seconds: Maximum seconds without data, before and during a reply.
@@ -93,10 +96,10 @@ class OpenAiChatModel:
         dialect: OpenAiDialect | None = None,
     ) -> None:
         self.model_name = model_name
-        self._owns_client = client is None
-        self._client = client or _client(base_url, api_key, timeout_seconds, max_retries)
+        make = partial(_client, base_url, api_key, timeout_seconds, max_retries)
+        self._clients = ClientPerLoop(client, make)
         self._dialect = dialect or OpenAiDialect()
-        host = self._client.base_url.host
+        host = self._clients.first.base_url.host
         self._is_openai = any(host == known or host.endswith(f".{known}") for known in _OPENAI_HOSTS)
         self._offers = ProviderToolWriter(
             self._dialect.profile,
@@ -108,7 +111,7 @@ class OpenAiChatModel:
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """See `bridge.service.chat_model.ChatModel.chat`."""
         body, reader, _ = self._prepared(request)
-        create: Any = self._client.chat.completions.create
+        create: Any = self._clients.current().chat.completions.create
         with _translated_errors():
             return reader.read(await create(**body, extra_body=dict(request.extra)))
 
@@ -116,7 +119,7 @@ class OpenAiChatModel:
         """See `bridge.service.chat_model.StreamingChatModel.stream`."""
         body, reader, offers = self._prepared(request)
         options = {"stream": True, "stream_options": {"include_usage": True}}
-        create: Any = self._client.chat.completions.create
+        create: Any = self._clients.current().chat.completions.create
         pieces = StreamReader(reader, offers)
         with _translated_errors():
             async with await create(**body, **options, extra_body=dict(request.extra)) as stream:
@@ -128,8 +131,7 @@ class OpenAiChatModel:
 
     async def aclose(self) -> None:
         """Close the connections, unless a client was passed in."""
-        if self._owns_client:
-            await self._client.close()
+        await self._clients.close()
 
     def _prepared(self, request: ChatRequest) -> tuple[Json, ReplyReader, ProviderTools]:
         """Build the request body and the reply reader."""

@@ -1,0 +1,144 @@
+"""Fallback: another model answers if the first one fails.
+
+model = with_fallback(OpenAiChatModel("gpt-5.1"), AnthropicChatModel("claude-sonnet-4-5"))
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import anyio
+
+from bridge.errors import ChatModelError, DefinitionError
+from bridge.text import short_repr
+from bridge.tools.checks import require_callable, require_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from bridge.service.chat_model import ChatEvent, ChatModel, ChatRequest, ChatResponse, StreamingChatModel
+
+M = TypeVar("M", bound="ChatModel | StreamingChatModel")
+_T = TypeVar("_T")
+
+_logger = logging.getLogger("bridge.models")
+
+_REFUSED = frozenset({400, 413, 422})
+"""Statuses of requests that another model would refuse as well."""
+
+
+def is_worth_another_model(error: ChatModelError) -> bool:
+    """Return True unless the provider refused the request itself (status 400, 413 or 422)."""
+    return error.status not in _REFUSED
+
+
+def with_fallback(
+    model: M,
+    *others: ChatModel | StreamingChatModel,
+    when: Callable[[ChatModelError], bool] = is_worth_another_model,
+    timeout_seconds: float | None = None,
+) -> M:
+    """Return a model that sends a failed request to the next of several models.
+
+    A stream that fails after its first event is not repeated. A `ChatRequest.model_name` applies to the first model
+    alone. If all models fail, the last error is raised; the others are logged.
+
+    Args:
+        model: The first model: a chat model, a streaming one, or both.
+        others: The next models, in this order.
+        when: Returns True for errors after which the next model is tried.
+        timeout_seconds: Maximum wait for a model's response, or for the first event of its stream, before the next one
+            is tried; None leaves it to each model. Does not apply to the last model.
+
+    Returns:
+        A model that can chat, and stream, if all models can.
+
+    Raises:
+        DefinitionError: There is no other model, or the models have neither ``chat`` nor ``stream`` in common.
+    """
+    models = (model, *others)
+    if not others:
+        raise DefinitionError("with_fallback needs at least two models")
+    for each in models:
+        if isinstance(each, type) or not (hasattr(each, "chat") or hasattr(each, "stream")):
+            raise DefinitionError(f"{short_repr(each)} is not a chat model; it needs chat or stream")
+    require_callable(when, 1, "when", "the error")
+    require_seconds(timeout_seconds, "timeout_seconds")
+    if not any(all(hasattr(each, method) for each in models) for method in ("chat", "stream")):
+        raise DefinitionError(f"some of the models {short_repr(models)} cannot stream, others cannot do anything else")
+    return cast("M", _ModelWithFallback(models, when, timeout_seconds))
+
+
+class _ModelWithFallback:
+    """Has ``chat`` and ``stream`` if all models have them."""
+
+    def __init__(
+        self, models: tuple[Any, ...], when: Callable[[ChatModelError], bool], timeout_seconds: float | None
+    ) -> None:
+        self._models = models
+        self._when = when
+        self._timeout_seconds = timeout_seconds
+        if all(hasattr(model, "chat") for model in models):
+            self.chat = self._chat
+        if all(hasattr(model, "stream") for model in models):
+            self.stream = self._stream
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in {"chat", "stream"}:
+            raise AttributeError(name)
+        return getattr(self._models[0], name)
+
+    def __repr__(self) -> str:
+        return f"with_fallback({', '.join(map(repr, self._models))})"
+
+    async def aclose(self) -> None:
+        """Close all models."""
+        for model in self._models:
+            if hasattr(model, "aclose"):
+                await model.aclose()
+
+    async def _chat(self, request: ChatRequest) -> ChatResponse:
+        for model in self._models[:-1]:
+            try:
+                response: ChatResponse = await self._within_limit(model.chat(request), model)
+            except ChatModelError as error:
+                request = self._next_request(error, model, request)
+            else:
+                return response
+        last: ChatResponse = await self._models[-1].chat(request)
+        return last
+
+    async def _stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
+        for model in self._models[:-1]:
+            async with aclosing(model.stream(request)) as events:
+                try:
+                    first = await self._within_limit(anext(events, None), model)
+                except ChatModelError as error:
+                    request = self._next_request(error, model, request)
+                    continue
+                if first is not None:
+                    yield first
+                async for event in events:
+                    yield event
+                return
+        async with aclosing(self._models[-1].stream(request)) as events:
+            async for event in events:
+                yield event
+
+    async def _within_limit(self, response: Awaitable[_T], model: object) -> _T:
+        if self._timeout_seconds is None:
+            return await response
+        with anyio.move_on_after(self._timeout_seconds):
+            return await response
+        raise ChatModelError(
+            f"no response for {self._timeout_seconds:g} seconds", provider=type(model).__name__, retryable=True
+        )
+
+    def _next_request(self, error: ChatModelError, model: object, request: ChatRequest) -> ChatRequest:
+        if not self._when(error):
+            raise error
+        _logger.warning("%r failed, and the next model is tried: %s", model, error)
+        return replace(request, model_name=None)

@@ -1,0 +1,81 @@
+"""One model serves several event loops, one after another and at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from bridge import DefinitionError, ai_service, chat_model_named
+from bridge.models.anthropic import AnthropicChatModel
+from bridge.models.bedrock import BedrockChatModel
+from bridge.models.openai import OpenAiChatModel
+from tests.models import anthropic_wire, bedrock_wire, openai_wire
+from tests.models.requests import asking
+
+if TYPE_CHECKING:
+    from tests.models.provider import Provider
+
+HELLO = asking("Hi")
+PROVIDERS = {
+    "openai": (openai_wire, openai_wire.completion({"content": "Hello"})),
+    "anthropic": (anthropic_wire, anthropic_wire.reply(anthropic_wire.text("Hello"))),
+    "bedrock": (bedrock_wire, bedrock_wire.reply({"text": "Hello"})),
+}
+
+
+class Blocking(Protocol):
+    def chat(self, message: str) -> str: ...
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # asyncio's, of connections that nobody closed
+def test_a_model_serves_one_event_loop_after_another_and_two_at_once(name: str, provider: Provider) -> None:
+    wire, answer = PROVIDERS[name]
+    provider.answer_to = lambda _: answer
+    model = wire.model(provider)
+    blocking = ai_service(Blocking, chat_model=model)
+
+    async def twice() -> list[str | None]:
+        return [(await model.chat(HELLO)).message.text for _ in range(2)]
+
+    assert [asyncio.run(twice()) for _ in range(3)] == [["Hello"] * 2] * 3
+
+    async def beside_a_blocking_call() -> list[str | None]:
+        first = await twice()
+        second = await asyncio.to_thread(blocking.chat, "Hi")
+        return [*first, second, *await twice()]
+
+    assert blocking.chat("Hi") == "Hello"  # in the portal's event loop
+    assert asyncio.run(beside_a_blocking_call()) == ["Hello"] * 5
+    asyncio.run(model.aclose())
+    gc.collect()
+
+
+def test_a_model_is_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch, provider: Provider) -> None:
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    named = [chat_model_named(name) for name in ("openai:gpt", "anthropic:claude", "bedrock:a.b-v1:0")]
+    assert [(type(model), model.model_name) for model in named] == [
+        (OpenAiChatModel, "gpt"),
+        (AnthropicChatModel, "claude"),
+        (BedrockChatModel, "a.b-v1:0"),
+    ]
+    provider.answer_to = lambda _: PROVIDERS["openai"][1]
+
+    async def answered() -> str | None:
+        model = chat_model_named("openai:gpt", base_url=f"{provider.url}/v1")
+        text = (await model.chat(HELLO)).message.text
+        await model.aclose()
+        return text
+
+    assert asyncio.run(answered()) == "Hello"
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "openai:", "nobody:gpt", "", None])
+def test_another_name_is_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match=f"named openai:NAME, anthropic:NAME or bedrock:NAME, not {name!r}"):
+        chat_model_named(name)

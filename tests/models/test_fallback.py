@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge import ChatModelError, DefinitionError, OpenAiChatModel, ai_service, observed, with_fallback
+from bridge.service.chat_model import CompleteResponse, PartialResponse
+from bridge.testing import ScriptedChatModel
+from tests.models.openai_wire import chunk, completion, streamed
+from tests.models.provider import Answer, json_answer
+from tests.models.requests import asking, events_of, events_until_error
+from tests.service.fakes import Assistant, ask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from bridge import ChatEvent, ChatRequest
+    from tests.models.provider import Provider
+
+pytestmark = pytest.mark.anyio
+
+OVERLOADED = ChatModelError("overloaded", provider="first", status=529, retryable=True)
+REFUSED = ChatModelError("too long", provider="first", status=400)
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed"])
+async def test_a_request_goes_to_the_next_model_without_the_first_ones_name(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    models = [ScriptedChatModel([OVERLOADED]), ScriptedChatModel([OVERLOADED]), ScriptedChatModel(["Hello"])]
+    model = with_fallback(*models)
+    request = asking("Hi", model_name="special")
+    with caplog.at_level(logging.WARNING):
+        if way == "whole":
+            assert (await model.chat(request)).message.text == "Hello"
+        else:
+            assert [type(event) for event in await events_of(model, request)] == [PartialResponse, CompleteResponse]
+    assert [each.requests[0].model_name for each in models] == ["special", None, None]
+    assert len([record for record in caplog.records if "the next model is tried" in record.message]) == 2
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed"])
+async def test_a_service_falls_back_after_a_providers_real_error(way: str, provider: Provider) -> None:
+    first = OpenAiChatModel("one", base_url=f"{provider.url}/v1", api_key="secret", max_retries=0)
+    second = OpenAiChatModel("two", base_url=f"{provider.url}/v1", api_key="secret", max_retries=0)
+    answer = (
+        completion({"content": "Hello"})
+        if way == "whole"
+        else streamed(chunk({"content": "Hello"}), chunk(reason="stop"))
+    )
+    provider.will_answer(json_answer({"error": {"message": "no such model"}}, 404), answer)
+    model = with_fallback(first, second)
+    assert (await ask(ai_service(Assistant, chat_model=model), way)).content == "Hello"
+    assert [request.body["model"] for request in provider.requests] == ["one", "two"]
+    await model.aclose()
+
+
+async def test_a_refused_request_is_not_sent_again_unless_wanted() -> None:
+    with pytest.raises(ChatModelError) as caught:
+        await with_fallback(ScriptedChatModel([REFUSED]), ScriptedChatModel(["Hello"])).chat(asking("Hi"))
+    assert caught.value is REFUSED
+    model = with_fallback(ScriptedChatModel([REFUSED]), ScriptedChatModel(["Hello"]), when=lambda _: True)
+    assert (await model.chat(asking("Hi"))).message.text == "Hello"
+
+
+async def test_the_last_error_is_raised() -> None:
+    last = ChatModelError("down", provider="second")
+    model = with_fallback(ScriptedChatModel([OVERLOADED] * 2), ScriptedChatModel([last] * 2))
+    with pytest.raises(ChatModelError, match="down"):
+        await model.chat(asking("Hi"))
+    with pytest.raises(ChatModelError, match="down"):
+        await events_of(model, asking("Hi"))
+
+
+async def test_a_stream_that_has_begun_is_not_repeated_and_is_closed(provider: Provider) -> None:
+    provider.will_answer(
+        Answer(
+            headers={"content-type": "text/event-stream"},
+            chunks=streamed(chunk({"content": "He"})).chunks[:1],
+            ending="dropped",
+        )
+    )
+    first = OpenAiChatModel("one", base_url=f"{provider.url}/v1", api_key="secret", max_retries=0)
+    second = ScriptedChatModel(["Hello"])
+    seen, _ = await events_until_error(with_fallback(first, second), asking("Hi"))
+    assert seen == [PartialResponse("He")]
+    assert second.requests == []
+    await first.aclose()
+
+
+class Silent:
+    """Never answers."""
+
+    closed = 0
+
+    async def chat(self, _: ChatRequest) -> Any:
+        await anyio.sleep_forever()
+
+    async def stream(self, _: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
+        try:
+            await anyio.sleep_forever()
+            yield PartialResponse("")
+        finally:
+            self.closed += 1
+
+
+async def test_a_silent_model_is_left_after_its_time() -> None:
+    silent = Silent()
+    model = with_fallback(silent, ScriptedChatModel(["Hello"] * 2), timeout_seconds=0.001)
+    assert (await model.chat(asking("Hi"))).message.text == "Hello"
+    async with aclosing(model.stream(asking("Hi"))) as events:
+        assert await anext(events) == PartialResponse("Hello")
+    assert silent.closed == 1
+
+
+async def test_it_has_what_all_models_have() -> None:
+    class Whole:
+        async def chat(self, _: ChatRequest) -> Any: ...
+
+    scripted = ScriptedChatModel([])
+    assert not hasattr(with_fallback(Whole(), scripted), "stream")
+    assert hasattr(with_fallback(observed(scripted), scripted), "stream")
+    assert with_fallback(scripted, scripted).requests is scripted.requests
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "problem"),
+    [
+        ([ScriptedChatModel([])], {}, "with_fallback needs at least two models"),
+        ([ScriptedChatModel([]), "openai:gpt-5"], {}, "'openai:gpt-5' is not a chat model; it needs chat or stream"),
+        ([ScriptedChatModel([]), ScriptedChatModel], {}, "is not a chat model"),
+        ([ScriptedChatModel([])] * 2, {"when": lambda: True}, "when is called with 1 argument, the error"),
+        ([ScriptedChatModel([])] * 2, {"timeout_seconds": 0}, "timeout_seconds must be a number of seconds above 0"),
+    ],
+)
+def test_mistakes_are_refused(models: list[Any], options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        with_fallback(*models, **options)
+    assert problem in str(caught.value)
