@@ -32,7 +32,7 @@ from bridge.client.auth.login import Login, StoredLogin
 from bridge.client.auth.loopback import listen_for_redirect
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.redaction import redact_url, scrub
-from bridge.client.transports.http import start_and_wait
+from bridge.client.transports.http_client import start_and_wait
 from bridge.client.transports.limits import authority_client
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
+from bridge.client.config.entry_reader import TransportReader
 from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root
 from bridge.client.config.schema import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
 from bridge.client.config.servers import (
@@ -31,7 +32,6 @@ from bridge.client.config.servers import (
     StdioTransport,
     UnusableTransport,
 )
-from bridge.client.config.transports import TransportReader
 from bridge.client.config.variables import ExpansionError, InputDefinition, Inputs, InputSource, Variables
 from bridge.client.tool_pins import PinMode, ServerPins, load_pins
 from bridge.errors import ConfigError, ConfigProblem

@@ -24,7 +24,7 @@ from bridge.client.connection.handlers import QuestionRefusedError, answer_quest
 from bridge.client.connection.requests import OutgoingRequest
 from bridge.client.connection.session import Session, UnauthorizedError
 from bridge.client.connection.tool_listing import list_all_pages
-from bridge.client.transports.http import UNAUTHORIZED
+from bridge.client.transports.http_client import UNAUTHORIZED
 from bridge.client.transports.limits import ResponseTooLongError
 from bridge.errors import ArgumentProblem, ArgumentsError, WireError
 from bridge.tools.context import InvocationContext

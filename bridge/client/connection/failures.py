@@ -18,10 +18,10 @@ from pydantic import ValidationError
 
 from bridge.client.config.servers import HttpTransport, StdioTransport, UnusableTransport
 from bridge.client.connection.session import SessionExpiredError, UnauthorizedError
-from bridge.client.transports.http import CONNECTION_CLOSED
+from bridge.client.transports.http_client import CONNECTION_CLOSED
 from bridge.client.transports.limits import ResponseTooLongError
-from bridge.client.transports.sse import NO_WORDS
-from bridge.client.transports.stdio import LineTooLongError, NoProtocolError
+from bridge.client.transports.sse_streams import NO_WORDS
+from bridge.client.transports.stdio_streams import LineTooLongError, NoProtocolError
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAnswerError,

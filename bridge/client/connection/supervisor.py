@@ -16,11 +16,11 @@ import anyio
 
 from bridge.client.connection.call import Deadlines
 from bridge.client.connection.failures import ErrorTranslator
+from bridge.client.connection.handshake import DetectedTransport, open_session
 from bridge.client.connection.health import HealthMonitor
 from bridge.client.connection.requests import peer_of
 from bridge.client.connection.session import Session
 from bridge.client.connection.state import ConnectionState
-from bridge.client.transports.opening import DetectedTransport, open_session
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 

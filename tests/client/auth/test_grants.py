@@ -21,7 +21,7 @@ from bridge import (
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.transports.opening import shared_sign_in
+from bridge.client.connection.handshake import shared_sign_in
 from tests.client.auth.authority import CLIENT_SECRET
 from tests.client.auth.conftest import DEADLINE_SECONDS, browse, log_in, program_with_key, sum_by
 

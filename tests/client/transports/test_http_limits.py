@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge import InvocationContext, tool
 from bridge.client import HttpTransport, ServerConfig
-from bridge.client.transports import event_stream, http, limits
+from bridge.client.transports import event_stream, http_client, limits
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
 from bridge.tools.context import LocalChannel
@@ -71,7 +71,7 @@ def flood(
 async def test_an_answer_that_is_too_long_is_read_up_to_the_limit(
     era: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "MAX_MESSAGE_BYTES", 2**20)
+    monkeypatch.setattr(http_client, "MAX_MESSAGE_BYTES", 2**20)
     chunk, headers = b"[" * 2**16, None
     if encoding is not None:
         chunk, headers = gzip.compress(b"[" * 2**26), {"content-encoding": encoding}
@@ -93,7 +93,7 @@ async def test_an_answer_in_an_encoding_that_was_not_asked_for_is_not_decoded() 
 
 @ERAS
 async def test_an_event_that_is_too_long_is_read_up_to_the_limit(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_MESSAGE_BYTES", 2**20)
+    monkeypatch.setattr(http_client, "MAX_MESSAGE_BYTES", 2**20)
     chunk = b"id: 1\ndata: " + b"x" * 2**16 + b"\n"
     with endpoint(era, pay=flood(chunk, "text/event-stream")) as server:
         async with opened(server.config(trusted=True)) as connection:
@@ -149,7 +149,7 @@ async def test_a_long_result_arrives_as_it_came_and_is_parsed_once(
         parsed.append(len(text))
         return limits.large_message(text)
 
-    monkeypatch.setattr(http, "large_message", large_message)
+    monkeypatch.setattr(http_client, "large_message", large_message)
     with endpoint(era, pay=pay) as server:
         async with opened(server.config()) as connection:
             answer = await connection.call_tool("pay", {})

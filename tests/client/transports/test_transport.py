@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
-from bridge.client.transports import stdio
+from bridge.client.transports import stdio_streams
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerFailure, ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, python_config
 from tests.client.scripted import listed, scripted_config
@@ -183,7 +183,7 @@ async def test_a_first_message_may_be_long() -> None:
 
 
 async def test_a_line_that_does_not_end_is_read_no_further_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 2**20)
+    monkeypatch.setattr(stdio_streams, "MAX_MESSAGE_BYTES", 2**20)
     async with opened(python_config(LONG_LINES, protocol="legacy")) as connection:
         with pytest.raises(OutcomeUnknownError) as caught:
             await connection.call_tool("flood", {})

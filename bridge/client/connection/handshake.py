@@ -32,11 +32,11 @@ from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTr
 from bridge.client.connection.callbacks import Callbacks
 from bridge.client.connection.requests import HandshakeTelemetry, peer_of
 from bridge.client.connection.tool_listing import filtered
-from bridge.client.transports.http import TrackedHttpClient
+from bridge.client.transports.http_client import TrackedHttpClient
 from bridge.client.transports.limits import MAX_MESSAGE_BYTES
 from bridge.client.transports.process import child_process
-from bridge.client.transports.sse import sse_streams
-from bridge.client.transports.stdio import stdio_streams
+from bridge.client.transports.sse_streams import sse_streams
+from bridge.client.transports.stdio_streams import stdio_streams
 from bridge.errors import ConfigError
 from bridge.telemetry import switch
 
@@ -55,7 +55,7 @@ _SPEAKS_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501
 
 _Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
 
-_of_event_loop: RunVar[_Shared] = RunVar("bridge.client.transports.opening")
+_of_event_loop: RunVar[_Shared] = RunVar("bridge.client.connection.handshake")
 
 
 @dataclass(slots=True)
