@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.config.loading import load_config
-    from bridge.client.config.servers import HttpTransport, MemoryTransport, ServerConfig, ServersConfig, StdioTransport
+    from bridge.client.config.servers import ServerConfig, ServersConfig
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.state import ConnectionState, ConnectionStatus
     from bridge.client.provider import McpToolProvider
     from bridge.client.tool_catalog import ServerStatus, ToolsChange
+    from bridge.client.transports.http import HttpTransport
+    from bridge.client.transports.memory import MemoryTransport
+    from bridge.client.transports.stdio import StdioTransport
     from bridge.errors import (
         ArgumentProblem,
         ArgumentsError,
@@ -198,12 +201,15 @@ _NAMES = {
     "bridge.client.auth.grants": "ClientCredentials IdentityAssertion OAuthLogin",
     "bridge.client.blocking": "BlockingToolProvider connect",
     "bridge.client.config.loading": "load_config",
-    "bridge.client.config.servers": "HttpTransport MemoryTransport ServerConfig ServersConfig StdioTransport",
+    "bridge.client.config.servers": "ServerConfig ServersConfig",
     "bridge.client.connection.connection": "Connection",
     "bridge.client.connection.handlers": "ClientHandlers",
     "bridge.client.connection.state": "ConnectionState ConnectionStatus",
     "bridge.client.provider": "McpToolProvider",
     "bridge.client.tool_catalog": "ServerStatus ToolsChange",
+    "bridge.client.transports.http": "HttpTransport",
+    "bridge.client.transports.memory": "MemoryTransport",
+    "bridge.client.transports.stdio": "StdioTransport",
     "bridge.errors": (
         "ArgumentProblem ArgumentsError BridgeError ChatModelError ConfigError DefinitionError GuardrailError "
         "InvocationError InvocationTimeoutError MemoryStoreError MissingExtraError NameClashError OutcomeUnknownError "

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
-from bridge.client.config.servers import MemoryTransport, ServerConfig
+from bridge.client.config.servers import ServerConfig
 from bridge.client.provider import McpToolProvider
+from bridge.client.transports.memory import MemoryTransport
 from bridge.errors import ToolError
 from bridge.models.scripted import Reply, Script, ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING

@@ -14,7 +14,6 @@ from bridge.text import with_count
 
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
-    from bridge.client.auth.grants import OAuthLogin
     from bridge.client.config.servers import ServerConfig
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
@@ -63,8 +62,9 @@ def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
     from bridge.cli.servers import servers_of  # noqa: PLC0415 - wrong usage does without the SDK
 
     servers = servers_of(target)
-    able = [server for server in servers if grant_of(server) is not None]
-    if len(able) != 1 and len(marked := [server for server in able if _says_login(server)]) == 1:
+    logins = [(server, login) for server in servers if (login := server.transport.login) is not None]
+    able = [server for server, _ in logins]
+    if len(able) != 1 and len(marked := [server for server, login in logins if login.is_configured]) == 1:
         able = marked
     if len(able) == 1:
         return able[0]
@@ -72,22 +72,6 @@ def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
         raise click.UsageError("nobody can log in there: it is no server over HTTP, or has credentials already", ctx)
     names = ", ".join(repr(server.name) for server in able)
     raise click.UsageError(f"there are several servers: name one of {names} after a #", ctx)
-
-
-def grant_of(server: ServerConfig) -> OAuthLogin | None:
-    """OAuth client of a server's login; None if it has no login."""
-    from bridge.client.auth.grants import OAuthLogin  # noqa: PLC0415
-    from bridge.client.config.servers import HttpTransport  # noqa: PLC0415
-
-    transport = server.transport
-    if not isinstance(transport, HttpTransport) or any(name.lower() == "authorization" for name in transport.headers):
-        return None
-    grant = transport.auth or OAuthLogin()
-    return grant if isinstance(grant, OAuthLogin) else None
-
-
-def _says_login(server: ServerConfig) -> bool:
-    return getattr(server.transport, "auth", None) is not None
 
 
 async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browser: bool, seconds: float) -> int:
@@ -99,25 +83,23 @@ async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browse
 
     from bridge.client.auth.errors import SignInError  # noqa: PLC0415
     from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415
-    from bridge.client.config.servers import HttpTransport  # noqa: PLC0415
     from bridge.client.connection.connection import Connection  # noqa: PLC0415
 
-    grant, transport = grant_of(server), server.transport
-    assert grant is not None
-    assert isinstance(transport, HttpTransport)
+    login = server.transport.login
+    assert login is not None
 
     async def show(url: str) -> None:
         host = urlsplit(url).hostname
-        if host != urlsplit(transport.url).hostname:
+        if host != urlsplit(login.url).hostname:
             print_message(f"server {server.name!r} sends you to log in at another host: {host}")
         print_message(f"log in here: {url}")
         if opens_browser:
             await _open(url)
 
-    signing = SignIn(transport.url, replace(grant, scopes=scopes or grant.scopes), show_page=show)
+    signing = SignIn(login.url, replace(login.grant, scopes=scopes or login.grant.scopes), show_page=show)
     try:
         with anyio.fail_after(seconds):
-            await signing.log_in(dict(transport.headers))
+            await signing.log_in(dict(login.headers))
     except SignInError as error:
         raise CommandError(f"server {server.name!r}: {error}") from error
     except TimeoutError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from bridge.cli.login import grant_of, server_to_log_in_to
+from bridge.cli.login import server_to_log_in_to
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets import only_target
-from bridge.client.config.servers import HttpTransport
 from bridge.hosting.process import print_message
 
 
@@ -26,8 +25,7 @@ def command(ctx: click.Context, target: str, log_level: str) -> None:
 
     from bridge.client.auth.store import log_out  # noqa: PLC0415
 
-    grant = grant_of(server)
-    assert grant is not None
-    assert isinstance(server.transport, HttpTransport)
-    was_logged_in = anyio.run(log_out, server.transport.url, grant)
+    login = server.transport.login
+    assert login is not None
+    was_logged_in = anyio.run(log_out, login.url, login.grant)
     print_message(f"logged out of {server.name!r}" if was_logged_in else f"there was no login to {server.name!r}")

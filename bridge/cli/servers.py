@@ -14,8 +14,10 @@ from bridge.cli.reporting import CommandError
 from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
 from bridge.cli.terminal import TerminalProgress
 from bridge.client.config.loading import load_config, parse_config
-from bridge.client.config.servers import HttpTransport, ServerConfig, StdioTransport
+from bridge.client.config.servers import ServerConfig
 from bridge.client.provider import McpToolProvider
+from bridge.client.transports.http import HttpTransport
+from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import ServerError, TargetError, UnknownToolError
 from bridge.hosting.process import print_message
 from bridge.tools.context import InvocationContext

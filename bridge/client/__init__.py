@@ -13,31 +13,35 @@ if TYPE_CHECKING:
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.config.loading import load_config, parse_config
     from bridge.client.config.schema import config_json_schema
-    from bridge.client.config.servers import (
-        HttpTransport,
-        MemoryTransport,
-        ServerConfig,
-        ServersConfig,
-        StdioTransport,
-        UnusableTransport,
-    )
+    from bridge.client.config.servers import ServerConfig, ServersConfig
     from bridge.client.config.variables import InputDefinition, InputSource
+    from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import ConnectionState, ConnectionStatus, Healing, ServerInfo, ToolListing
+    from bridge.client.connection.state import (
+        ConnectionState,
+        ConnectionStatus,
+        ReconnectPolicy,
+        ServerInfo,
+        ToolListing,
+    )
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.client.resources import RemoteResource
     from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
+    from bridge.client.transports.http import HttpTransport
+    from bridge.client.transports.memory import MemoryTransport
+    from bridge.client.transports.stdio import StdioTransport
+    from bridge.client.transports.transport import UnusableTransport
 
 __all__ = [
     "BlockingToolProvider",
+    "CallOptions",
     "ClientCredentials",
     "ClientHandlers",
     "Connection",
     "ConnectionState",
     "ConnectionStatus",
-    "Healing",
     "HttpTransport",
     "IdentityAssertion",
     "InputDefinition",
@@ -45,6 +49,7 @@ __all__ = [
     "McpToolProvider",
     "MemoryTransport",
     "OAuthLogin",
+    "ReconnectPolicy",
     "RemoteExecutor",
     "RemoteName",
     "RemoteResource",
@@ -64,18 +69,19 @@ __all__ = [
 
 _HOMES = {
     "BlockingToolProvider": "bridge.client.blocking",
+    "CallOptions": "bridge.client.connection.call",
     "ClientCredentials": "bridge.client.auth.grants",
     "ClientHandlers": "bridge.client.connection.handlers",
     "Connection": "bridge.client.connection.connection",
     "ConnectionState": "bridge.client.connection.state",
     "ConnectionStatus": "bridge.client.connection.state",
-    "Healing": "bridge.client.connection.state",
-    "HttpTransport": "bridge.client.config.servers",
+    "ReconnectPolicy": "bridge.client.connection.state",
+    "HttpTransport": "bridge.client.transports.http",
     "IdentityAssertion": "bridge.client.auth.grants",
     "InputDefinition": "bridge.client.config.variables",
     "InputSource": "bridge.client.config.variables",
     "McpToolProvider": "bridge.client.provider",
-    "MemoryTransport": "bridge.client.config.servers",
+    "MemoryTransport": "bridge.client.transports.memory",
     "OAuthLogin": "bridge.client.auth.grants",
     "RemoteExecutor": "bridge.client.remote_tool",
     "RemoteName": "bridge.client.tool_catalog",
@@ -84,10 +90,10 @@ _HOMES = {
     "ServerInfo": "bridge.client.connection.state",
     "ServerStatus": "bridge.client.tool_catalog",
     "ServersConfig": "bridge.client.config.servers",
-    "StdioTransport": "bridge.client.config.servers",
+    "StdioTransport": "bridge.client.transports.stdio",
     "ToolListing": "bridge.client.connection.state",
     "ToolsChange": "bridge.client.tool_catalog",
-    "UnusableTransport": "bridge.client.config.servers",
+    "UnusableTransport": "bridge.client.transports.transport",
     "config_json_schema": "bridge.client.config.schema",
     "connect": "bridge.client.blocking",
     "load_config": "bridge.client.config.loading",

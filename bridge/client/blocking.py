@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import Healing
+    from bridge.client.connection.state import ReconnectPolicy
     from bridge.client.connection_pool import Servers
     from bridge.client.resources import RemoteResource
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
@@ -47,7 +47,7 @@ class ProviderOptions(TypedDict, total=False):
     headers_supplier: HeaderSupplier | None
     meta_supplier: HeaderSupplier | None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None
-    healing: Healing | None
+    reconnect: ReconnectPolicy | None
     resources: bool
     validates_results: bool
 

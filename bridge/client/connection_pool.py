@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from bridge.client.config.servers import HttpTransport, ServerConfig, ServersConfig
+from bridge.client.config.servers import ServerConfig, ServersConfig
 from bridge.client.connection.connection import Connection
+from bridge.client.transports.http import HttpTransport
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.portal import start_detached
 
@@ -130,12 +131,9 @@ class ConnectionPool:
 
 def with_headers(config: ServerConfig, headers: Mapping[str, str]) -> ServerConfig:
     """Copy the server configuration with these headers merged over the configured ones."""
-    transport = config.transport
-    if not headers or not isinstance(transport, HttpTransport):
+    if not headers or not config.transport.takes_headers:
         return config
-    overridden = {name.lower() for name in headers}
-    configured = {name: value for name, value in transport.headers.items() if name.lower() not in overridden}
-    return replace(config, transport=replace(transport, headers={**configured, **headers}))
+    return replace(config, transport=config.transport.with_headers(headers))
 
 
 def _identity(headers: Mapping[Any, Any], server: str) -> Identity:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from bridge.client.connection.connection import Connection
-from bridge.client.connection.state import ConnectionState, Healing, Listeners
+from bridge.client.connection.state import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import servers_from
 from bridge.client.resources import Resources
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ServerStatus, ToolsChange
@@ -58,7 +58,7 @@ class McpToolProvider:
             headers gets its own connection. Tools are listed with the headers for an empty context.
         meta_supplier: Returns the ``_meta`` of a call; it overrides what the caller passed.
         auth: Returns the authentication of a server's HTTP requests; None uses the configuration.
-        healing: Reconnection delays.
+        reconnect: Reconnection delays.
         resources: Add two tools by which a model lists and reads the servers' resources.
         validates_results: Validate structured content against output schemas.
     """
@@ -75,7 +75,7 @@ class McpToolProvider:
         headers_supplier: HeaderSupplier | None = None,
         meta_supplier: HeaderSupplier | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
-        healing: Healing | None = None,
+        reconnect: ReconnectPolicy | None = None,
         resources: bool = False,
         validates_results: bool = True,
     ) -> None:
@@ -84,7 +84,7 @@ class McpToolProvider:
         self.resources = Resources(lambda: self._upstreams)
         """The servers' resources."""
         self._handlers = handlers
-        self._healing = healing or Healing()
+        self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
         self._cataloguing = CatalogRules(filter=filter, name_mapper=name_mapper, prefix=prefix)
         self._headers_supplier = headers_supplier
@@ -96,7 +96,7 @@ class McpToolProvider:
         self._local = ToolBox() if local is None else local
         self._local.on_change(self._rebuild)
         self._is_open = False
-        self._is_holding = False
+        self._defers_naming = False
         self._change_listeners = Listeners[[ToolsChange]]()
         self._state_listeners = Listeners[[str, ConnectionState]]()
         for server in servers_from(servers):
@@ -275,22 +275,22 @@ class McpToolProvider:
         upstream = Upstream(
             connection,
             connect=self._connect,
-            healing=self._healing,
+            reconnect=self._reconnect,
             headers_supplier=self._headers_supplier,
             meta_supplier=self._meta_supplier,
             validates_results=self._validates_results,
             changed=self._tools_changed,
-            state_changed=partial(self._state_listeners.tell, connection.name),
+            state_changed=partial(self._state_listeners.notify, connection.name),
         )
         self._upstreams[upstream.name] = upstream
         return upstream
 
     def _connect(self, config: ServerConfig) -> Connection:
         auth = self._auth(config) if self._auth is not None else None
-        return Connection(config, handlers=self._handlers, healing=self._healing, auth=auth)
+        return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=auth)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
-        self._is_holding = wait  # to assign names once, not after each server
+        self._defers_naming = wait  # to assign names once, not after each server
         try:
             await _all_at_once(upstream.start for upstream in upstreams)
             if wait:
@@ -304,10 +304,10 @@ class McpToolProvider:
                 raise leaf from leaf.__cause__
             raise
         finally:
-            self._is_holding = False
+            self._defers_naming = False
 
     def _tools_changed(self) -> None:
-        if self._is_holding:
+        if self._defers_naming:
             return
         try:
             self._rebuild()
@@ -324,7 +324,7 @@ class McpToolProvider:
                 _logger.warning("server %r: left out: %s", server, "; ".join(reasons))
         self.tools.replace(self._catalogue.tools)
         if self._change_listeners and (change := self._catalogue.change_from(before)):
-            self._change_listeners.tell(change)
+            self._change_listeners.notify(change)
 
 
 async def _all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:

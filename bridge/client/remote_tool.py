@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bridge.client.connection.call import NO_OPTIONS, CallOptions
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import ServerError, ToolError, WireError
 from bridge.tools.content import Text
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
     from bridge.types import Json
 
+REPEATABLE = CallOptions(repeatable=True)
+"""Options of calls that may be repeated."""
+
 _logger = logging.getLogger("bridge.client")
 
 
@@ -37,7 +41,7 @@ class RemoteServer(Protocol):
         ...
 
     async def call_tool(
-        self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
+        self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, options: CallOptions
     ) -> Json:
         """Call a tool; see `bridge.client.connection.connection.Connection.call_tool`."""
         ...
@@ -51,8 +55,8 @@ class RemoteExecutor:
     """The server that runs the tool."""
     tool: str
     """The tool's name on the server."""
-    repeatable: bool
-    """True if the tool is annotated as idempotent or read-only, so that a call may be repeated."""
+    options: CallOptions = NO_OPTIONS
+    """Options of its calls; ``repeatable`` for tools annotated as idempotent or read-only."""
     output: OutputSchema | None = field(default=None, compare=False)
     """Output schema that structured content is validated against; None for no validation."""
 
@@ -66,30 +70,20 @@ class RemoteExecutor:
         """
         assert not isinstance(request.arguments, str)
         try:
-            wire = await self.server.call_tool(
-                self.tool, request.arguments, context=context, repeatable=self.repeatable
-            )
+            wire = await self.server.call_tool(self.tool, request.arguments, context=context, options=self.options)
         except ServerError as error:
             raise ToolError(error.brief) from error
         return await self.read(wire)
 
     async def call(
-        self,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        *,
-        input_responses: Mapping[str, Any] | None = None,
-        request_state: str | None = None,
-        hands_on_questions: bool = False,
+        self, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions | None = None
     ) -> Json:
         """Call the tool and return the result unparsed, for callers that pass it on.
 
         Args:
             arguments: The arguments, sent unchanged.
             context: Invocation context.
-            input_responses: Answers to the input requests of an earlier round (modern era).
-            request_state: The state of that round, unchanged (modern era).
-            hands_on_questions: Return a result with ``resultType: "input_required"`` instead of answering it.
+            options: Options of the call; None for the tool's.
 
         Returns:
             MCP's ``CallToolResult``, unparsed.
@@ -98,15 +92,7 @@ class RemoteExecutor:
             ServerError: As for `bridge.client.connection.connection.Connection.call_tool`.
             ArgumentsError: The arguments are not JSON data.
         """
-        return await self.server.call_tool(
-            self.tool,
-            arguments,
-            context=context,
-            repeatable=self.repeatable,
-            input_responses=input_responses,
-            request_state=request_state,
-            hands_on_questions=hands_on_questions,
-        )
+        return await self.server.call_tool(self.tool, arguments, context=context, options=options or self.options)
 
     async def read(self, wire: Json) -> ToolExecutionResult:
         """Parse a ``CallToolResult``; structured content without content becomes the model's text.
@@ -161,7 +147,8 @@ def remote_tool(
             f"the tool {specification.name!r} of the server {server.name!r}",
             refuses_unjudged=refuses_unjudged,
         )
-    executor = RemoteExecutor(server, specification.name, is_repeatable(specification), output)
+    options = REPEATABLE if is_repeatable(specification) else NO_OPTIONS
+    executor = RemoteExecutor(server, specification.name, options, output)
     return Tool(specification, executor, source=f"server {server.name!r}", server=server.name, trusted=trusted)
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
-from bridge.client.config.servers import HttpTransport
 from bridge.client.connection.state import ConnectionState, ToolListing
 from bridge.client.connection_pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
 from bridge.client.remote_tool import remote_tool
@@ -26,12 +26,12 @@ from bridge.portal import start_detached
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Coroutine
 
     from bridge.client.config.servers import ServerConfig
+    from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
-    from bridge.client.connection.state import Healing
+    from bridge.client.connection.state import ReconnectPolicy
     from bridge.tools.tool import Tool
     from bridge.types import Json
 
@@ -53,7 +53,7 @@ class Upstream:
     Args:
         connection: The main connection: it lists tools, and serves calls when no supplier returns headers.
         connect: Creates a connection for an identity.
-        healing: Delays after a failed list.
+        reconnect: Delays after a failed list.
         headers_supplier: Returns the headers of a call; None for the configured ones only.
         meta_supplier: Returns the ``_meta`` of a call; None for none.
         validates_results: Validate structured content against output schemas.
@@ -73,7 +73,7 @@ class Upstream:
         connection: Connection,
         *,
         connect: Callable[[ServerConfig], Connection],
-        healing: Healing,
+        reconnect: ReconnectPolicy,
         headers_supplier: HeaderSupplier | None,
         meta_supplier: HeaderSupplier | None,
         validates_results: bool,
@@ -86,13 +86,12 @@ class Upstream:
         self.problem: ServerError | None = None
         self.skipped: tuple[str, ...] = ()
         self.is_listed = False
-        is_http = isinstance(connection.config.transport, HttpTransport)
-        self._headers_supplier = headers_supplier if is_http else None
+        self._headers_supplier = headers_supplier if connection.config.transport.takes_headers else None
         self._meta_supplier = meta_supplier
         self._validates_results = validates_results
         self._changed = changed
         self._state_changed = state_changed
-        self._healing = healing
+        self._reconnect = reconnect
         self._connect = connect
         self._pool = ConnectionPool(connection.config, connect)
         self._owns = connection.state is ConnectionState.CLOSED
@@ -157,29 +156,27 @@ class Upstream:
     # --- calling -----------------------------------------------------------------------------------------------------
 
     def call_tool(
-        self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, **options: Any
+        self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, options: CallOptions
     ) -> Coroutine[Any, Any, Json]:
         """Call a tool with the context's identity; see `bridge.client.connection.connection.Connection.call_tool`."""
         if self._headers_supplier is None and self._meta_supplier is None:
-            return self.connection.call_tool(name, arguments, context=context, meta=context.meta or None, **options)
+            if context.meta:
+                options = replace(options, meta=context.meta)
+            return self.connection.call_tool(name, arguments, context=context, options=options)
         return self._call_supplied(name, arguments, context, options)
 
     async def _call_supplied(
-        self, name: str, arguments: Mapping[str, Any], context: InvocationContext, options: dict[str, Any]
+        self, name: str, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions
     ) -> Json:
-        options["meta"] = await self._meta(context)
-        if self._headers_supplier is None:
-            return await self.connection.call_tool(name, arguments, context=context, **options)
-        async with self._connection_for(await _supplied(self._headers_supplier, self.name, context)) as connection:
-            return await connection.call_tool(name, arguments, context=context, **options)
+        options = replace(options, meta=await self._meta(context))
+        async with self._connection_for(context) as connection:
+            return await connection.call_tool(name, arguments, context=context, options=options)
 
     async def request(self, method: str, params: Mapping[str, Any], context: InvocationContext) -> Json:
         """Send another request with the context's identity; see `Connection.request`."""
         if meta := await self._meta(context):
             params = {**params, "_meta": meta}
-        if self._headers_supplier is None:
-            return await self.connection.request(method, params, context=context)
-        async with self._connection_for(await _supplied(self._headers_supplier, self.name, context)) as connection:
+        async with self._connection_for(context) as connection:
             return await connection.request(method, params, context=context)
 
     async def _meta(self, context: InvocationContext) -> Mapping[str, Any] | None:
@@ -188,10 +185,17 @@ class Upstream:
             return context.meta or None
         return {**context.meta, **await _supplied(self._meta_supplier, self.name, context)}
 
-    def _connection_for(self, headers: Mapping[str, Any]) -> AbstractAsyncContextManager[Connection]:
+    @asynccontextmanager
+    async def _connection_for(self, context: InvocationContext) -> AsyncIterator[Connection]:
+        """Borrow the connection that sends the headers of a call."""
+        headers = self._listing_headers
+        if self._headers_supplier is not None:
+            headers = await _supplied(self._headers_supplier, self.name, context)
         if headers == self._listing_headers:
-            return nullcontext(self.connection)
-        return self._pool.connection(headers)
+            yield self.connection
+        else:
+            async with self._pool.connection(headers or {}) as connection:
+                yield connection
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
@@ -261,7 +265,7 @@ class Upstream:
         """Wait until the tools must be listed."""
         while not self._wanted.is_set():
             seconds = self._seconds_to_wait()
-            await self._healing.wait(self._wanted, MAX_IDLE_SECONDS if seconds is None else seconds)
+            await self._reconnect.wait(self._wanted, MAX_IDLE_SECONDS if seconds is None else seconds)
             if seconds is not None:
                 self.want()
             self._pool.drop_idle()
@@ -271,7 +275,7 @@ class Upstream:
         if self.connection.state is not ConnectionState.READY:
             return None
         if self.problem is not None:
-            return self._healing.delay_seconds(self._failures)
+            return self._reconnect.delay_seconds(self._failures)
         if self._expires_at is None or self._announces_changes:
             return None
         return max(self._expires_at - anyio.current_time(), MIN_EXPIRY_SECONDS)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.connection.state import Healing
+    from bridge.client.connection.state import ReconnectPolicy
     from bridge.client.tool_catalog import ServerStatus
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
@@ -69,7 +69,7 @@ class Gateway:
         max_held_calls: Maximum number of suspended calls.
         start_seconds: Maximum wait for optional servers on opening; tools of slower servers are added later.
         auth: Returns the authentication for a server's HTTP requests; None uses only the configured headers.
-        healing: Reconnect policy.
+        reconnect: Reconnect policy.
 
     Raises:
         DefinitionError: Two servers have the same name, or a header cannot be forwarded.
@@ -86,7 +86,7 @@ class Gateway:
         max_held_calls: int = MAX_HELD_CALLS,
         start_seconds: float = START_SECONDS,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
-        healing: Healing | None = None,
+        reconnect: ReconnectPolicy | None = None,
     ) -> None:
         self.tools = ToolBox()
         """The tools to publish."""
@@ -98,7 +98,7 @@ class Gateway:
             handlers=proxy_handlers(),
             headers_supplier=forwarded_headers(forward_headers),
             auth=auth,
-            healing=healing,
+            reconnect=reconnect,
             validates_results=False,
         )
         """The provider of the servers' tools."""

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import anyio
 
+from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS
 from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
-from bridge.client.connection.requests import GIVEN_UP_SECONDS
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.gateway.suspended_calls import TooManySuspendedError
 from bridge.server.channel import missing_capability
@@ -111,13 +111,13 @@ class ProxyExecutor:
             responses = {key: answers[key] for key in state["asked"] if key in answers}
             request_state = state[_UPSTREAM]
         for number in range(MAX_ROUNDS):
-            wire = await self.remote.call(
-                arguments,
-                context,
+            options = replace(
+                self.remote.options,
                 input_responses=responses,
                 request_state=request_state,
                 hands_on_questions=True,
             )
+            wire = await self.remote.call(arguments, context, options)
             if wire.get("resultType") != "input_required":
                 return wire
             request_state = wire.get("requestState")

@@ -8,7 +8,7 @@ DEADLINE_SECONDS = 60
 
 
 class Clock:
-    """Those who wait for a time, which comes when the test says so; `wait` is given to `bridge.client.Healing`.
+    """Those who wait for a time, which comes when the test says so; `wait` is given to `bridge.client.ReconnectPolicy`.
 
     Attributes:
         asked: For how many seconds somebody wanted to wait at most, in order.

@@ -9,7 +9,15 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.client import ClientHandlers, Connection, ConnectionState, Healing, HttpTransport, ServerConfig
+from bridge.client import (
+    CallOptions,
+    ClientHandlers,
+    Connection,
+    ConnectionState,
+    HttpTransport,
+    ReconnectPolicy,
+    ServerConfig,
+)
 from bridge.errors import OutcomeUnknownError, ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, stdio_config
 
@@ -51,9 +59,9 @@ def http_config(port: int, *, path: str = "mcp", kind: Any = "http", **settings:
 
 @asynccontextmanager
 async def behind_a_proxy(
-    server: RemoteServer, *, healing: Healing | None = None, **settings: Any
+    server: RemoteServer, *, reconnect: ReconnectPolicy | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Proxy, Connection]]:
-    async with proxied(server) as proxy, opened(http_config(proxy.port, **settings), healing=healing) as connection:
+    async with proxied(server) as proxy, opened(http_config(proxy.port, **settings), reconnect=reconnect) as connection:
         yield proxy, connection
 
 
@@ -116,7 +124,9 @@ async def test_a_repeatable_call_of_a_trusted_server_is_made_again(
         arguments = {"port": reports.port, "marker": str(tmp_path / "marker")}
 
         async def call() -> None:
-            results.append(await connection.call_tool("hold_the_first_time", arguments, repeatable=True))
+            results.append(
+                await connection.call_tool("hold_the_first_time", arguments, options=CallOptions(repeatable=True))
+            )
 
         tasks.start_soon(call)
         await reports.wait_for("started")
@@ -137,7 +147,7 @@ async def test_any_other_call_is_never_made_twice(
 
         async def call() -> None:
             with pytest.raises(OutcomeUnknownError, match="the outcome is unknown"):
-                await connection.call_tool("hold", {"port": reports.port}, repeatable=repeatable)
+                await connection.call_tool("hold", {"port": reports.port}, options=CallOptions(repeatable=repeatable))
             await connection.call_tool("run", {"port": reports.port})
 
         tasks.start_soon(call)
@@ -182,7 +192,7 @@ async def test_a_server_that_restarts_at_the_same_port_is_found_again(
         result = await connection.call_tool("run", {"port": reports.port})
     assert result["content"][0]["text"] == "done"
     assert reports.words == ["ran"], "a call that provably never ran is made again, and runs once"
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == [], "healing is no news"
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == [], "reconnecting is no news"
 
 
 async def test_a_restart_is_noticed_without_a_call_where_a_stream_is_open(remote: RemoteServer) -> None:
@@ -253,17 +263,17 @@ async def test_a_call_has_an_attempt_made_at_once_however_long_the_back_off(remo
 
     async def wait_for_ever(event: anyio.Event, seconds: float) -> None:
         delays.append(seconds)
-        if seconds != healing.health_check_seconds:
+        if seconds != reconnect.health_check_seconds:
             asleep.set()
         await event.wait()
 
-    healing = Healing(wait=wait_for_ever, jitter=lambda: 1.0, first_delay_seconds=7.0)
-    async with opened(http_config(remote.port, protocol="legacy"), healing=healing) as connection:
+    reconnect = ReconnectPolicy(wait=wait_for_ever, jitter=lambda: 1.0, first_delay_seconds=7.0)
+    async with opened(http_config(remote.port, protocol="legacy"), reconnect=reconnect) as connection:
         remote.kill()
         await asleep.wait()
         await remote.start()
         assert (await connection.call_tool("add", {"a": 1, "b": 1}))["isError"] is False
-    assert set(delays) == {healing.health_check_seconds, 7.0}
+    assert set(delays) == {reconnect.health_check_seconds, 7.0}
 
 
 async def test_a_server_that_comes_up_late_is_found(remote: RemoteServer) -> None:

@@ -18,7 +18,7 @@ from bridge import (
     tool,
     tools_from,
 )
-from bridge.client import ConnectionState, Healing, HttpTransport, McpToolProvider
+from bridge.client import ConnectionState, HttpTransport, McpToolProvider, ReconnectPolicy
 from bridge.errors import DefinitionError, ServerUnavailableError
 from bridge.server.publisher import Publisher
 from tests.client.clock import Clock
@@ -113,8 +113,8 @@ async def test_a_thousand_changes_are_followed_to_the_last() -> None:
 async def test_a_list_that_expires_is_asked_for_again_but_not_too_often() -> None:
     clock = Clock()
     server = ForeignServer("a", ttl_ms=10_000)
-    healing = Healing(wait=clock.wait, health_check_seconds=77)
-    async with provided(server.config(), healing=healing) as provider:
+    reconnect = ReconnectPolicy(wait=clock.wait, health_check_seconds=77)
+    async with provided(server.config(), reconnect=reconnect) as provider:
         changes = Changes(provider)
         server.names.append("b")
         await clock.elapse(30.0)
@@ -139,8 +139,8 @@ async def test_whoever_asks_for_tools_gets_no_list_that_has_expired() -> None:
 async def test_a_list_that_cannot_be_had_is_asked_for_again_and_the_old_one_stays() -> None:
     clock = Clock()
     server = ForeignServer("a")
-    healing = Healing(wait=clock.wait, health_check_seconds=77, first_delay_seconds=5, jitter=lambda: 1.0)
-    async with provided(server.config(), healing=healing) as provider:
+    reconnect = ReconnectPolicy(wait=clock.wait, health_check_seconds=77, first_delay_seconds=5, jitter=lambda: 1.0)
+    async with provided(server.config(), reconnect=reconnect) as provider:
         changes = Changes(provider)
         server.fails = True
         await provider.refresh()

@@ -23,7 +23,7 @@ from bridge import (
     ToolExecutionResult,
     WireError,
 )
-from bridge.client import McpToolProvider
+from bridge.client import CallOptions, McpToolProvider
 from bridge.client.remote_tool import remote_tool
 from bridge.errors import ServerError, ServerFailure
 from tests.client.scripted import listed, scripted_config
@@ -68,7 +68,7 @@ async def test_arguments_are_sent_as_given_under_the_remote_name() -> None:
     await remote_tool(listed("f", inputSchema=NUMBER), server).executor.execute(
         ToolExecutionRequest("f_here", arguments), context
     )
-    assert server.sent == [("f", arguments, {"context": context, "repeatable": False})]
+    assert server.sent == [("f", arguments, {"context": context, "options": CallOptions()})]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_a_tool_that_says_so_may_be_repeated(hints: dict[str, bool], repea
     server = Answering({"content": []})
     tool = remote_tool(listed("f", annotations=hints), server)
     await tool.executor.execute(ToolExecutionRequest("f"), InvocationContext())
-    assert server.sent[0][2]["repeatable"] is repeatable
+    assert server.sent[0][2]["options"] == CallOptions(repeatable=repeatable)
 
 
 async def test_every_kind_of_content_comes_as_it_is() -> None:
@@ -157,7 +157,7 @@ async def test_a_refusal_is_a_result_to_a_caller_and_an_error_to_whoever_passes_
     error = ServerRefusedError(ServerFailure(server="there", phase="calling 'f'", reason="no"), -32602, "no")
     executor: Any = remote_tool(listed("f"), Answering(error)).executor
     with pytest.raises(ServerRefusedError):
-        await executor.call({}, InvocationContext(), hands_on_questions=True)
+        await executor.call({}, InvocationContext(), CallOptions(hands_on_questions=True))
 
 
 @pytest.mark.parametrize("wire", [{"inputSchema": {}}, {"name": "f"}, {"name": "f", "inputSchema": {"type": "array"}}])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridge.client import Connection, Healing, ServerConfig
+from bridge.client import Connection, ReconnectPolicy, ServerConfig
 from bridge.client.upstream import Upstream
 from tests.client.conftest import DEADLINE_SECONDS
 from tests.client.scripted import listed, scripted_config
@@ -30,7 +30,7 @@ async def test_a_server_whose_opening_was_cancelled_halfway_can_be_closed_and_op
     upstream = Upstream(
         connection,
         connect=Connection,
-        healing=Healing(),
+        reconnect=ReconnectPolicy(),
         headers_supplier=None,
         meta_supplier=None,
         validates_results=True,

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.client import Healing, HttpTransport, McpToolProvider, ServerConfig, StdioTransport
+from bridge.client import HttpTransport, McpToolProvider, ReconnectPolicy, ServerConfig, StdioTransport
 from tests.client import reports as reporting
 from tests.client.conftest import RemoteServer
 from tests.faults.holdings import Holdings, leaked_processes
@@ -33,7 +33,9 @@ SERVED = "tests/faults/served.py:TOOLS"
 CROOKED = ("-m", "tests.faults.crooked")
 RECOVERY_SECONDS = 60
 TRIAL_SECONDS = 240
-HEALING = Healing(first_delay_seconds=0.05, max_delay_seconds=0.5, health_check_seconds=1, health_timeout_seconds=3)
+RECONNECT = ReconnectPolicy(
+    first_delay_seconds=0.05, max_delay_seconds=0.5, health_check_seconds=1, health_timeout_seconds=3
+)
 
 
 class Route(Enum):
@@ -162,7 +164,7 @@ async def _staged(
             words = child or ("-m", "bridge", "serve", SERVED)
             transport = StdioTransport(sys.executable, args=words, cwd=str(ROOT), env={"FAULTS": marker})
             config = ServerConfig(name="server", transport=transport, protocol=route.pin, **settings)
-            async with McpToolProvider(config, healing=HEALING) as provider:
+            async with McpToolProvider(config, reconnect=RECONNECT) as provider:
                 traffic = Traffic(provider, journal)
                 yield Stage(provider=provider, traffic=traffic, reports=reports, route=route)
             return
@@ -175,7 +177,7 @@ async def _staged(
                 path = "sse" if route is Route.SSE else "mcp"
                 address = HttpTransport(f"http://127.0.0.1:{network.port}/{path}", kind=kind)  # type: ignore[arg-type]  # one of the two
                 config = ServerConfig(name="server", transport=address, protocol=route.pin, **settings)
-                async with McpToolProvider(config, healing=HEALING, auth=auth and (lambda _: auth)) as provider:
+                async with McpToolProvider(config, reconnect=RECONNECT, auth=auth and (lambda _: auth)) as provider:
                     traffic = Traffic(provider, journal)
                     yield Stage(
                         provider=provider,

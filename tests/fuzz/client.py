@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge.cli.reporting import configure_logging
-from bridge.client import Healing, HttpTransport, McpToolProvider, ServerConfig, StdioTransport
+from bridge.client import CallOptions, HttpTransport, McpToolProvider, ReconnectPolicy, ServerConfig, StdioTransport
 from bridge.errors import BridgeError
 from tests.benchmarks.load.memory import usage
 
@@ -28,7 +28,9 @@ AT_ONCE = 32
 CALL_SECONDS = 0.5
 DEADLINE_SECONDS = 60
 ROOT = Path(__file__).parents[2]
-HEALING = Healing(first_delay_seconds=0.01, max_delay_seconds=0.05, health_check_seconds=5, health_timeout_seconds=2)
+RECONNECT = ReconnectPolicy(
+    first_delay_seconds=0.01, max_delay_seconds=0.05, health_check_seconds=5, health_timeout_seconds=2
+)
 
 
 class Fuzzing:
@@ -68,7 +70,7 @@ class Fuzzing:
     async def _one(self, limit: anyio.CapacityLimiter, number: int) -> None:
         connection = self._provider.connections["hostile"]
         works: list[Callable[[], Awaitable[object]]] = [
-            lambda: connection.call_tool("fuzz", {"seed": number}, repeatable=number % 3 == 0),
+            lambda: connection.call_tool("fuzz", {"seed": number}, options=CallOptions(repeatable=number % 3 == 0)),
             lambda: connection.call_tool("fuzz", {"seed": number}),
             lambda: self._provider.call("fuzz", {"seed": number}),
             self._provider.refresh if number % 5 == 0 else lambda: self._provider.call("fuzz", {"seed": number}),
@@ -114,7 +116,7 @@ async def main(transport: str, era: str, flag: Path, target: str, seed: int, sec
         trusted=True,
     )
     flag.touch()  # noqa: ASYNC240 - at once
-    async with McpToolProvider([config], healing=HEALING, prefix="never") as provider:
+    async with McpToolProvider([config], reconnect=RECONNECT, prefix="never") as provider:
         fuzzing, end = Fuzzing(provider, flag, seed), monotonic() + seconds
         while monotonic() < end:
             await fuzzing.batch()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge.client import ClientHandlers, Connection, MemoryTransport, ServerConfig
+from bridge.client import CallOptions, ClientHandlers, Connection, MemoryTransport, ServerConfig
 from bridge.gateway import Gateway
 from bridge.server import Publisher
 from bridge.tools.questions import ElicitationAnswer
@@ -102,7 +102,7 @@ async def between(
 
 async def first_round(connection: Connection, name: str = "greet") -> Json:
     """Call, up to the question."""
-    asked = await connection.call_tool(name, {}, hands_on_questions=True)
+    asked = await connection.call_tool(name, {}, options=CallOptions(hands_on_questions=True))
     assert asked["resultType"] == "input_required", asked
     return asked
 
@@ -112,9 +112,11 @@ async def next_round(connection: Connection, asked: Json, answer: Any = ACCEPTED
     return await connection.call_tool(
         name,
         {},
-        hands_on_questions=True,
-        input_responses=dict.fromkeys(asked["inputRequests"], answer),
-        request_state=asked["requestState"],
+        options=CallOptions(
+            hands_on_questions=True,
+            input_responses=dict.fromkeys(asked["inputRequests"], answer),
+            request_state=asked["requestState"],
+        ),
     )
 
 

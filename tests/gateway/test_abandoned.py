@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from bridge.client import ClientHandlers
-from bridge.client.connection import requests
+from bridge.client.connection import cancelled_calls
 from bridge.gateway import Gateway
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer
@@ -136,8 +136,8 @@ async def test_a_server_that_never_answers_a_cancelled_call_may_ask_others_after
     async with two_callers() as callers:
         await callers.begin_and_give_up(callers.alice)
         assert "the question was refused" in await callers.call(callers.bob, "speak")
-        later = monotonic() + requests.GIVEN_UP_SECONDS
-        monkeypatch.setattr(requests, "monotonic", lambda: later)
+        later = monotonic() + cancelled_calls.GIVEN_UP_SECONDS
+        monkeypatch.setattr(cancelled_calls, "monotonic", lambda: later)
         assert '"pin": "bob"' in await callers.call(callers.bob, "speak")
         assert (callers.bob.asked, callers.bob.heard) == (["Your PIN?"], [SECRET])
 

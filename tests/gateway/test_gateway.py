@@ -10,7 +10,7 @@ import anyio.abc
 import pytest
 
 from bridge import ToolBox, tool
-from bridge.client import ConnectionState, Healing, HttpTransport, ServerConfig, StdioTransport
+from bridge.client import ConnectionState, HttpTransport, ReconnectPolicy, ServerConfig, StdioTransport
 from bridge.errors import DefinitionError, ServerUnavailableError
 from bridge.gateway import Gateway
 from tests.client.conftest import RemoteServer, remote, reports, stdio_config
@@ -202,7 +202,7 @@ async def test_only_servers_that_changed_are_started_again() -> None:
 async def test_a_server_that_comes_late_brings_its_tools_with_it(remote: RemoteServer) -> None:
     remote.kill()
     with anyio.fail_after(DEADLINE_SECONDS):
-        async with Gateway([http_config(remote)], healing=Healing(first_delay_seconds=0.01)) as gateway:
+        async with Gateway([http_config(remote)], reconnect=ReconnectPolicy(first_delay_seconds=0.01)) as gateway:
             assert len(gateway.tools) == 0
             came = anyio.Event()
             gateway.tools.on_change(came.set)

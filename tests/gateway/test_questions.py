@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.client import ClientHandlers, Connection, McpToolProvider, MemoryTransport, ServerConfig
+from bridge.client import CallOptions, ClientHandlers, Connection, McpToolProvider, MemoryTransport, ServerConfig
 from bridge.gateway import Gateway
 from bridge.server import Publisher
 from bridge.tools.content import Image, Text
@@ -205,7 +205,7 @@ async def test_what_a_caller_says_in_meta_reaches_the_server(server_era: str, ca
     handlers = Answerer(ElicitationAnswer("decline"))
     async with asking(server_config(asker.tool(), era=server_era), caller_era, handlers) as connection:
         protocols = {"io.modelcontextprotocol/made-up": 1}
-        await connection.call_tool("ask", {}, meta={**TRACE, **protocols})
+        await connection.call_tool("ask", {}, options=CallOptions(meta={**TRACE, **protocols}))
     assert asker.meta
     assert all(meta == TRACE for meta in asker.meta), "in every round of a call"
 
@@ -226,6 +226,6 @@ async def test_a_provider_passes_it_on_too_and_what_is_supplied_stands_over_it()
             published = Publisher(ToolBox(made("outer", body)), name="outer")
             async with Connection(ServerConfig(name="outer", transport=MemoryTransport(published.server))) as outer:
                 said = {"traceparent": TRACE["traceparent"], "baggage": "user=ada"}
-                result = await outer.call_tool("outer", {}, meta=said)
+                result = await outer.call_tool("outer", {}, options=CallOptions(meta=said))
         assert f'"baggage": "{told}"' in text_of(result)
         assert f'"traceparent": "{TRACE["traceparent"]}"' in text_of(result)

@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 from mcp import MCPError
 
+from bridge.client import CallOptions
 from bridge.errors import ServerRefusedError, ToolError
 from bridge.gateway import Gateway
 from bridge.gateway.suspended_calls import SuspendedCall, SuspendedCalls
@@ -106,7 +107,7 @@ async def test_where_too_many_wait_a_question_is_refused_and_the_call_goes_on() 
     journal = Journal()
     async with between(server_config(journal.greeter()), max_held_calls=1) as (_, connection):
         asked = await first_round(connection)
-        refused = await connection.call_tool("greet", {}, hands_on_questions=True)
+        refused = await connection.call_tool("greet", {}, options=CallOptions(hands_on_questions=True))
         assert refused["isError"]
         assert "too many calls are waiting for answers" in text_of(refused)
         assert text_of(await next_round(connection, asked)) == "Hello Ada"
@@ -132,7 +133,9 @@ async def test_a_request_without_the_answer_is_asked_again() -> None:
     async with between(server_config(journal.greeter())) as (_, connection):
         asked = await first_round(connection)
         state = asked["requestState"]
-        again = await connection.call_tool("greet", {}, hands_on_questions=True, request_state=state)
+        again = await connection.call_tool(
+            "greet", {}, options=CallOptions(hands_on_questions=True, request_state=state)
+        )
         assert again["inputRequests"] == asked["inputRequests"]
         assert text_of(await next_round(connection, again)) == "Hello Ada"
     assert journal.entries == ["began", "ended"]
@@ -199,15 +202,17 @@ async def test_progress_of_every_round_reaches_the_request_of_that_round() -> No
     first, second = Hears(), Hears()
     async with between(server_config(made("greet", body))) as (_, connection):
         asked = await connection.call_tool(
-            "greet", {}, hands_on_questions=True, context=InvocationContext(channel=first)
+            "greet", {}, context=InvocationContext(channel=first), options=CallOptions(hands_on_questions=True)
         )
         await connection.call_tool(
             "greet",
             {},
-            hands_on_questions=True,
-            input_responses=dict.fromkeys(asked["inputRequests"], ACCEPTED),
-            request_state=asked["requestState"],
             context=InvocationContext(channel=second),
+            options=CallOptions(
+                hands_on_questions=True,
+                input_responses=dict.fromkeys(asked["inputRequests"], ACCEPTED),
+                request_state=asked["requestState"],
+            ),
         )
     assert (first.heard, second.heard) == ([1], [2])
 
@@ -215,7 +220,7 @@ async def test_progress_of_every_round_reaches_the_request_of_that_round() -> No
 async def test_a_caller_that_cannot_be_asked_is_not_and_the_server_is_told() -> None:
     journal = Journal()
     async with between(server_config(journal.greeter()), can_be_asked=False) as (_, connection):
-        result = await connection.call_tool("greet", {}, hands_on_questions=True)
+        result = await connection.call_tool("greet", {}, options=CallOptions(hands_on_questions=True))
         assert result["isError"]
     (began, refused) = journal.entries
     assert began == "began"

@@ -15,10 +15,12 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakValueDictionary
 
 import anyio
 import httpx2
+from anyio.lowlevel import RunVar
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import union_scopes
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
@@ -53,6 +55,9 @@ _MAX_REASON_CHARS = 300
 _PROTOCOL_HEADER = "mcp-protocol-version"
 _QUESTION_HEADERS = {"accept": "text/event-stream", _PROTOCOL_HEADER: LATEST_HANDSHAKE_VERSION}
 _logger = logging.getLogger("bridge.client")
+
+_Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
+_of_event_loop: RunVar[_Shared] = RunVar("bridge.client.auth.sign_in")
 
 
 class SignIn(httpx2.Auth):
@@ -327,6 +332,24 @@ class SignIn(httpx2.Auth):
         tokens = self._login.tokens if self._login is not None else None
         known = (tokens.access_token, tokens.refresh_token or "") if tokens is not None else ()
         return scrub(text, (*self._grant.secrets, *known, *redact_url(self._url).secrets))
+
+
+def shared_sign_in(url: str, grant: Grant, *, hint: str, key_hint: str | None) -> SignIn:
+    """Return the `SignIn` of a server and a grant that all connections of this event loop share.
+
+    Args:
+        url: The server.
+        grant: The grant type.
+        hint: As for `SignIn`.
+        key_hint: As for `SignIn`.
+    """
+    shared = _of_event_loop.get(None)
+    if shared is None:
+        shared = WeakValueDictionary()
+        _of_event_loop.set(shared)
+    if (signing := shared.get((url, grant))) is None:
+        signing = shared[url, grant] = SignIn(url, grant, hint=hint, key_hint=key_hint)
+    return signing
 
 
 def _same(request: httpx2.Request) -> httpx2.Request:

@@ -73,51 +73,51 @@ class Root:
     """When the server's name is prepended to its tool names; None if not set."""
 
 
-def read_root(document: Any, findings: Diagnostics) -> Root:
+def read_root(document: Any, diagnostics: Diagnostics) -> Root:
     """Find the servers and inputs of a configuration in any supported format."""
     if not isinstance(document, Mapping):
-        findings.problem(f"a configuration must be an object with 'mcpServers', not {json_type_name(document)}")
+        diagnostics.problem(f"a configuration must be an object with 'mcpServers', not {json_type_name(document)}")
         return Root({}, ())
     maps = [key for key in _MAPS if key in document and not _is_server(document[key])]
-    servers = _named_servers(document, maps, findings) if maps else _bare_servers(document, findings)
+    servers = _named_servers(document, maps, diagnostics) if maps else _bare_servers(document, diagnostics)
     inputs = document.get("inputs")
-    definitions = () if not maps and isinstance(inputs, Mapping) else read_inputs(inputs, findings)
+    definitions = () if not maps and isinstance(inputs, Mapping) else read_inputs(inputs, diagnostics)
     if not maps:
         return Root(servers, definitions)
     pinning = {key: document[key] for key in _PINNING if key in document}
-    return Root(servers, definitions, pinning, _prefixing(document.get(_PREFIX), findings))
+    return Root(servers, definitions, pinning, _prefixing(document.get(_PREFIX), diagnostics))
 
 
-def _prefixing(value: Any, findings: Diagnostics) -> Prefixing | None:
+def _prefixing(value: Any, diagnostics: Diagnostics) -> Prefixing | None:
     modes: tuple[Prefixing, ...] = get_args(Prefixing)
     for mode in modes:
         if value == mode:
             return mode
     if value is not None:
-        findings.problem("must be 'always', 'on_collision' or 'never'", key=_PREFIX)
+        diagnostics.problem("must be 'always', 'on_collision' or 'never'", key=_PREFIX)
     return None
 
 
-def _named_servers(document: Mapping[str, Any], maps: list[str], findings: Diagnostics) -> dict[str, Any]:
+def _named_servers(document: Mapping[str, Any], maps: list[str], diagnostics: Diagnostics) -> dict[str, Any]:
     for key in repeated_keys(document):
         if key in _ROOT_KEYS:
-            findings.problem("is given twice: merge the two", key=key)
+            diagnostics.problem("is given twice: merge the two", key=key)
     unknown = [str(key) for key in document if key not in _ROOT_KEYS]
     if unknown:
         named = ", ".join(map(repr, unknown[:_MAX_NAMES]))
         more = f" and {len(unknown) - _MAX_NAMES} more" if len(unknown) > _MAX_NAMES else ""
-        findings.warning(f"{named}{more}: not a server setting, ignored")
+        diagnostics.warning(f"{named}{more}: not a server setting, ignored")
     servers: dict[str, Any] = {}
     for key in maps:
         found = document[key]
         if isinstance(found, Mapping):
-            servers |= _checked(found, {*repeated_keys(found), *(found.keys() & servers.keys())}, findings)
+            servers |= _checked(found, {*repeated_keys(found), *(found.keys() & servers.keys())}, diagnostics)
         else:
-            findings.problem(f"must be an object of servers by name, not {json_type_name(found)}", key=key)
+            diagnostics.problem(f"must be an object of servers by name, not {json_type_name(found)}", key=key)
     return servers
 
 
-def _bare_servers(document: Mapping[str, Any], findings: Diagnostics) -> dict[str, Any]:
+def _bare_servers(document: Mapping[str, Any], diagnostics: Diagnostics) -> dict[str, Any]:
     found = {
         key: value
         for key, value in document.items()
@@ -126,24 +126,24 @@ def _bare_servers(document: Mapping[str, Any], findings: Diagnostics) -> dict[st
     if found and not any(_is_server(value) for value in found.values()):
         slip = next((str(key) for key in found if closest_key(str(key), _MAPS) is not None), None)
         hint = f"; did you mean {closest_key(slip, _MAPS)!r} by {slip!r}?" if slip is not None else ""
-        findings.problem(
+        diagnostics.problem(
             "no servers found: expected 'mcpServers' (Claude Desktop, Cursor), 'servers' (VS Code), "
             f"or only servers by name, each with a 'command' or a 'url'{hint}"
         )
         return {}
     for name, entry in found.items():
         if not isinstance(entry, Mapping):  # other keys may stand between the servers
-            findings.problem(not_an_entry(entry), server=str(name))
-    return _checked(found, repeated_keys(document), findings)
+            diagnostics.problem(not_an_entry(entry), server=str(name))
+    return _checked(found, repeated_keys(document), diagnostics)
 
 
-def _checked(found: Mapping[str, Any], repeated: Collection[str], findings: Diagnostics) -> dict[str, Any]:
+def _checked(found: Mapping[str, Any], repeated: Collection[str], diagnostics: Diagnostics) -> dict[str, Any]:
     servers = {}
     for name, entry in found.items():
         if problem := _name_complaint(name):
-            findings.problem(problem, server=str(name))
+            diagnostics.problem(problem, server=str(name))
         if name in repeated:
-            findings.problem("two servers have this name: rename one", server=name)
+            diagnostics.problem("two servers have this name: rename one", server=name)
         servers[name] = entry
     return servers
 
@@ -191,10 +191,10 @@ def is_disabled(raw: Mapping[str, Any]) -> bool:
     return raw.get("disabled") is True or raw.get("enabled") is False
 
 
-def normalize_entry(name: str, raw: Mapping[str, Any], findings: Diagnostics) -> NormalizedEntry:
+def normalize_entry(name: str, raw: Mapping[str, Any], diagnostics: Diagnostics) -> NormalizedEntry:
     """Convert the keys and the transport name of one server to their canonical form."""
     for path in (*repeated_keys(raw), *(f"{key}.{inner}" for key in raw for inner in repeated_keys(raw[key]))):
-        findings.problem("is given twice: remove one", server=name, key=path)
+        diagnostics.problem("is given twice: remove one", server=name, key=path)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     meant: dict[str, str] = {}
@@ -204,13 +204,13 @@ def normalize_entry(name: str, raw: Mapping[str, Any], findings: Diagnostics) ->
             if (near := closest_key(str(key), (*KEYS, *_KEY_SPELLINGS))) is not None:
                 meant[str(key)] = near
             suggestion = f"; did you mean {near!r}?" if near is not None else ""
-            findings.warning(f"unknown, ignored{suggestion}", server=name, key=str(key))
+            diagnostics.warning(f"unknown, ignored{suggestion}", server=name, key=str(key))
         elif value is not None:
             normalized = _canonical_value(canonical, str(key), value)
             if canonical == "auth":
-                normalized = normalize_auth(name, str(key), normalized, findings)
+                normalized = normalize_auth(name, str(key), normalized, diagnostics)
             if canonical in values and values[canonical] != normalized:
-                findings.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
+                diagnostics.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
             values[canonical] = normalized
             written.setdefault(canonical, str(key))
     if written.get("url") == "httpUrl" and "type" not in values:

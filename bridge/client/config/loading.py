@@ -2,7 +2,7 @@
 
 The formats are those of `bridge.client.config.formats`, with references of `bridge.client.config.variables`. A problem
 of one server makes only that server unusable (`UnusableTransport`). Problems of the whole file, or of all servers, are
-raised together as one `ConfigError`; other findings are warnings.
+raised together as one `ConfigError`; other diagnostics are warnings.
 """
 
 from __future__ import annotations
@@ -17,40 +17,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
-from bridge.client.config.entry_reader import TransportReader
+from bridge.client.config.entry_reader import EntryReader
 from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root
-from bridge.client.config.schema import HTTP_KEYS, STDIO_KEYS, ServerEntry, config_json_schema
+from bridge.client.config.schema import ServerEntry
 from bridge.client.config.servers import (
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
     DEFAULT_CONNECT_WAIT_SECONDS,
     DEFAULT_MAX_CALL_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
-    HttpTransport,
     Prefixing,
     ServerConfig,
     ServersConfig,
-    StdioTransport,
-    UnusableTransport,
 )
-from bridge.client.config.variables import ExpansionError, InputDefinition, Inputs, InputSource, Variables
+from bridge.client.config.variables import ExpansionError, Inputs, InputSource, Variables
 from bridge.client.tool_pins import PinMode, ServerPins, load_pins
+from bridge.client.transports.http import HttpTransport
+from bridge.client.transports.stdio import StdioTransport
+from bridge.client.transports.transport import UnusableTransport
 from bridge.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from bridge.client.config.formats import NormalizedEntry
     from bridge.client.config.servers import ProtocolPin
+    from bridge.client.transports.transport import Transport
 
-__all__ = [
-    "HttpTransport",
-    "InputDefinition",
-    "InputSource",
-    "ServerConfig",
-    "ServersConfig",
-    "StdioTransport",
-    "config_json_schema",
-    "load_config",
-    "parse_config",
-]
+TRANSPORTS: tuple[type[Transport], ...] = (StdioTransport, HttpTransport)
+"""Transports that an entry can name."""
 
 _logger = logging.getLogger("bridge.client")
 
@@ -123,27 +115,27 @@ def parse_config(
     Raises:
         ConfigError: No server is usable, or the data is invalid. It contains all problems.
     """
-    findings = Diagnostics()
-    root = read_root(document, findings)
-    of_the_file = tuple(findings.problems)
+    diagnostics = Diagnostics()
+    root = read_root(document, diagnostics)
+    of_the_file = tuple(diagnostics.problems)
     variables_of = os.environ if environ is None else environ
     folder = Path(workspace_folder or ".").absolute()
     variables = Variables(variables_of, folder, Inputs(root.inputs, inputs, variables_of))
-    locks = LockFiles(root.pinning, variables, findings, are_read=reads_pins)
+    locks = LockFiles(root.pinning, variables, diagnostics, are_read=reads_pins)
     disabled = tuple(name for name, raw in root.servers.items() if isinstance(raw, Mapping) and is_disabled(raw))
     enabled = {name: raw for name, raw in root.servers.items() if name not in disabled}
-    read = [_read_server(name, raw, variables, locks, findings) for name, raw in enabled.items()]
-    is_usable = any(not isinstance(server.transport, UnusableTransport) for server in read)
-    if of_the_file or any(problem.server is None for problem in findings.problems):
-        raise ConfigError(source, findings.problems)
-    if findings.problems and not is_usable:
-        raise ConfigError(source, findings.problems)
+    read = [_read_server(name, raw, variables, locks, diagnostics) for name, raw in enabled.items()]
+    is_usable = any(not server.transport.problems for server in read)
+    if of_the_file or any(problem.server is None for problem in diagnostics.problems):
+        raise ConfigError(source, diagnostics.problems)
+    if diagnostics.problems and not is_usable:
+        raise ConfigError(source, diagnostics.problems)
     if not root.servers:
-        findings.warning("it contains no servers")
-    for warning in findings.warnings:
+        diagnostics.warning("it contains no servers")
+    for warning in diagnostics.warnings:
         _logger.warning("%s: %s", source, warning)
     servers = {server.name: replace(server, prefixing=root.prefixing) for server in read}
-    return ServersConfig(servers=servers, disabled=disabled, warnings=tuple(findings.warnings), source=source)
+    return ServersConfig(servers=servers, disabled=disabled, warnings=tuple(diagnostics.warnings), source=source)
 
 
 def _read_text(source: str) -> str:
@@ -165,11 +157,11 @@ def _folder_of(path: Path) -> Path:
     return folder.parent if folder.name in _HOST_FOLDERS else folder
 
 
-def _read_server(name: str, raw: Any, variables: Variables, locks: LockFiles, findings: Diagnostics) -> ServerConfig:
+def _read_server(name: str, raw: Any, variables: Variables, locks: LockFiles, diagnostics: Diagnostics) -> ServerConfig:
     """Read one server; an unusable entry becomes a server with an `UnusableTransport`."""
-    before = len(findings.problems)
-    config = _usable_server(name, raw, variables, locks, findings)
-    problems = tuple(findings.problems[before:])
+    before = len(diagnostics.problems)
+    config = _usable_server(name, raw, variables, locks, diagnostics)
+    problems = tuple(diagnostics.problems[before:])
     if config is not None and not problems:
         return config
     transport = UnusableTransport(problems)
@@ -180,32 +172,32 @@ def _read_server(name: str, raw: Any, variables: Variables, locks: LockFiles, fi
 
 
 def _usable_server(
-    name: str, raw: Any, variables: Variables, locks: LockFiles, findings: Diagnostics
+    name: str, raw: Any, variables: Variables, locks: LockFiles, diagnostics: Diagnostics
 ) -> ServerConfig | None:
     if not isinstance(raw, Mapping):
-        findings.problem(not_an_entry(raw), server=name)
+        diagnostics.problem(not_an_entry(raw), server=name)
         return None
-    normalized = normalize_entry(name, raw, findings)
+    normalized = normalize_entry(name, raw, diagnostics)
     try:
         entry = ServerEntry.model_validate(dict(normalized.values))
     except ValidationError as error:
-        findings.invalid(error, server=name, written=normalized.written)
+        diagnostics.invalid(error, server=name, written=normalized.written)
         return None
-    if (kind := _transport_kind(name, entry, normalized, findings)) is None:
+    if (transport := _transport_of(name, entry, normalized, diagnostics)) is None:
         return None
-    _check_seconds(name, entry, normalized, findings)
+    _check_seconds(name, entry, normalized, diagnostics)
     if entry.prefix in get_args(Prefixing):
         message = (
             f"prepends the text {entry.prefix!r} to the names of its tools; to choose when the server's name is "
             "prepended, write 'prefix' at the top level"
         )
-        findings.warning(message, server=name, key=normalized.written["prefix"])
-    _warn_of_unused(name, kind, normalized, findings)
+        diagnostics.warning(message, server=name, key=normalized.written["prefix"])
+    _warn_of_unused(name, transport, normalized, diagnostics)
     held = locks.held(name, entry, normalized.written)
-    reader = TransportReader(name, variables, normalized.written, findings)
+    reader = EntryReader(name, variables, normalized.written, diagnostics)
     return ServerConfig(
         name=name,
-        transport=reader.stdio(entry) if kind == "stdio" else reader.http(entry),
+        transport=transport.from_entry(entry, reader),
         timeout_seconds=entry.timeout or DEFAULT_TIMEOUT_SECONDS,
         max_call_seconds=entry.max_call_seconds or max(DEFAULT_MAX_CALL_SECONDS, entry.timeout or 0),
         connect_timeout_seconds=entry.connect_timeout_seconds or DEFAULT_CONNECT_TIMEOUT_SECONDS,
@@ -216,58 +208,63 @@ def _usable_server(
         include=None if entry.include is None else tuple(entry.include),
         exclude=tuple(entry.exclude or ()),
         unjudged_results=entry.unjudged_results or "pass",
-        protocol=_protocol(name, entry, normalized, findings),
+        protocol=_protocol(name, entry, normalized, diagnostics),
         pins=held.pins,
         lock=held.lock,
     )
 
 
-def _transport_kind(name: str, entry: ServerEntry, said: NormalizedEntry, findings: Diagnostics) -> str | None:
-    written = said.written
-    if entry.command is not None and entry.url is not None:
-        findings.problem(f"has both 'command' and {written['url']!r}: keep one", server=name)
-    elif entry.command is None and entry.url is None:
-        slips = [key for key, meant in said.meant.items() if canonical_key(meant) in {"command", "url"}]
+def _transport_of(
+    name: str, entry: ServerEntry, said: NormalizedEntry, diagnostics: Diagnostics
+) -> type[Transport] | None:
+    """Select the transport of an entry by the key of its address; None after a problem was reported."""
+    given = [transport for transport in TRANSPORTS if transport.address_key in said.values]
+    keys = [said.written[transport.address_key] for transport in given]
+    wanted = next((transport for transport in TRANSPORTS if entry.type in transport.entry_types), None)
+    if len(given) > 1:
+        diagnostics.problem(f"has both {' and '.join(map(repr, keys))}: keep one", server=name)
+    elif not given:
+        addresses = {transport.address_key for transport in TRANSPORTS}
+        slips = [key for key, meant in said.meant.items() if canonical_key(meant) in addresses]
         hint = f"; did you mean {said.meant[slips[0]]!r} by {slips[0]!r}?" if slips else ""
         message = f"has neither 'command' (a program to start) nor 'url' (a server to connect to){hint}"
-        findings.problem(message, server=name)
-    elif entry.command is not None and entry.type in {"http", "sse"}:
-        findings.problem(f"is {entry.type!r}, which needs a 'url', not a 'command'", server=name, key=written["type"])
-    elif entry.url is not None and entry.type == "stdio":
-        message = f"is 'stdio', which needs a 'command', not a {written['url']!r}"
-        findings.problem(message, server=name, key=written["type"])
+        diagnostics.problem(message, server=name)
+    elif wanted not in {None, given[0]}:
+        assert wanted is not None
+        message = f"is {entry.type!r}, which needs a {wanted.address_key!r}, not a {keys[0]!r}"
+        diagnostics.problem(message, server=name, key=said.written["type"])
     else:
-        return "stdio" if entry.command is not None else "http"
+        return given[0]
     return None
 
 
-def _check_seconds(name: str, entry: ServerEntry, said: NormalizedEntry, findings: Diagnostics) -> None:
+def _check_seconds(name: str, entry: ServerEntry, said: NormalizedEntry, diagnostics: Diagnostics) -> None:
     for key in _SECONDS_KEYS:
         seconds = said.values.get(key)
         if seconds is not None and seconds > _SURELY_MILLISECONDS:
-            findings.warning(
+            diagnostics.warning(
                 f"{seconds:g} is in seconds here; if milliseconds were meant, write {seconds / 1000:g}",
                 server=name,
                 key=said.written[key],
             )
     if entry.timeout is not None and entry.max_call_seconds is not None and entry.max_call_seconds < entry.timeout:
-        findings.problem("is shorter than 'timeout', which would have no effect", server=name, key="maxCallSeconds")
+        diagnostics.problem("is shorter than 'timeout', which would have no effect", server=name, key="maxCallSeconds")
 
 
-def _warn_of_unused(name: str, kind: str, said: NormalizedEntry, findings: Diagnostics) -> None:
-    unused = HTTP_KEYS if kind == "stdio" else STDIO_KEYS
-    transport = "command" if kind == "stdio" else "url"
+def _warn_of_unused(name: str, transport: type[Transport], said: NormalizedEntry, diagnostics: Diagnostics) -> None:
+    unused = frozenset().union(*(other.entry_keys for other in TRANSPORTS)) - transport.entry_keys
     for key in said.values:
         if key in unused:
-            findings.warning(f"has no effect with {transport!r}, ignored", server=name, key=said.written[key])
+            message = f"has no effect with {transport.address_key!r}, ignored"
+            diagnostics.warning(message, server=name, key=said.written[key])
 
 
-def _protocol(name: str, entry: ServerEntry, said: NormalizedEntry, findings: Diagnostics) -> ProtocolPin:
+def _protocol(name: str, entry: ServerEntry, said: NormalizedEntry, diagnostics: Diagnostics) -> ProtocolPin:
     if entry.type != "sse":
         return entry.protocol or "auto"
     if entry.protocol not in {None, "auto", "legacy"}:
         message = f"is {entry.protocol!r}, which is not available over SSE: remove it"
-        findings.problem(message, server=name, key=said.written["protocol"])
+        diagnostics.problem(message, server=name, key=said.written["protocol"])
     return "legacy"
 
 
@@ -286,13 +283,15 @@ class LockFiles:
     Args:
         said: Top-level settings, for servers without their own.
         variables: Values of references.
-        findings: Collects problems.
+        diagnostics: Collects problems.
         are_read: Read the files; False for `bridge pin`, which writes them.
     """
 
-    def __init__(self, said: Mapping[str, Any], variables: Variables, findings: Diagnostics, *, are_read: bool) -> None:
+    def __init__(
+        self, said: Mapping[str, Any], variables: Variables, diagnostics: Diagnostics, *, are_read: bool
+    ) -> None:
         self._variables = variables
-        self._findings = findings
+        self._diagnostics = diagnostics
         self._are_read = are_read
         self._read: dict[tuple[str, PinMode], Mapping[str, ServerPins]] = {}
         self._lock: str | None = None
@@ -300,12 +299,12 @@ class LockFiles:
         if (lock := said.get("pins")) is not None:
             self._lock = lock if isinstance(lock, str) else None
             if self._lock is None:
-                findings.problem(f"must be the path of a lock file, not {json_type_name(lock)}", key="pins")
+                diagnostics.problem(f"must be the path of a lock file, not {json_type_name(lock)}", key="pins")
         if (mode := said.get("pinMode")) is not None:
             if mode in _MODES:
                 self._mode = mode
             else:
-                findings.problem("must be 'refuse' or 'flag'", key="pinMode")
+                diagnostics.problem("must be 'refuse' or 'flag'", key="pinMode")
 
     def held(self, server: str, entry: ServerEntry, written: Mapping[str, str]) -> PinSettings:
         """Resolve the pin settings of a server.
@@ -318,7 +317,7 @@ class LockFiles:
         text = self._lock if entry.pins is None else entry.pins
         if text is None:
             if entry.pin_mode is not None:
-                self._findings.warning("has no effect without 'pins'", server=server, key=written["pinMode"])
+                self._diagnostics.warning("has no effect without 'pins'", server=server, key=written["pinMode"])
             return PinSettings()
         key = "pins" if entry.pins is None else written["pins"]
         place = {"key": key} if entry.pins is None else {"key": key, "server": server}
@@ -326,7 +325,7 @@ class LockFiles:
             expanded = self._variables.expand(text)
         except ExpansionError as error:
             for message in error.messages:
-                self._findings.problem(message, **place)
+                self._diagnostics.problem(message, **place)
             return PinSettings()
         path = str(self._variables.workspace_folder / Path(expanded.value))
         if not self._are_read:
@@ -337,6 +336,6 @@ class LockFiles:
                 self._read[path, mode] = load_pins(path, mode=mode)
         except ConfigError as error:
             reason = "; ".join(problem.message for problem in error.problems)
-            self._findings.problem(f"{expanded.shown!r} {reason} (write it with `bridge pin`)", **place)
+            self._diagnostics.problem(f"{expanded.shown!r} {reason} (write it with `bridge pin`)", **place)
             return PinSettings(path)
         return PinSettings(path, self._read[path, mode].get(server, ServerPins(tools={}, mode=mode)))

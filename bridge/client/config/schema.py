@@ -133,14 +133,6 @@ class Document(BaseModel):
     )
 
 
-STDIO_KEYS = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
-"""Keys that are valid only with a command."""
-
-
-HTTP_KEYS = frozenset({"auth", "headers"})
-"""Keys that are valid only with a URL."""
-
-
 KEYS: tuple[str, ...] = tuple(field.alias or name for name, field in ServerEntry.model_fields.items())
 """Every key of an entry, in canonical form."""
 
@@ -216,14 +208,14 @@ _KEYS = tuple(field.alias or name for name, field in AuthEntry.model_fields.item
 _SPELLINGS = {"scope": "scopes", "tokenEndpointAuthMethod": "clientAuthentication", "redirectUrl": "redirectUri"}
 
 
-def normalize_auth(server: str, key: str, value: Any, findings: Diagnostics) -> Any:
+def normalize_auth(server: str, key: str, value: Any, diagnostics: Diagnostics) -> Any:
     """Convert the keys of an ``auth`` entry to their canonical form.
 
     Args:
         server: The server's name.
         key: Original spelling of ``auth``.
         value: The value of ``auth``.
-        findings: Collects warnings.
+        diagnostics: Collects warnings.
     """
     if not isinstance(value, dict):
         return value
@@ -232,7 +224,7 @@ def normalize_auth(server: str, key: str, value: Any, findings: Diagnostics) -> 
         camel = to_camel(str(name).lower()) if "_" in str(name) else str(name)
         canonical = _SPELLINGS.get(camel, camel)
         if canonical not in _KEYS:
-            findings.warning("unknown, ignored", server=server, key=f"{key}.{name}")
+            diagnostics.warning("unknown, ignored", server=server, key=f"{key}.{name}")
         elif inner is not None:
             normalized[canonical] = inner
     return normalized

@@ -1,28 +1,18 @@
-"""Configuration values: servers and their transports.
-
-Values compare by content, so that reading a configuration again shows which servers changed. Possible secrets
-(variables, headers, credentials, expanded references) are never in a repr; errors use `redacted`.
-"""
+"""Configuration values: servers and their settings. They compare by content."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from bridge.client.redaction import HIDDEN, redact_command, redact_url, scrub
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.client.auth.grants import Grant
     from bridge.client.tool_pins import ServerPins
-    from bridge.errors import ConfigProblem
-
-InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
-"""Environment variables that a child process inherits: the essential ones (``PATH``, ``HOME``, …), all, or the
-essential ones and these."""
+    from bridge.client.transports.transport import Transport
 
 ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
 """The protocol: negotiated, the handshake era, or that version."""
@@ -43,129 +33,13 @@ Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
 """When the server's name is prepended to its tool names."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class StdioTransport:
-    """A server that runs as a child process and communicates over standard input and output."""
-
-    command: str
-    """The program."""
-    _: KW_ONLY
-    args: tuple[str, ...] = ()
-    """The program's arguments."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables in addition to the inherited ones."""
-    cwd: str | None = None
-    """The child's working directory; None for this process's."""
-    inherit_env: InheritEnvironment = "minimal"
-    """Environment variables that the child inherits."""
-    shown: str | None = field(default=None, compare=False)
-    """The redacted command line, if it is known better than by heuristics; see `redacted`."""
-    expanded: tuple[str, ...] = field(default=(), compare=False)
-    """Texts from variables or the user, which may be secret; see `scrub`."""
-
-    def redacted(self) -> str:
-        """The command line without secrets."""
-        return self.shown if self.shown is not None else redact_command((self.command, *self.args)).shown
-
-    def scrub(self, text: str) -> str:
-        """Remove this transport's secrets from a text, such as the child's standard error."""
-        guessed = redact_command((self.command, *self.args)).secrets
-        return scrub(text, (*self.env.values(), *self.expanded, *guessed))
-
-    def __repr__(self) -> str:
-        return (
-            f"StdioTransport({self.redacted()!r}, env={dict.fromkeys(self.env, HIDDEN)!r}, "
-            f"cwd={self.cwd!r}, inherit_env={self.inherit_env!r})"
-        )
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class HttpTransport:
-    """A server behind a URL."""
-
-    url: str
-    """The server's URL, ``http`` or ``https``."""
-    _: KW_ONLY
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of every request."""
-    auth: Grant | None = None
-    """Grant type; None to use `headers`, or else a stored login."""
-    kind: Literal["http", "sse"] | None = None
-    """Streamable HTTP, or HTTP with SSE; None to detect it (POST, then GET; MCP, Transports, "Backwards
-    Compatibility")."""
-    shown: str | None = field(default=None, compare=False)
-    """The redacted URL, if it is known better than by heuristics; see `redacted`."""
-    expanded: tuple[str, ...] = field(default=(), compare=False)
-    """Texts from variables or the user, which may be secret; see `scrub`."""
-    login_target: str | None = field(default=None, compare=False)
-    """Argument for ``bridge login``, if it is not the URL."""
-
-    def redacted(self) -> str:
-        """The URL without secrets."""
-        return self.shown if self.shown is not None else redact_url(self.url).shown
-
-    def scrub(self, text: str) -> str:
-        """Remove this transport's secrets from a text, such as another library's error."""
-        values = self.headers.values()
-        credentials = (value.partition(" ")[2] for value in values)
-        of_auth = self.auth.secrets if self.auth is not None else ()
-        return scrub(text, (*values, *credentials, *of_auth, *self.expanded, *redact_url(self.url).secrets))
-
-    def __repr__(self) -> str:
-        headers = dict.fromkeys(self.headers, HIDDEN)
-        auth = f", auth={self.auth!r}" if self.auth is not None else ""
-        return f"HttpTransport({self.redacted()!r}, headers={headers!r}{auth}, kind={self.kind!r})"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class MemoryTransport:
-    """A server in this process."""
-
-    server: Any
-    """The SDK's low-level ``Server`` (for example the ``server`` of a `bridge.server.publisher.Publisher`) or
-    ``MCPServer``."""
-
-    def redacted(self) -> str:
-        """A description of the address."""
-        return "this process"
-
-    def scrub(self, text: str) -> str:
-        """Return the text unchanged: there are no secrets."""
-        return text
-
-    def __repr__(self) -> str:
-        return "MemoryTransport(…)"
-
-
-@dataclass(frozen=True, slots=True)
-class UnusableTransport:
-    """Transport of a server whose configuration is invalid: every connection fails with the reason."""
-
-    problems: tuple[ConfigProblem, ...]
-    """Problems of this server's configuration."""
-
-    @property
-    def reason(self) -> str:
-        """The problems as a sentence, without the server's name."""
-        problems = "; ".join(str(replace(problem, server=None)) for problem in self.problems)
-        return f"its configuration cannot be used: {problems}"
-
-    def redacted(self) -> str:
-        """A description of the address."""
-        return "nowhere"
-
-    def scrub(self, text: str) -> str:
-        """Return the text unchanged: problems contain no secrets."""
-        return text
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """One server: its transport and settings."""
 
     name: str
     """Name in the configuration."""
-    transport: StdioTransport | HttpTransport | MemoryTransport | UnusableTransport
+    transport: Transport
     """Transport of the server."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """Maximum seconds of a call without progress; each progress notification restarts them."""
@@ -202,9 +76,7 @@ class ServerConfig:
 
     def with_login_target(self, target: str) -> ServerConfig:
         """Copy the server with an argument for ``bridge login``."""
-        if not isinstance(self.transport, HttpTransport):
-            return self
-        return replace(self, transport=replace(self.transport, login_target=target))
+        return replace(self, transport=self.transport.with_login_target(target))
 
     def admits(self, tool_name: str) -> bool:
         """True if a tool, given by remote name, is included."""
@@ -217,7 +89,8 @@ class ServersConfig:
     """The servers of one configuration."""
 
     servers: Mapping[str, ServerConfig] = field(default_factory=dict)
-    """The enabled servers by name, in the order of the file. An unusable entry has an `UnusableTransport`."""
+    """The enabled servers by name, in the order of the file. An unusable entry has an
+    `bridge.client.transports.transport.UnusableTransport`."""
     disabled: tuple[str, ...] = ()
     """Names of the disabled servers; their entries are not read."""
     warnings: tuple[str, ...] = ()
@@ -232,7 +105,7 @@ class ServersConfig:
             ConfigError: The server's entry is unusable.
         """
         server = self.servers.get(name)
-        if server is not None and isinstance(server.transport, UnusableTransport):
+        if server is not None and server.transport.problems:
             raise ConfigError(self.source, server.transport.problems)
         return server
 

@@ -55,6 +55,8 @@ class Expanded:
     """The text to display, with references to variables and inputs unexpanded."""
     secrets: tuple[str, ...] = ()
     """Values of variables and inputs."""
+    is_missing: bool = False
+    """True if the text could not be expanded, which was reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +203,12 @@ class Inputs:
         return definition.default if value is None else value
 
 
-def read_inputs(raw: Any, findings: Diagnostics) -> tuple[InputDefinition, ...]:
+def read_inputs(raw: Any, diagnostics: Diagnostics) -> tuple[InputDefinition, ...]:
     """Read the definitions of a configuration."""
     if raw is None:
         return ()
     if not isinstance(raw, list):
-        findings.problem(f"must be a list, not {json_type_name(raw)}", key="inputs")
+        diagnostics.problem(f"must be a list, not {json_type_name(raw)}", key="inputs")
         return ()
     definitions: dict[str, InputDefinition] = {}
     for index, item in enumerate(raw):
@@ -214,10 +216,10 @@ def read_inputs(raw: Any, findings: Diagnostics) -> tuple[InputDefinition, ...]:
         try:
             definition = InputDefinition.model_validate(item)
         except ValidationError as error:
-            findings.invalid(error, within=place, written={})
+            diagnostics.invalid(error, within=place, written={})
             continue
         if definition.id in definitions:
-            findings.problem(f"two inputs have the id {definition.id!r}: rename one", key=f"{place}.id")
+            diagnostics.problem(f"two inputs have the id {definition.id!r}: rename one", key=f"{place}.id")
         definitions[definition.id] = definition
     return tuple(definitions.values())
 

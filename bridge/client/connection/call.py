@@ -1,4 +1,4 @@
-"""One call in progress, and the deadlines of a connection's calls.
+"""Options of a call, one call in progress, and the deadlines of a connection's calls.
 
 Deadlines share one timer for the whole connection instead of one for each call.
 """
@@ -8,17 +8,44 @@ from __future__ import annotations
 import logging
 import math
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from bridge.tools.context import InvocationContext, LogLevel
 
 _logger = logging.getLogger("bridge.client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """Options of one call of a tool."""
+
+    meta: Mapping[str, Any] | None = None
+    """Value of ``_meta``."""
+    repeatable: bool = False
+    """True if the tool is annotated as idempotent or read-only. If the server is trusted, the call is repeated after a
+    lost connection."""
+    timeout_seconds: float | None = None
+    """Maximum seconds without progress; None for those of the configuration."""
+    input_responses: Mapping[str, Any] | None = None
+    """Answers to the input requests of an earlier round, by key (modern era)."""
+    request_state: str | None = None
+    """The state of that round, unchanged (modern era)."""
+    hands_on_questions: bool = False
+    """Return a result with ``resultType: "input_required"`` instead of answering it with handlers.
+
+    It has no effect in the handshake era, in which servers send requests during the call.
+    """
+
+
+NO_OPTIONS = CallOptions()
+"""The default options."""
 
 
 class Call:

@@ -43,13 +43,13 @@ class Callbacks:
 
     Args:
         name: The server's name.
-        link: The session.
+        session: The session.
         handlers: Handlers of server requests.
     """
 
-    def __init__(self, name: str, link: Session, handlers: ClientHandlers) -> None:
+    def __init__(self, name: str, session: Session, handlers: ClientHandlers) -> None:
         self._name = name
-        self._link = link
+        self._session = session
         self._handlers = handlers
 
     def options(self) -> Mapping[str, Any]:
@@ -67,12 +67,12 @@ class Callbacks:
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            self._link.tools_changed()
+            self._session.tools_changed()
         elif isinstance(message, Exception):
             _logger.debug("server %r: %r", self._name, message)
 
     async def _on_log(self, params: LoggingMessageNotificationParams) -> None:
-        call = self._link.current_call()
+        call = self._session.current_call()
         if call is None:
             severity = getattr(logging, params.level.upper(), logging.INFO)
             _logger.log(severity, "server %r: %s", self._name, params.data)
@@ -98,7 +98,7 @@ class Callbacks:
         wire: Json = {"method": method}
         if params is not None:
             wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
-        calls = self._link.current_calls()
+        calls = self._session.current_calls()
         answer: Json | ErrorData = ErrorData(
             code=INVALID_PARAMS, message="the call that this request belongs to has ended"
         )
@@ -110,7 +110,7 @@ class Callbacks:
         return answer if isinstance(answer, ErrorData) else kind.model_validate(answer)
 
     async def _answered_within(self, calls: Sequence[Call], wire: Json) -> Json | ErrorData:
-        call = self._link.current_call()
+        call = self._session.current_call()
         try:
             with ExitStack() as stack:
                 for waiting in calls:

@@ -4,7 +4,7 @@
         ╰── Supervisor ── task that opens, closes and reconnects (`bridge.client.connection.supervisor`)
               ╰── Session ── one client of the SDK, from handshake to loss (`bridge.client.connection.session`)
 
-A call to an unavailable server triggers a connection attempt and waits briefly. If the connection is lost during a
+A call to an unavailable server triggers a connection outgoing and waits briefly. If the connection is lost during a
 call, the call is repeated only if it provably never ran or may be repeated; otherwise it fails immediately.
 """
 
@@ -13,10 +13,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
+from bridge.client.connection.call import NO_OPTIONS
 from bridge.client.connection.handlers import ClientHandlers
-from bridge.client.connection.state import ConnectionState, ConnectionStatus, Healing, Listeners, ToolListing
-from bridge.errors import ServerError, ServerFailure, ServerUnavailableError
+from bridge.client.connection.state import (
+    ConnectionEvents,
+    ConnectionState,
+    ConnectionStatus,
+    ReconnectPolicy,
+    ToolListing,
+)
+from bridge.errors import ServerFailure, ServerUnavailableError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
@@ -26,9 +32,11 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import ServerConfig
+    from bridge.client.connection.call import CallOptions
     from bridge.client.connection.session import Session
-    from bridge.client.connection.state import Era, ServerInfo, TransportKind
+    from bridge.client.connection.state import Era, ServerInfo
     from bridge.client.connection.supervisor import Supervisor
+    from bridge.errors import ServerError
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
@@ -41,7 +49,7 @@ class Connection:
     Args:
         config: The server: its transport and settings.
         handlers: Handlers of server requests; None for none.
-        healing: Reconnection delays and health checks.
+        reconnect: Reconnection delays and health checks.
         auth: Authentication of HTTP requests; None to use the configuration.
     """
 
@@ -50,19 +58,15 @@ class Connection:
         config: ServerConfig,
         *,
         handlers: ClientHandlers | None = None,
-        healing: Healing | None = None,
+        reconnect: ReconnectPolicy | None = None,
         auth: httpx2.Auth | None = None,
     ) -> None:
         self.config = config
-        self.state = ConnectionState.CLOSED
-        self.last_error: ServerError | None = None
         self._handlers = handlers or ClientHandlers()
-        self._healing = healing or Healing()
+        self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
-        self._owner: Supervisor | None = None
-        self._state_listeners = Listeners[[ConnectionState]]()
-        self._tools_listeners = Listeners[[]]()
-        self._listing: list[Json] | None = None
+        self._supervisor: Supervisor | None = None
+        self._events = ConnectionEvents()
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -76,31 +80,31 @@ class Connection:
         Raises:
             ServerUnavailableError: The server cannot be started or reached, or the handshake fails or times out.
         """
-        owner = self._owner
-        if owner is None or owner.is_stopping:
-            if owner is not None:
-                await owner.done.wait()
-            if self._owner is owner:  # no other task has started it meanwhile
+        supervisor = self._supervisor
+        if supervisor is None or supervisor.is_stopping:
+            if supervisor is not None:
+                await supervisor.done.wait()
+            if self._supervisor is supervisor:  # no other task has started it meanwhile
                 self._start()
-        owner = self._owner
-        assert owner is not None
+        supervisor = self._supervisor
+        assert supervisor is not None
         if not wait:
             return
-        await owner.settled()
-        if owner.connects == 0:
-            error = owner.error or owner.failures.closed("connecting")
-            await self._close(owner)
+        await supervisor.settled()
+        if supervisor.connects == 0:
+            error = supervisor.error or supervisor.failures.closed("connecting")
+            await self._close(supervisor)
             raise error
 
     async def aclose(self) -> None:
         """Close the connection, and its child process with all descendants. Idempotent; may be called from any task."""
-        if self._owner is not None:
-            await self._close(self._owner)
+        if self._supervisor is not None:
+            await self._close(self._supervisor)
 
     async def settled(self) -> ConnectionState:
         """Wait until the first attempt since `open` has succeeded or failed; returns the state."""
-        if self._owner is not None:
-            await self._owner.settled()
+        if self._supervisor is not None:
+            await self._supervisor.settled()
         return self.state
 
     async def __aenter__(self) -> Self:
@@ -120,35 +124,48 @@ class Connection:
         return self.config.name
 
     @property
+    def state(self) -> ConnectionState:
+        """Current state."""
+        return self._events.state
+
+    @property
+    def last_error(self) -> ServerError | None:
+        """Last error of the connection; None when it is ready again."""
+        return self._events.last_error
+
+    @property
     def era(self) -> Era | None:
         """Era of the last handshake; None before the first."""
-        link = self._last_link
-        return link.era if link else None
+        session = self._last_session
+        return session.era if session else None
 
     @property
     def protocol_version(self) -> str | None:
         """MCP version of the last handshake; None before the first."""
-        link = self._last_link
-        return link.protocol_version if link else None
+        session = self._last_session
+        return session.protocol_version if session else None
 
     @property
     def server_info(self) -> ServerInfo | None:
         """The server's description of itself in the last handshake; None before the first."""
-        link = self._last_link
-        return link.info if link else None
+        session = self._last_session
+        return session.info if session else None
 
     def status(self) -> ConnectionStatus:
         """Current status of the connection."""
+        session = self._last_session
         return ConnectionStatus(
             name=self.name,
             state=self.state,
-            transport=self._transport_kind(),
+            transport=session.channel.kind
+            if (session := self._last_session) is not None
+            else self.config.transport.kind,
             address=self.config.transport.redacted(),
             era=self.era,
             protocol_version=self.protocol_version,
             server_info=self.server_info,
             last_error=self.last_error,
-            connects=self._owner.connects if self._owner else 0,
+            connects=self._supervisor.connects if self._supervisor else 0,
         )
 
     def on_state(self, listener: Callable[[ConnectionState], None]) -> Callable[[], None]:
@@ -160,7 +177,7 @@ class Connection:
         Returns:
             A function that removes the listener.
         """
-        return self._state_listeners.add(listener)
+        return self._events.state_listeners.add(listener)
 
     def on_tools_changed(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Register a listener that is called when the server's tools have, or may have, changed.
@@ -173,9 +190,9 @@ class Connection:
         Returns:
             A function that removes the listener.
         """
-        if self._owner is not None:
-            self._owner.want_changes()
-        return self._tools_listeners.add(listener)
+        if self._supervisor is not None:
+            self._supervisor.want_changes()
+        return self._events.tools_listeners.add(listener)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -190,11 +207,11 @@ class Connection:
         """
         from bridge.client.connection.calls import list_tools  # noqa: PLC0415 - imports the SDK
 
-        owner = self._opened("listing tools")
-        await owner.usable("listing tools", self.config.connect_wait_seconds)
-        await owner.watching(self.config.connect_wait_seconds)
-        listing = await list_tools(owner, self.config)
-        self._listing = listing.tools
+        supervisor = self._opened("listing tools")
+        await supervisor.usable("listing tools", self.config.connect_wait_seconds)
+        await supervisor.notified(self.config.connect_wait_seconds)
+        listing = await list_tools(supervisor, self.config)
+        self._events.tools = listing.tools
         if (pins := self.config.pins) is None:
             return listing
         tools, refused = pins.admitted(self.name, listing.tools)
@@ -206,12 +223,7 @@ class Connection:
         arguments: Mapping[str, Any],
         *,
         context: InvocationContext | None = None,
-        meta: Mapping[str, Any] | None = None,
-        repeatable: bool = False,
-        timeout_seconds: float | None = None,
-        input_responses: Mapping[str, Any] | None = None,
-        request_state: str | None = None,
-        hands_on_questions: bool = False,
+        options: CallOptions = NO_OPTIONS,
     ) -> Json:
         """Call a tool.
 
@@ -220,14 +232,7 @@ class Connection:
             arguments: The arguments, sent unchanged.
             context: Invocation context: receives progress and log messages, limits the time by its deadline, and is
                 passed to handlers.
-            meta: Value of ``_meta``.
-            repeatable: True if the tool is annotated as idempotent or read-only. If the server is trusted, the call is
-                repeated after a lost connection.
-            timeout_seconds: Maximum seconds without progress; by default those of the configuration.
-            input_responses: Answers to the input requests of an earlier round, by key (modern era).
-            request_state: The state of that round, unchanged (modern era).
-            hands_on_questions: Return a result with ``resultType: "input_required"`` instead of answering it with
-                handlers. Has no effect in the handshake era, in which servers send requests during the call.
+            options: Options of the call.
 
         Returns:
             MCP's ``CallToolResult``, unparsed; a failed tool sets ``isError``.
@@ -240,18 +245,10 @@ class Connection:
             ServerAnswerError: The response violates the protocol.
             ArgumentsError: The arguments are not JSON data.
         """
-        from bridge.client.connection.calls import CallRound, call_tool  # noqa: PLC0415 - imports the SDK
+        from bridge.client.connection.calls import call_tool  # noqa: PLC0415 - imports the SDK
 
-        return await call_tool(
-            self._opened(f"calling {name!r}"),
-            self.config,
-            self._handlers,
-            CallRound(name, arguments, meta, input_responses, request_state),
-            context=context,
-            is_repeatable=repeatable and self.config.trusted,
-            timeout_seconds=timeout_seconds,
-            hands_on_questions=hands_on_questions,
-        )
+        supervisor = self._opened(f"calling {name!r}")
+        return await call_tool(supervisor, self.config, self._handlers, name, arguments, context, options)
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, context: InvocationContext | None = None
@@ -276,68 +273,29 @@ class Connection:
     # --- internals ---------------------------------------------------------------------------------------------------
 
     @property
-    def _last_link(self) -> Session | None:
-        return self._owner.last if self._owner else None
+    def _last_session(self) -> Session | None:
+        return self._supervisor.last if self._supervisor else None
 
     def _opened(self, phase: str) -> Supervisor:
-        if self._owner is None or self._owner.is_stopping:
+        if self._supervisor is None or self._supervisor.is_stopping:
             raise ServerUnavailableError(
                 ServerFailure(server=self.name, phase=phase, reason="the connection is not open", hint="open it first")
             )
-        return self._owner
+        return self._supervisor
 
     def _start(self) -> None:
         from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - imports the SDK
 
-        self._owner = Supervisor(
+        self._supervisor = Supervisor(
             self.config,
             handlers=self._handlers,
-            healing=self._healing,
+            reconnect=self._reconnect,
             auth=self._auth,
-            changed=self._changed,
-            relist=self._relist,
-            tools_changed=self._tools_listeners.tell,
-            wants_changes=lambda: bool(self._tools_listeners),
+            events=self._events,
         )
-        self._changed(ConnectionState.CONNECTING, None)
-        start_detached(self._owner.run, f"connection to {self.name}")
+        self._events.change_state(ConnectionState.CONNECTING, None)
+        start_detached(self._supervisor.run, f"connection to {self.name}")
 
-    async def _close(self, owner: Supervisor) -> None:
-        owner.stop()
-        await owner.done.wait()
-
-    async def _relist(self, link: Session) -> None:
-        """List the tools after a reconnection, and notify listeners if they differ."""
-        if self._listing is None:
-            return
-        from bridge.client.connection.tool_listing import list_all_pages  # noqa: PLC0415 - already imported
-
-        try:
-            listing = (await list_all_pages(link)).tools
-        except Exception as error:  # noqa: BLE001 - listeners will list the tools and get the error
-            _logger.debug("server %r: the tools cannot be listed again: %r", self.name, error)
-            self._tools_listeners.tell()
-            return
-        if listing != self._listing:
-            self._listing = listing
-            self._tools_listeners.tell()
-
-    def _changed(self, state: ConnectionState, error: ServerError | None) -> None:
-        if state is not ConnectionState.CLOSED:
-            self.last_error = error
-        if state is not self.state:
-            self.state = state
-            self._state_listeners.tell(state)
-
-    def _transport_kind(self) -> TransportKind | None:
-        if (link := self._last_link) is not None:
-            return link.kind
-        match self.config.transport:
-            case StdioTransport():
-                return "stdio"
-            case MemoryTransport():
-                return "memory"
-            case HttpTransport(kind=kind):
-                return kind
-            case UnusableTransport():
-                return None
+    async def _close(self, supervisor: Supervisor) -> None:
+        supervisor.stop()
+        await supervisor.done.wait()

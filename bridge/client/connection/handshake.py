@@ -1,223 +1,166 @@
-"""Opening a session over the configured transport.
+"""Opening of a session: the channel, then the handshake.
 
-Transport: from what a configuration says of a server to a link with it.
-
-Whatever is opened here is closed here, by the same task, in the reverse order: the SDK's client, its transport, and
-the child with all that it started.
-
-Sharing: one `SignIn` for all connections to a server that sign in alike, so that one renewal serves them all.
+Both are closed by the same task in reverse order: the SDK's client, its message streams, the channel.
 """
 
 from __future__ import annotations
 
-import shlex
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio.lowlevel import RunVar
+from anyio.abc import ObjectSendStream
 from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from mcp_types import DiscoverResult, Implementation
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from bridge.client.auth.errors import BY_A_KEY
-from bridge.client.auth.grants import OAuthLogin
-from bridge.client.auth.sign_in import SignIn
-from bridge.client.config.servers import HttpTransport, MemoryTransport, StdioTransport, UnusableTransport
 from bridge.client.connection.callbacks import Callbacks
-from bridge.client.connection.requests import HandshakeTelemetry, peer_of
-from bridge.client.connection.tool_listing import filtered
-from bridge.client.transports.http_client import TrackedHttpClient
-from bridge.client.transports.limits import MAX_MESSAGE_BYTES
-from bridge.client.transports.process import child_process
-from bridge.client.transports.sse_streams import sse_streams
-from bridge.client.transports.stdio_streams import stdio_streams
-from bridge.errors import ConfigError
+from bridge.client.connection.telemetry import HandshakeTelemetry, peer_of
+from bridge.client.connection.tool_listing import ToolListFilter
+from bridge.client.transports.channel import ChannelOptions
 from bridge.telemetry import switch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     import httpx2
 
-    from bridge.client.auth.grants import Grant
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.session import Session
-
-_SPEAKS_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
-"""The answers to a POST after which the older transport is tried (MCP transports, backwards compatibility)."""
-
-_Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
-
-_of_event_loop: RunVar[_Shared] = RunVar("bridge.client.connection.handshake")
-
-
-@dataclass(slots=True)
-class DetectedTransport:
-    """What earlier links found out about a server, so that later ones need not."""
-
-    is_sse: bool = False
-    """It speaks HTTP with SSE, though nothing says so."""
-    is_legacy: bool = False
-    """It speaks the handshake era, though it was asked for the modern one first."""
+    from bridge.client.transports.channel import Channel
+    from bridge.telemetry.instruments import Peer
 
 
 @asynccontextmanager
 async def open_session(
-    link: Session, config: ServerConfig, handlers: ClientHandlers, findings: DetectedTransport, auth: httpx2.Auth | None
-) -> AsyncIterator[Session]:
-    """Reach a server and greet it; the link is ready in this block.
+    session: Session,
+    config: ServerConfig,
+    handlers: ClientHandlers,
+    *,
+    auth: httpx2.Auth | None,
+    last_kind: str | None,
+    is_legacy: bool,
+) -> AsyncIterator[None]:
+    """Reach a server and complete the handshake; the session is ready in this block.
 
     Args:
-        link: What is to become ready.
-        config: How to reach the server.
-        handlers: Who answers its questions.
-        findings: What is known of it; added to.
-        auth: How HTTP requests are signed.
+        session: The new session.
+        config: The server.
+        handlers: Handlers of server requests.
+        auth: Authentication of HTTP requests; None to use the configuration.
+        last_kind: Kind of the channel of the previous session; None for none.
+        is_legacy: True if the server answered the previous handshake in the handshake era.
 
     Raises:
-        Exception: It cannot be reached or greeted; see `bridge.client.connection.failures`.
+        Exception: The server cannot be reached, or the handshake fails; see `bridge.client.connection.failures`.
     """
-    options = Callbacks(config.name, link, handlers).options()
-    mode = "legacy" if findings.is_legacy and config.protocol == "auto" else config.protocol
+    options = Callbacks(config.name, session, handlers).options()
+    mode = "legacy" if is_legacy and config.protocol == "auto" else config.protocol
+    channel_options = ChannelOptions(
+        server=config.name, events=session, connect_seconds=config.connect_timeout_seconds, auth=auth
+    )
     async with AsyncExitStack() as stack:
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        stack.enter_context(link.beside(tasks))
-        match config.transport:
-            case StdioTransport() as transport:
-                link.kind = "stdio"
-                link.child = await stack.enter_async_context(child_process(transport, config.name))
-                streams = filtered(stdio_streams(link.child, link.child_ended, link.undelivered), link)
-                client = await _greeted(stack, link, config, streams, mode, options)
-            case MemoryTransport(server=server):
-                link.kind = "memory"
-                client = await _greeted(stack, link, config, server, mode, options)
-            case UnusableTransport(problems=problems):
-                raise ConfigError(config.name, problems)
-            case HttpTransport() as transport:
-                client = await _greeted_over_http(stack, link, config, transport, mode, options, findings, auth)
-        link.greeted(client)
-        findings.is_legacy = link.era == "handshake"
-        yield link
+        stack.enter_context(session.run_background_tasks(tasks))
+        channels = config.transport.channels(channel_options, last_kind)
+        for channel in channels:
+            session.channel = channel
+            try:
+                async with AsyncExitStack() as attempt:
+                    client = await _initialized(attempt, session, config, channel, mode, options)
+                    stack.push_async_exit(attempt.pop_all())
+                break
+            except Exception:
+                if channel is channels[-1] or mode == LATEST_MODERN_VERSION or not channel.is_refused():
+                    raise
+        session.ready(client, peer_of(config, channel, client.protocol_version))
+        yield
 
 
 @cache
 def _bridge() -> Implementation:
-    """What servers are told of this client; looking the version up takes as long as all the rest of a greeting."""
+    """Describe this client to servers; cached, since reading the version is slow."""
     return Implementation(name="bridge", version=version("mcp-toolbridge"))
 
 
-async def _greeted(
-    stack: AsyncExitStack, link: Session, config: ServerConfig, server: Any, mode: str, options: Mapping[str, Any]
+async def _initialized(
+    stack: AsyncExitStack,
+    session: Session,
+    config: ServerConfig,
+    channel: Channel,
+    mode: str,
+    options: Mapping[str, Any],
 ) -> Client:
+    if channel.is_legacy:
+        mode = "legacy"
+    target = await stack.enter_async_context(channel.open())
     client = Client(
-        server,
+        _filtered(target, session) if channel.records_requests else target,
         mode=mode,
         cache=None,
         client_info=_bridge(),
         **options,
     )
-    with observed_handshake(link, config):
+    with _observed_handshake(session, peer_of(config, channel, "")):
         await stack.enter_async_context(client)
         if mode == LATEST_MODERN_VERSION:  # the SDK has sent nothing yet, and knows nothing of the server
-            said = await client.session.send_discover(mode)
-            client.session.adopt(DiscoverResult.model_validate(said))
+            result = await client.session.send_discover(mode)
+            client.session.adopt(DiscoverResult.model_validate(result))
     return client
 
 
-async def _greeted_over_http(
-    stack: AsyncExitStack,
-    link: Session,
-    config: ServerConfig,
-    transport: HttpTransport,
-    mode: str,
-    options: Mapping[str, Any],
-    findings: DetectedTransport,
-    auth: httpx2.Auth | None,
-) -> Client:
-    def http_client(*, is_sse: bool) -> TrackedHttpClient:
-        return TrackedHttpClient(
-            link,
-            is_sse=is_sse,
-            headers=dict(transport.headers),
-            connect_seconds=config.connect_timeout_seconds,
-            auth=auth if auth is not None else shared_sign_in(transport),
+@asynccontextmanager
+async def _filtered(
+    transport: AbstractAsyncContextManager[tuple[Any, Any]], session: Session
+) -> AsyncIterator[tuple[ToolListFilter, Any]]:
+    """Wrap a transport's streams with `ToolListFilter` and, during the handshake, `HandshakeWriter`."""
+    async with transport as (messages, writer):
+        yield (
+            ToolListFilter(messages, session),
+            writer if session.handshake is None else HandshakeWriter(writer, session),
         )
-
-    if transport.kind == "http" or (transport.kind is None and not findings.is_sse):
-        link.kind = "http"
-        inner = AsyncExitStack()
-        try:
-            http = await inner.enter_async_context(http_client(is_sse=False))
-            messages = streamable_http_client(transport.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
-            streams = filtered(messages, link)
-            client = await _greeted(inner, link, config, streams, mode, options)
-        except BaseException as error:
-            await inner.aclose()
-            if not isinstance(error, Exception) or not _may_speak_sse(transport, link, mode):
-                raise
-        else:
-            await stack.enter_async_context(inner)
-            return client
-    link.kind = "sse"
-    streams = filtered(sse_streams(transport.url, http_client(is_sse=True)), link)
-    # The specification has no modern era over SSE.
-    client = await _greeted(stack, link, config, streams, "legacy", options)
-    findings.is_sse = transport.kind is None
-    return client
-
-
-def _may_speak_sse(transport: HttpTransport, link: Session, mode: str) -> bool:
-    return transport.kind is None and link.status in _SPEAKS_NO_STREAMABLE_HTTP and mode != LATEST_MODERN_VERSION
-
-
-def shared_sign_in(transport: HttpTransport) -> SignIn | None:
-    """What signs the requests to a server; None where a header does.
-
-    Where nothing is said of how to sign in, it is as whoever has logged in, if anybody has.
-    """
-    if any(name.lower() == "authorization" for name in transport.headers):
-        return None
-    hint = f"run: bridge login {shlex.quote(transport.login_target or transport.redacted())}"
-    key_hint = None
-    if transport.auth is None:
-        nonetheless = f"it names no authorization server; if it has logins nonetheless, {hint}"
-        key_hint = f"it wants a key: give it {BY_A_KEY} ({nonetheless})"
-        hint += " (or give it an 'Authorization' header in 'headers')"
-    grant = transport.auth or OAuthLogin()
-    shared = _of_event_loop.get(None)
-    if shared is None:
-        shared = WeakValueDictionary()
-        _of_event_loop.set(shared)
-    signing = shared.get((transport.url, grant))
-    if signing is None:
-        signing = shared[transport.url, grant] = SignIn(transport.url, grant, hint=hint, key_hint=key_hint)
-    return signing
 
 
 @contextmanager
-def observed_handshake(link: Session, config: ServerConfig) -> Iterator[None]:
-    """A block in which a server is greeted.
-
-    Args:
-        link: The connection.
-        config: The server.
-    """
+def _observed_handshake(session: Session, peer: Peer) -> Iterator[None]:
+    """Report the handshake requests that are sent in this block."""
     if (observer := switch.observer()) is None:
         yield
         return
-    greeting = link.greeting = HandshakeTelemetry(observer, peer_of(config, link.kind, ""))
+    handshake = session.handshake = HandshakeTelemetry(observer, peer)
     try:
         yield
     except BaseException as error:
-        greeting.ended(error)
+        handshake.ended(error)
         raise
     finally:
-        link.greeting = None
+        session.handshake = None
+
+
+class HandshakeWriter(ObjectSendStream[SessionMessage]):
+    """Stream that the SDK writes messages to; reports handshake requests to telemetry.
+
+    Args:
+        messages: The transport's stream.
+        session: The session.
+    """
+
+    def __init__(self, messages: Any, session: Session) -> None:
+        self._messages = messages
+        self._session = session
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message."""
+        if self._session.handshake is not None:
+            self._session.handshake.sent(item.message)
+        await self._messages.send(item)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._messages.aclose()

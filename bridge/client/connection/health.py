@@ -11,11 +11,11 @@ from mcp import MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from bridge.client.connection.failures import is_connection_loss
-from bridge.client.connection.requests import OutgoingRequest, as_current_request
+from bridge.client.transports.channel import OutgoingRequest, as_current_request
 
 if TYPE_CHECKING:
     from bridge.client.connection.session import Session
-    from bridge.client.connection.state import Healing
+    from bridge.client.connection.state import ReconnectPolicy
 
 LASTING_SECONDS = 30.0
 """Seconds after which a lost subscription resets the retry delay."""
@@ -27,61 +27,61 @@ class HealthMonitor:
     """Monitors one session until it ends.
 
     Args:
-        link: The session.
+        session: The session.
         name: The server's name.
-        healing: Intervals of health checks and retries.
+        reconnect: Intervals of health checks and retries.
         changes_wanted: Set when there is a listener for tool changes.
 
     Attributes:
         hears_changes: Set when changes are received, or cannot be.
     """
 
-    def __init__(self, link: Session, name: str, healing: Healing, changes_wanted: anyio.Event) -> None:
+    def __init__(self, session: Session, name: str, reconnect: ReconnectPolicy, changes_wanted: anyio.Event) -> None:
         self.hears_changes = anyio.Event()
-        if link.era != "modern" or not link.info.announces_tools:  # the handshake era needs no subscription
+        if session.era != "modern" or not session.info.announces_tools:  # the handshake era needs no subscription
             self.hears_changes.set()
-        self._link = link
+        self._session = session
         self._name = name
-        self._healing = healing
+        self._reconnect = reconnect
         self._changes_wanted = changes_wanted
 
     async def keep_alive(self) -> None:
         """Check an idle or suspected server regularly, and end the session if it does not respond."""
-        link, healing = self._link, self._healing
-        while not link.ended.is_set():
-            answers = link.answers
-            await healing.wait(link.suspicion, healing.health_check_seconds)
-            if link.suspicion.is_set() or not (link.answers > answers or link.calls):
+        session, reconnect = self._session, self._reconnect
+        while not session.ended.is_set():
+            answers = session.answers
+            await reconnect.wait(session.suspicion, reconnect.health_check_seconds)
+            if session.suspicion.is_set() or not (session.answers > answers or session.calls):
                 await self._check()
 
     async def _check(self) -> None:
-        link = self._link
-        checked, link.checked, link.suspicion = link.checked, anyio.Event(), anyio.Event()
-        attempt = OutgoingRequest()
+        session = self._session
+        checked, session.checked, session.suspicion = session.checked, anyio.Event(), anyio.Event()
+        outgoing = OutgoingRequest()
         try:
-            with anyio.fail_after(self._healing.health_timeout_seconds):
-                await link.ping(attempt)
+            with anyio.fail_after(self._reconnect.health_timeout_seconds):
+                await session.ping(outgoing)
         except MCPError as error:
-            if is_connection_loss(error, link, attempt):  # any other error shows that the server responds
-                link.fail(error)
+            if is_connection_loss(error, session, outgoing):  # any other error shows that the server responds
+                session.fail(error)
         except Exception as error:  # noqa: BLE001 - any other exception means no response
-            link.fail(error)
+            session.fail(error)
         finally:
             checked.set()
 
     async def hear_changes(self) -> None:
         """Subscribe to tool changes, if there is a listener, while the session lasts."""
-        link = self._link
+        session = self._session
         await self._changes_wanted.wait()
         losses = 0
-        while not link.ended.is_set():
-            began, attempt = anyio.current_time(), OutgoingRequest()
+        while not session.ended.is_set():
+            began, outgoing = anyio.current_time(), OutgoingRequest()
             try:
-                await self._subscribe(attempt)
+                await self._subscribe(outgoing)
             except ListenNotSupportedError:
                 return
             except MCPError as error:
-                if not is_connection_loss(error, link, attempt):
+                if not is_connection_loss(error, session, outgoing):
                     _logger.debug("server %r does not announce changes: %s", self._name, error)
                     return
             except SubscriptionLost:
@@ -89,17 +89,17 @@ class HealthMonitor:
             finally:
                 self.hears_changes.set()
             losses = 1 if anyio.current_time() - began >= LASTING_SECONDS else losses + 1
-            link.suspect()
-            await self._healing.wait(link.ended, self._healing.delay_seconds(losses))
+            session.suspect()
+            await self._reconnect.wait(session.ended, self._reconnect.delay_seconds(losses))
 
-    async def _subscribe(self, attempt: OutgoingRequest) -> None:
+    async def _subscribe(self, outgoing: OutgoingRequest) -> None:
         """Receive changes until the subscription ends."""
         async with AsyncExitStack() as stack:
-            with as_current_request(attempt):
-                listening = self._link.client.listen(tools_list_changed=True)
+            with as_current_request(outgoing):
+                listening = self._session.client.listen(tools_list_changed=True)
                 subscription = await stack.enter_async_context(listening)
             if self.hears_changes.is_set():
-                self._link.tools_changed()  # they may have changed without a subscription
+                self._session.tools_changed()  # they may have changed without a subscription
             self.hears_changes.set()
             async for _ in subscription:
-                self._link.tools_changed()
+                self._session.tools_changed()

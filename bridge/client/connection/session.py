@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import finalize
 
 import anyio
@@ -15,30 +15,25 @@ from mcp_types import EmptyResult, JSONRPCError, JSONRPCResponse, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from bridge.client.connection.requests import (
-    NOBODY,
-    CancelledCalls,
-    OutgoingRequest,
-    as_current_request,
-    current_request,
-)
+from bridge.client.connection.cancelled_calls import CancelledCalls
 from bridge.client.connection.state import ServerInfo
+from bridge.client.transports.channel import Channel, OutgoingRequest, as_current_request, current_request
 from bridge.client.transports.limits import key_in
 from bridge.telemetry import switch
+from bridge.telemetry.instruments import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from anyio.abc import TaskGroup
     from mcp import Client
-    from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import JSONRPCMessage
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
-    from bridge.client.connection.requests import HandshakeTelemetry
-    from bridge.client.connection.state import Era, TransportKind
-    from bridge.client.transports.process import ChildProcess
+    from bridge.client.connection.state import Era
+    from bridge.client.connection.telemetry import HandshakeTelemetry
+    from bridge.client.transports.channel import ProgressListener, RequestSender
     from bridge.telemetry.observer import Observer
     from bridge.types import Json
 
@@ -65,23 +60,30 @@ class UnauthorizedError(Exception):
         self.why = why
 
 
+class _NoChannel(Channel):
+    """Channel of a session that was not opened."""
+
+    kind = ""
+
+    def open(self) -> NoReturn:
+        """Raise: there is nothing to open."""
+        raise AssertionError
+
+
 class Session:
-    """One session with a server.
+    """One session with a server; receives the events of its channel (`ChannelEvents`).
 
     Attributes:
-        kind: Transport kind.
-        child: The server's process, if it is a child.
+        channel: The channel to the server, open or being opened.
         calls: Running calls.
-        abandoned: Recently cancelled calls without a response; None until the first.
+        cancelled_calls: Recently cancelled calls without a response; None until the first.
         ended: Set when the session must not be used any more.
         left: Set when it has ended and no running call uses it.
         reason: Reason for its end; None if it was closed on purpose or the reason is unknown.
         suspicion: Set to request a health check.
         checked: Set after the next health check; replaced for each.
         answers: Number of responses.
-        status: HTTP status of the last response; None without one.
-        is_deaf: True if no response can be received any more.
-        greeting: Telemetry of the handshake, while it runs and is observed.
+        handshake: Telemetry of the handshake, while it runs and is observed.
         listing: Lock held while tools are listed.
         takes_tools: True to keep the tools of a page from the SDK; see `bridge.client.connection.tool_listing`.
         taken_tools: Those tools, by their key in the page.
@@ -89,30 +91,28 @@ class Session:
     """
 
     def __init__(self, tools_changed: Callable[[], None]) -> None:
-        self.kind: TransportKind | None = None
-        self.child: ChildProcess | None = None
+        self.channel: Channel = _NoChannel()
         self.calls: set[Call] = set()
-        self.abandoned: CancelledCalls | None = None
+        self.cancelled_calls: CancelledCalls | None = None
         self.ended = anyio.Event()
         self.left = anyio.Event()
         self.reason: Exception | None = None
         self.suspicion = anyio.Event()
         self.checked = anyio.Event()
         self.answers = 0
-        self.status: int | None = None
-        self.is_deaf = False
-        self.greeting: HandshakeTelemetry | None = None
+        self.handshake: HandshakeTelemetry | None = None
         self.listing = anyio.Lock()
         self.takes_tools = False
         self.taken_tools: dict[int, list[Any]] = {}
         self.large: dict[str, JSONRPCMessage] = {}
-        self.peer = NOBODY
+        self.peer = Peer("memory", "")  # until the handshake
         self.protocol_version = ""
         self.era: Era = "handshake"
         self.info = ServerInfo()
         self.tools_changed = tools_changed
-        self._beside: TaskGroup | None = None
+        self._background_tasks: TaskGroup | None = None
         self._client: Client | None = None
+        self._send_directly: RequestSender | None = None
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -129,42 +129,36 @@ class Session:
         if not self.calls and self.ended.is_set():
             self.left.set()
 
-    def abandon(self, attempt: OutgoingRequest) -> None:
+    def cancel_request(self, outgoing: OutgoingRequest) -> None:
         """Remember a cancelled request that the server may still run."""
-        self.abandoned = self.abandoned or CancelledCalls()
-        self.abandoned.add(attempt)
+        self.cancelled_calls = self.cancelled_calls or CancelledCalls()
+        self.cancelled_calls.add(outgoing)
 
     @property
     def is_lost(self) -> bool:
         """True if the session ended unintentionally."""
         return self.ended.is_set() and self.reason is not None
 
-    def answered(self, status: int) -> None:
-        """Record the HTTP status of a response."""
-        self.status = status
-
     def undelivered(self, error: Exception) -> None:
-        """Handle a message that could not be sent. Over pipes, no other error follows."""
+        """Handle a message that could not be sent, where later ones may be."""
         if self._client is None:
             self.reason = error
-        elif self.kind == "stdio":
-            self.fail(error)
         else:
             self.suspect()
 
     def stream_lost(self, error: Exception) -> None:
-        """Handle the end of the single stream that carries all responses."""
+        """Handle the loss of the stream that carries all responses."""
         if self._client is None:
             self.reason = error
         else:
             self.fail(error)
 
-    def parsed(self, message: JSONRPCMessage, attempt: OutgoingRequest | None) -> str:
+    def parsed(self, message: JSONRPCMessage, outgoing: OutgoingRequest | None) -> str:
         """Store a parsed message until it is fetched, or its request is garbage-collected; returns its key."""
         key = token_hex()
         self.large[key] = message
-        if attempt is not None:
-            finalize(attempt, self.large.pop, key, None).atexit = False
+        if outgoing is not None:
+            finalize(outgoing, self.large.pop, key, None).atexit = False
         return key
 
     def whole(self, message: JSONRPCMessage) -> JSONRPCMessage:
@@ -186,36 +180,40 @@ class Session:
         self.fail(SessionExpiredError("the server no longer knows the session"))
 
     def unauthorized(self, status: int, why: SignInError | None = None) -> None:
-        """Record that the server demands credentials."""
-        if self._client is None:
-            self.reason = UnauthorizedError(status, why)
-        else:
-            self.fail(UnauthorizedError(status, why))
+        """Handle a demand for credentials."""
+        self.stream_lost(UnauthorizedError(status, why))
 
-    def child_ended(self) -> None:
-        """Handle the end of the child process."""
+    def peer_ended(self) -> None:
+        """Handle the end of the server's process."""
         if self._client is not None:
             self.fail(None)
 
     @contextmanager
-    def beside(self, tasks: TaskGroup) -> Iterator[None]:
-        """Set the task group for background tasks during this block."""
-        self._beside = tasks
+    def run_background_tasks(self, tasks: TaskGroup) -> Iterator[None]:
+        """Use a task group for background tasks during this block."""
+        self._background_tasks = tasks
         try:
             yield
         finally:
-            self._beside = None
+            self._background_tasks = None
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Run a background task while the session lasts."""
-        if self._beside is not None:
-            self._beside.start_soon(function, *arguments)
+        if self._background_tasks is not None:
+            self._background_tasks.start_soon(function, *arguments)
 
     # --- server description ------------------------------------------------------------------------------------------
 
-    def greeted(self, client: Client) -> None:
-        """Store the result of the handshake."""
+    def ready(self, client: Client, peer: Peer) -> None:
+        """Store the result of the handshake.
+
+        Args:
+            client: The SDK's client.
+            peer: The server, for telemetry.
+        """
         self._client = client
+        self._send_directly = self.channel.request_sender(client)
+        self.peer = peer
         self.protocol_version = client.protocol_version
         self.era = "modern" if client.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
         info = client.server_info
@@ -233,17 +231,12 @@ class Session:
         assert self._client is not None
         return self._client
 
-    @property
-    def sees_attempts(self) -> bool:
-        """True if the transport records on requests what happens to them."""
-        return self.kind != "memory"
-
     def current_call(self) -> Call | None:
         """The call that a server message belongs to, or one of the same client; None if unknown."""
         calls = self.current_calls()
         if not calls or _named_call() is not None:
             return calls[0] if calls else None
-        if self.abandoned is not None and not self.abandoned.are_all_of(calls[0].context):
+        if self.cancelled_calls is not None and not self.cancelled_calls.are_all_of(calls[0].context):
             return None
         peer = calls[0].context.peer
         # all of them have the same user
@@ -261,8 +254,8 @@ class Session:
         self,
         method: str,
         params: Mapping[str, Any],
-        attempt: OutgoingRequest,
-        on_progress: ProgressFnT | None = None,
+        outgoing: OutgoingRequest,
+        on_progress: ProgressListener | None = None,
     ) -> Coroutine[Any, Any, Json]:
         """Send a request; the result is validated by the SDK and returned unparsed.
 
@@ -271,38 +264,41 @@ class Session:
             ValidationError: The result is not valid MCP.
         """
         if (observer := switch.observer()) is None:
-            return self._request(method, params, attempt, on_progress)
-        return self._observed(observer, method, params, attempt, on_progress)
+            return self._request(method, params, outgoing, on_progress)
+        return self._observed(observer, method, params, outgoing, on_progress)
 
     async def _observed(
         self,
         observer: Observer,
         method: str,
         params: Mapping[str, Any],
-        attempt: OutgoingRequest,
-        on_progress: ProgressFnT | None,
+        outgoing: OutgoingRequest,
+        on_progress: ProgressListener | None,
     ) -> Json:
         with observer.asking(method, params.get("name") if method == "tools/call" else None, self.peer) as asking:
             if asking.meta:
                 params = {**params, "_meta": {**params.get("_meta", {}), **asking.meta}}
-            result = await self._request(method, params, attempt, on_progress)
+            result = await self._request(method, params, outgoing, on_progress)
             asking.answered(result)
             return result
 
     async def _request(
-        self, method: str, params: Mapping[str, Any], attempt: OutgoingRequest, on_progress: ProgressFnT | None
+        self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
     ) -> Json:
-        attempt.sent = not self.sees_attempts
-        token = current_request.set(attempt)
+        outgoing.sent = not self.channel.records_requests
+        token = current_request.set(outgoing)
         try:
-            request = _Asked(method=method, params=params)
-            result: Json = await self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
+            send = self._send_directly
+            if send is None or (sending := send(method, params, outgoing, on_progress)) is None:
+                request = _Asked(method=method, params=params)
+                sending = self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
+            result = await sending
         finally:
             current_request.reset(token)
         self.answers += 1
         return result
 
-    async def ping(self, attempt: OutgoingRequest) -> None:
+    async def ping(self, outgoing: OutgoingRequest) -> None:
         """Check that the server responds.
 
         Raises:
@@ -313,7 +309,7 @@ class Session:
         # The SDK propagates the current trace context.
         with (
             nullcontext() if observer is None else observer.asking(method, None, self.peer),
-            as_current_request(attempt),
+            as_current_request(outgoing),
         ):
             if self.era == "modern":
                 await self.client.session.send_discover(self.protocol_version)
@@ -324,5 +320,5 @@ class Session:
 
 def _named_call() -> Call | None:
     """The call that the transport attributes the current message to."""
-    attempt = current_request.get()
-    return None if attempt is None else attempt.call
+    outgoing = current_request.get()
+    return None if outgoing is None else outgoing.call

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 Era: TypeAlias = Literal["handshake", "modern"]
 """Era of the protocol: up to 2025-11-25, or from 2026-07-28 on."""
 
-TransportKind: TypeAlias = Literal["stdio", "http", "sse", "memory"]
-"""Transport of a server."""
-
 MAX_BACK_OFF_SECONDS = 10.0
 """Maximum seconds between attempts to reconnect."""
 
@@ -74,8 +71,8 @@ class ConnectionStatus:
     name: str
     """The server's name."""
     state: ConnectionState
-    transport: TransportKind | None
-    """The transport; None if not detected yet."""
+    transport: str | None
+    """The transport: ``stdio``, ``http``, ``sse`` or ``memory``; None if not detected yet."""
     address: str
     """The redacted command line or URL."""
     era: Era | None = None
@@ -110,7 +107,7 @@ async def wait_with_timeout(event: anyio.Event, seconds: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Healing:
+class ReconnectPolicy:
     """Reconnect policy. `wait` and `jitter` are its only sources of time and randomness."""
 
     first_delay_seconds: float = 0.2
@@ -153,10 +150,30 @@ class Listeners(Generic[News]):
 
         return end
 
-    def tell(self, *news: News.args, **more: News.kwargs) -> None:
+    def notify(self, *news: News.args, **more: News.kwargs) -> None:
         """Call all; exceptions are logged."""
         for listener in tuple(self._listeners):
             try:
                 listener(*news, **more)
             except Exception:
                 _logger.exception("a listener failed")
+
+
+class ConnectionEvents:
+    """State, last tool list and listeners of one connection, shared with its supervisor."""
+
+    def __init__(self) -> None:
+        self.state = ConnectionState.CLOSED
+        self.last_error: ServerError | None = None
+        self.tools: list[dict[str, Any]] | None = None
+        """The tools that were listed last, before pins apply; None before the first list."""
+        self.state_listeners = Listeners[[ConnectionState]]()
+        self.tools_listeners = Listeners[[]]()
+
+    def change_state(self, state: ConnectionState, error: ServerError | None) -> None:
+        """Set the state and its error, and notify the listeners of a change."""
+        if state is not ConnectionState.CLOSED:
+            self.last_error = error
+        if state is not self.state:
+            self.state = state
+            self.state_listeners.notify(state)

@@ -16,24 +16,22 @@ import anyio
 
 from bridge.client.connection.call import Deadlines
 from bridge.client.connection.failures import ErrorTranslator
-from bridge.client.connection.handshake import DetectedTransport, open_session
+from bridge.client.connection.handshake import open_session
 from bridge.client.connection.health import HealthMonitor
-from bridge.client.connection.requests import peer_of
 from bridge.client.connection.session import Session
 from bridge.client.connection.state import ConnectionState
+from bridge.client.connection.tool_listing import list_all_pages
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     import httpx2
     from anyio.abc import TaskGroup, TaskStatus
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import Healing
-    from bridge.errors import ServerError, ServerUnavailableError
+    from bridge.client.connection.state import ConnectionEvents, ReconnectPolicy
+    from bridge.errors import ServerUnavailableError
 
 _logger = logging.getLogger("bridge.client")
 
@@ -51,12 +49,9 @@ class Supervisor:
     Args:
         config: The server.
         handlers: Handlers of server requests.
-        healing: Reconnect policy.
+        reconnect: Reconnect policy.
         auth: Authentication of HTTP requests.
-        changed: Called with each new state and its error.
-        relist: Called over each new session but the first, before it is used.
-        tools_changed: Called when the server announces a change of its tools.
-        wants_changes: Returns True if there is a listener for that.
+        events: State and listeners of the connection.
     """
 
     def __init__(
@@ -64,14 +59,11 @@ class Supervisor:
         config: ServerConfig,
         *,
         handlers: ClientHandlers,
-        healing: Healing,
+        reconnect: ReconnectPolicy,
         auth: httpx2.Auth | None,
-        changed: Callable[[ConnectionState, ServerError | None], None],
-        relist: Callable[[Session], Awaitable[None]],
-        tools_changed: Callable[[], None],
-        wants_changes: Callable[[], bool],
+        events: ConnectionEvents,
     ) -> None:
-        self.link: Session | None = None
+        self.session: Session | None = None
         """The session to use; None if there is none."""
         self.last: Session | None = None
         """The last session with a complete handshake, usable or not."""
@@ -79,26 +71,23 @@ class Supervisor:
         self.connects = 0
         self.error: ServerUnavailableError | None = None
         self.failures = ErrorTranslator(config)
-        self.findings = DetectedTransport()
         self.deadlines = Deadlines()
         self._config = config
         self._handlers = handlers
-        self._healing = healing
+        self._reconnect = reconnect
         self._auth = auth
-        self._tell = changed
-        self._relist = relist
-        self._tools_changed = tools_changed
-        self._wants_changes = wants_changes
+        self._events = events
+        self._is_legacy = False  # as found by the last handshake
         self._changes_wanted = anyio.Event()
-        self._watch: HealthMonitor | None = None
+        self._health: HealthMonitor | None = None
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
         self._attempts = 0
         self._waiters = 0
         self._was_useful = False
-        self._answers_at_greeting = 0
-        self._greeted_at = 0.0
+        self._answers_at_start = 0
+        self._ready_at = 0.0
         self._connecting: anyio.CancelScope | None = None
         self._finishing: set[Session] = set()
 
@@ -110,18 +99,18 @@ class Supervisor:
         return self._stopping.is_set()
 
     @property
-    def ready_link(self) -> Session | None:
+    def ready_session(self) -> Session | None:
         """The session, if it can be used immediately."""
-        return self.link if self.link is not None and not self.link.ended.is_set() else None
+        return self.session if self.session is not None and not self.session.ended.is_set() else None
 
     def stop(self) -> None:
         """Stop the connection; `done` is set when it has ended."""
         self._stopping.set()
         self._wanted.set()
-        for link in self._finishing:
-            link.left.set()
-        if self.link is not None:
-            self.link.fail(None)
+        for session in self._finishing:
+            session.left.set()
+        if self.session is not None:
+            self.session.fail(None)
         elif self._connecting is not None:
             self._connecting.cancel()
         self._notify()
@@ -138,8 +127,8 @@ class Supervisor:
         Raises:
             ServerUnavailableError: There is none in time, or there will be none.
         """
-        if (link := self.ready_link) is not None:
-            return link
+        if (session := self.ready_session) is not None:
+            return session
         attempts = self._attempts
         self._waiters += 1
         if self._waiters == 1 or (self.error is not None and self.error.failure.is_permanent):
@@ -147,8 +136,8 @@ class Supervisor:
         try:
             with anyio.move_on_after(seconds):
                 while not self._stopping.is_set():
-                    if (link := self.ready_link) is not None:
-                        return link
+                    if (session := self.ready_session) is not None:
+                        return session
                     if self._attempts > attempts and self.error is not None and self.error.failure.is_permanent:
                         break
                     await self._changed.wait()
@@ -163,15 +152,30 @@ class Supervisor:
         while self._attempts == 0 and not self.done.is_set():
             await self._changed.wait()
 
-    async def watching(self, seconds: float) -> None:
+    async def notified(self, seconds: float) -> None:
         """Wait briefly until change notifications are received, if there is a listener for them."""
-        if self._changes_wanted.is_set() and self._watch is not None:
+        if self._changes_wanted.is_set() and self._health is not None:
             with anyio.move_on_after(seconds):
-                await self._watch.hears_changes.wait()
+                await self._health.hears_changes.wait()
 
     def want_changes(self) -> None:
         """Record that there is a listener for tool changes."""
         self._changes_wanted.set()
+
+    async def _relist(self, session: Session) -> None:
+        """List the tools after a reconnection, and notify listeners if they differ."""
+        events = self._events
+        if events.tools is None:
+            return
+        try:
+            tools = (await list_all_pages(session)).tools
+        except Exception as error:  # noqa: BLE001 - listeners will list the tools and get the error
+            _logger.debug("server %r: the tools cannot be listed again: %r", self._config.name, error)
+            events.tools_listeners.notify()
+            return
+        if tools != events.tools:
+            events.tools = tools
+            events.tools_listeners.notify()
 
     def _notify(self) -> None:
         self._changed.set()
@@ -186,25 +190,27 @@ class Supervisor:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.deadlines.watch)
-                async with anyio.create_task_group() as links:
-                    await self._live_on(links)
+                async with anyio.create_task_group() as sessions:
+                    await self._run_sessions(sessions)
                 tasks.cancel_scope.cancel()
         except Exception:
             _logger.exception("internal error: the connection to the server %r ended", self._config.name)
         finally:
             self._stopping.set()
-            self.link = None
-            self._tell(ConnectionState.CLOSED, None)
+            self.session = None
+            self._events.change_state(ConnectionState.CLOSED, None)
             self.done.set()
             self._notify()
 
-    async def _live_on(self, links: TaskGroup) -> None:
+    async def _run_sessions(self, sessions: TaskGroup) -> None:
         """Open one session after another until `stop`."""
         failures = 0
         while not self._stopping.is_set():
             self._was_useful = False
             connects = self.connects
-            error: ServerUnavailableError = await links.start(self._live, Session(self._tools_changed))
+            error: ServerUnavailableError = await sessions.start(
+                self._run_session, Session(self._events.tools_listeners.notify)
+            )
             if self._stopping.is_set():
                 break
             failures = 0 if self._was_useful else failures + 1
@@ -212,13 +218,13 @@ class Supervisor:
                 self._attempts += 1
                 if error.failure.is_permanent:  # tasks that wait get the error
                     self._wanted = anyio.Event()
-            self._fell(error)
+            self._failed(error)
             if await self._pause(failures, error):
                 failures = 0
 
-    def _fell(self, error: ServerUnavailableError) -> None:
+    def _failed(self, error: ServerUnavailableError) -> None:
         self.error = error
-        self._tell(_state_after(error, was_ready=self.connects > 0), error)
+        self._events.change_state(_state_after(error, was_ready=self.connects > 0), error)
         self._notify()
 
     async def _pause(self, failures: int, error: ServerUnavailableError) -> bool:
@@ -228,18 +234,18 @@ class Supervisor:
         if error.failure.is_permanent:
             await self._wanted.wait()
         else:
-            await self._healing.wait(self._wanted, self._healing.delay_seconds(failures))
+            await self._reconnect.wait(self._wanted, self._reconnect.delay_seconds(failures))
         is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
         return is_wanted
 
-    async def _live(self, link: Session, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
+    async def _run_session(self, session: Session, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
         """Open a session, serve it until it ends, and close it.
 
         Running calls of an HTTP session continue after it has ended, and it is closed after the last of them: the
         server may still complete requests that it has accepted.
 
         Args:
-            link: The session.
+            session: The session.
             task_status: Gets the reason of the end, or of the failed start, as soon as the next session may be opened.
         """
         lost: ServerUnavailableError | None = None
@@ -249,94 +255,101 @@ class Supervisor:
         )
         try:
             with scope:
-                async with open_session(link, self._config, self._handlers, self.findings, self._auth):
-                    watch = await self._greeted(link)
+                last_kind = self.last.channel.kind if self.last is not None else None
+                async with open_session(
+                    session,
+                    self._config,
+                    self._handlers,
+                    auth=self._auth,
+                    last_kind=last_kind,
+                    is_legacy=self._is_legacy,
+                ):
+                    health = await self._ready(session)
                     scope.deadline = float("inf")
                     self._connecting = None
                     try:
-                        await self._serve(link, watch)
-                        lost = self._lost(link)
-                        if link.calls and link.kind in {"http", "sse"} and not self._stopping.is_set():
+                        await self._serve(session, health)
+                        lost = self._lost(session)
+                        if session.calls and session.channel.finishes_calls and not self._stopping.is_set():
                             task_status.started(lost)
                             is_reported = True
-                            await self._finish(link)
+                            await self._finish(session)
                     finally:
-                        lost = self._lost(link) if lost is None else lost
+                        lost = self._lost(session) if lost is None else lost
                         seconds = CLOSE_SECONDS if self._stopping.is_set() else _LOST_SECONDS
                         scope.deadline = anyio.current_time() + seconds
         except Exception as error:  # noqa: BLE001 - translated; the connection is retried after any error
             if lost is None:
-                await self._settle(link)
-                self.findings.is_legacy = False
-                lost = self.failures.unavailable(error, link)
-            elif link.reason is None:
-                lost = self.failures.lost(link, error)
+                await self._settle(session)
+                self._is_legacy = False
+                lost = self.failures.unavailable(error, session)
+            elif session.reason is None:
+                lost = self.failures.lost(session, error)
         if not is_reported:
             self._connecting = None
-            self.link = None
-            task_status.started(self.failures.too_slow(link) if lost is None else lost)
+            self.session = None
+            task_status.started(self.failures.too_slow(session) if lost is None else lost)
 
-    async def _finish(self, link: Session) -> None:
+    async def _finish(self, session: Session) -> None:
         """Wait for the last call of an ended session, or for `stop`."""
-        self._finishing.add(link)
+        self._finishing.add(session)
         try:
-            await link.left.wait()
+            await session.left.wait()
         finally:
-            self._finishing.discard(link)
+            self._finishing.discard(session)
 
-    async def _greeted(self, link: Session) -> HealthMonitor:
-        link.peer = peer_of(self._config, link.kind, link.protocol_version)
+    async def _ready(self, session: Session) -> HealthMonitor:
         if self.connects:
-            await self._relist(link)
-        self._answers_at_greeting = link.answers
+            await self._relist(session)
+        self._answers_at_start = session.answers
         self.connects += 1
         self._attempts += 1
         self.error = None
-        self.link = self.last = link
+        self.session = self.last = session
         self._wanted = anyio.Event()  # the request is fulfilled
-        self._greeted_at = anyio.current_time()
+        self._ready_at = anyio.current_time()
         if (observer := switch.observer()) is not None:
             observer.connected(self._config.name)
-        watch = self._watch = HealthMonitor(link, self._config.name, self._healing, self._changes_wanted)
-        if self._wants_changes():
+        health = self._health = HealthMonitor(session, self._config.name, self._reconnect, self._changes_wanted)
+        if self._events.tools_listeners:
             self._changes_wanted.set()
-        self._tell(ConnectionState.READY, None)
+        self._events.change_state(ConnectionState.READY, None)
         self._notify()
-        return watch
+        return health
 
-    async def _serve(self, link: Session, watch: HealthMonitor) -> None:
+    async def _serve(self, session: Session, health: HealthMonitor) -> None:
         """Monitor a session until it ends."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch.keep_alive)
-            if not watch.hears_changes.is_set():
-                tasks.start_soon(watch.hear_changes)
-            await link.ended.wait()
-            await self._settle(link)
+            tasks.start_soon(health.keep_alive)
+            if not health.hears_changes.is_set():
+                tasks.start_soon(health.hear_changes)
+            await session.ended.wait()
+            await self._settle(session)
             tasks.cancel_scope.cancel()
 
-    def _lost(self, link: Session) -> ServerUnavailableError:
+    def _lost(self, session: Session) -> ServerUnavailableError:
         """End a session; returns the reason."""
-        link.fail(None)
-        self.link = None
-        self._was_useful = link.answers > self._answers_at_greeting
-        error = self.failures.lost(link)
+        session.fail(None)
+        self.session = None
+        self._was_useful = session.answers > self._answers_at_start
+        error = self.failures.lost(session)
         if (observer := switch.observer()) is not None:
             is_lost = not self._stopping.is_set()
-            seconds = anyio.current_time() - self._greeted_at
-            observer.disconnected(link.peer, seconds, type(error).__name__ if is_lost else None)
+            seconds = anyio.current_time() - self._ready_at
+            observer.disconnected(session.peer, seconds, type(error).__name__ if is_lost else None)
         if not self._stopping.is_set():
             _logger.info("lost the server %r: %s", self._config.name, error.failure.reason)
-            self._tell(_state_after(error, was_ready=True), error)
+            self._events.change_state(_state_after(error, was_ready=True), error)
         return error
 
-    async def _settle(self, link: Session) -> None:
+    async def _settle(self, session: Session) -> None:
         """Wait briefly for the exit code of an ended child."""
-        if link.child is not None and not self._stopping.is_set():
-            await link.child.settle(_SETTLE_SECONDS)
+        if not self._stopping.is_set():
+            await session.channel.settle(_SETTLE_SECONDS)
 
 
 def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:
     if isinstance(error, ServerAuthError):
         return ConnectionState.NEEDS_AUTH
-    is_healing = was_ready and not error.failure.is_permanent
-    return ConnectionState.DEGRADED if is_healing else ConnectionState.FAILED
+    may_recover = was_ready and not error.failure.is_permanent
+    return ConnectionState.DEGRADED if may_recover else ConnectionState.FAILED

@@ -2,32 +2,28 @@
 
 The SDK validates a page as a whole on the event loop: a large page would block all calls for seconds, and one malformed
 tool would invalidate the page. So tools are removed from a page before the SDK reads it, and are validated in batches
-with the SDK's own rules. The same stream wrapper observes handshake responses and those of cancelled calls.
+with the SDK's own rules. The same stream wrapper observes responses to the handshake and to cancelled calls.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from anyio.abc import ObjectReceiveStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse, PaginatedRequestParams
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from bridge.client.connection.requests import OutgoingRequest
 from bridge.client.connection.state import ToolListing
+from bridge.client.transports.channel import OutgoingRequest
 from bridge.errors import WireError
 from bridge.text import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-
     from bridge.client.connection.session import Session
     from bridge.types import Json
 
@@ -52,7 +48,7 @@ TAKEN_KEY = "io.github.mcp-toolbridge/taken"
 """Key in a page for its tools in `Session.taken_tools`."""
 
 
-async def list_all_pages(link: Session, attempt: OutgoingRequest | None = None) -> ToolListing:
+async def list_all_pages(session: Session, outgoing: OutgoingRequest | None = None) -> ToolListing:
     """List all pages of tools over one session.
 
     In the modern era over HTTP, headers that tools declare are sent from now on, and tools with invalid header
@@ -63,14 +59,14 @@ async def list_all_pages(link: Session, attempt: OutgoingRequest | None = None) 
         ValidationError: The response is not valid MCP.
         WireError: The list does not end, or is too long.
     """
-    attempt = attempt or OutgoingRequest()
+    outgoing = outgoing or OutgoingRequest()
     listed = _Listed()
     cursor: str | None = None
     ttl_seconds: float | None = None
-    async with link.listing:
+    async with session.listing:
         for _ in range(MAX_PAGES):
-            page = await _page(link, cursor, attempt)
-            await _add_page(listed, link, page, cursor)
+            page = await _page(session, cursor, outgoing)
+            await _add_page(listed, session, page, cursor)
             ttl_seconds = _shorter(ttl_seconds, page.get("ttlMs"))
             following = page.get("nextCursor")
             if following is None:
@@ -106,19 +102,19 @@ class _Listed:
             raise WireError(f"its list of tools is longer than {MAX_LIST_BYTES / 2**20:g} MiB")
 
 
-async def _page(link: Session, cursor: str | None, attempt: OutgoingRequest) -> dict[str, Any]:
+async def _page(session: Session, cursor: str | None, outgoing: OutgoingRequest) -> dict[str, Any]:
     """Request one page, with unvalidated tools."""
-    link.takes_tools = True
+    session.takes_tools = True
     try:
-        page = await link.request("tools/list", {} if cursor is None else {"cursor": cursor}, attempt)
+        page = await session.request("tools/list", {} if cursor is None else {"cursor": cursor}, outgoing)
         key = page.pop(TAKEN_KEY, None)
-        return page if key is None else {**page, "tools": link.taken_tools[key]}
+        return page if key is None else {**page, "tools": session.taken_tools[key]}
     finally:
-        link.takes_tools = False
-        link.taken_tools.clear()
+        session.takes_tools = False
+        session.taken_tools.clear()
 
 
-async def _add_page(listed: _Listed, link: Session, page: dict[str, Any], cursor: str | None) -> None:
+async def _add_page(listed: _Listed, session: Session, page: dict[str, Any], cursor: str | None) -> None:
     """Add the tools of a page in batches, so that other tasks can run."""
     tools, frame = page["tools"], {**page, "tools": []}
     size_bytes, wants_headers = 0, False
@@ -129,18 +125,18 @@ async def _add_page(listed: _Listed, link: Session, page: dict[str, Any], cursor
         size_bytes += len(text)
         wants_headers = wants_headers or _HEADER_KEYWORD in text
         listed.add(some, len(text))
-        valid, malformed = sift(frame, some, link.protocol_version)
+        valid, malformed = sift(frame, some, session.protocol_version)
         found += valid
         listed.malformed += malformed
         await anyio.lowlevel.checkpoint()
-    if wants_headers and link.kind == "http" and link.era == "modern":
+    if wants_headers and session.channel.mirrors_arguments and session.era == "modern":
         if size_bytes > MAX_HEADER_PAGE_BYTES:
             raise WireError(
                 f"a page of tools that declare headers is longer than {MAX_HEADER_PAGE_BYTES / 2**20:g} MiB: "
                 "configure the server to use smaller pages"
             )
         # The SDK records their headers, and drops tools with invalid header declarations.
-        noted = await link.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        noted = await session.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         names = {tool.name for tool in noted.tools}
         found = [tool for tool in found if tool["name"] in names]
     listed.tools += found
@@ -152,40 +148,17 @@ def _shorter(seconds: float | None, ttl_milliseconds: Any) -> float | None:
     return min(ttl_milliseconds / 1000, float("inf") if seconds is None else seconds)
 
 
-class HandshakeWriter(ObjectSendStream[SessionMessage]):
-    """Stream that the SDK writes messages to; reports handshake requests to telemetry.
-
-    Args:
-        messages: The transport's stream.
-        link: The session.
-    """
-
-    def __init__(self, messages: Any, link: Session) -> None:
-        self._messages = messages
-        self._link = link
-
-    async def send(self, item: SessionMessage) -> None:
-        """Send a message."""
-        if self._link.greeting is not None:
-            self._link.greeting.sent(item.message)
-        await self._messages.send(item)
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._messages.aclose()
-
-
 class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
     """Stream that the SDK reads messages from; removes tools from pages.
 
     Args:
         messages: The transport's stream.
-        link: The session; tools are removed while ``takes_tools`` is set.
+        session: The session; tools are removed while ``takes_tools`` is set.
     """
 
-    def __init__(self, messages: Any, link: Session) -> None:
+    def __init__(self, messages: Any, session: Session) -> None:
         self._messages = messages
-        self._link = link
+        self._session = session
 
     @property
     def last_context(self) -> Any:
@@ -195,39 +168,30 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
     async def receive(self) -> SessionMessage | Exception:
         """Receive the next message."""
         item = await self._messages.receive()
-        if self._link.large and isinstance(item, SessionMessage):
-            item.message = self._link.whole(item.message)
-        if self._link.greeting is not None and isinstance(item, SessionMessage):
-            self._link.greeting.received(item.message)
-        if self._link.abandoned is not None and isinstance(item, SessionMessage):
+        if self._session.large and isinstance(item, SessionMessage):
+            item.message = self._session.whole(item.message)
+        if self._session.handshake is not None and isinstance(item, SessionMessage):
+            self._session.handshake.received(item.message)
+        if self._session.cancelled_calls is not None and isinstance(item, SessionMessage):
             message = item.message
             if isinstance(message, JSONRPCResponse | JSONRPCError):
-                self._link.abandoned.answered(message.id)
-        if self._link.takes_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
-            _take_tools(item.message.result, self._link)
+                self._session.cancelled_calls.answered(message.id)
+        if self._session.takes_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+            _take_tools(item.message.result, self._session)
         return item  # type: ignore[no-any-return]  # the transport's type
 
     async def aclose(self) -> None:
         """Close the stream."""
-        self._link.is_deaf = True
+        self._session.channel.is_closed = True
         await self._messages.aclose()
 
 
-@asynccontextmanager
-async def filtered(
-    transport: AbstractAsyncContextManager[tuple[Any, Any]], link: Session
-) -> AsyncIterator[tuple[ToolListFilter, Any]]:
-    """Wrap a transport's streams with `ToolListFilter` and, during the handshake, `HandshakeWriter`."""
-    async with transport as (messages, writer):
-        yield ToolListFilter(messages, link), writer if link.greeting is None else HandshakeWriter(writer, link)
-
-
-def _take_tools(page: Json, link: Session) -> None:
+def _take_tools(page: Json, session: Session) -> None:
     page.pop(TAKEN_KEY, None)  # the key is reserved
     tools = page.get("tools")
     if isinstance(tools, list) and "content" not in page:
-        key = len(link.taken_tools)
-        link.taken_tools[key] = tools
+        key = len(session.taken_tools)
+        session.taken_tools[key] = tools
         page["tools"], page[TAKEN_KEY] = [], key
 
 

@@ -3,7 +3,7 @@
 HTTP: the client under the SDK's HTTP transports, which knows what became of each request.
 
 The SDK's transports end as a whole when one request fails on its way, and say little of why. Here a request that
-fails is answered to them as a refusal, its attempt is told what happened, and the link is told what it means for it.
+fails is answered to them as a refusal, its outgoing is told what happened, and the link is told what it means for it.
 
 Beside: what a request begins, waits for briefly, and then leaves to go on without it.
 """
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from anyio import Event, move_on_after
 from pydantic_core import from_json
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.connection.requests import current_request
+from bridge.client.transports.channel import CONNECTION_CLOSED, current_request
 from bridge.client.transports.event_stream import EndingStream, ShortenedEvents
 from bridge.client.transports.limits import (
     LARGE_BYTES,
@@ -35,14 +35,9 @@ from bridge.portal import start_detached
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from mcp_types import JSONRPCMessage
-
-    from bridge.client.connection.requests import OutgoingRequest
+    from bridge.client.transports.channel import ChannelEvents, OutgoingRequest
 
 _logger = logging.getLogger("bridge.client")
-
-CONNECTION_CLOSED = -32000
-"""The SDK's code for an answer that cannot come any more."""
 
 UNAUTHORIZED = 401
 """The status with which a server asks for credentials."""
@@ -73,40 +68,8 @@ START_SOON = "bridge.client.start_soon"
 """Request extension with which a signer starts tasks that live as long as the connection."""
 
 
-class HttpEvents(Protocol):
-    """Receives the events of HTTP requests."""
-
-    @property
-    def is_lost(self) -> bool:
-        """True once the connection has ended without having been closed by this side."""
-
-    def answered(self, status: int) -> None:
-        """The server answered a message with this status."""
-
-    def undelivered(self, error: Exception) -> None:
-        """A message did not get through."""
-
-    def stream_lost(self, error: Exception) -> None:
-        """The one stream that all answers come by has ended."""
-
-    def parsed(self, message: JSONRPCMessage, attempt: OutgoingRequest | None) -> str:
-        """A long message has been parsed, for an attempt if any; returns the key by which it is fetched."""
-
-    def suspect(self) -> None:
-        """Something ended that should have gone on: look whether the server is there."""
-
-    def expired(self) -> None:
-        """The server no longer knows the session."""
-
-    def unauthorized(self, status: int, why: SignInError | None = None) -> None:
-        """The server asks for credentials."""
-
-    def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """Run something beside, as long as the connection lasts."""
-
-
 class TrackedHttpClient(httpx2.AsyncClient):
-    """An HTTP client whose requests' fates are told to their attempts and to a watcher.
+    """An HTTP client whose requests' fates are told to their outgoings and to a watcher.
 
     Args:
         watcher: Who is told.
@@ -118,7 +81,8 @@ class TrackedHttpClient(httpx2.AsyncClient):
 
     def __init__(
         self,
-        watcher: HttpEvents,
+        events: ChannelEvents,
+        record_status: Callable[[int], None],
         *,
         is_sse: bool,
         headers: dict[str, str],
@@ -133,64 +97,65 @@ class TrackedHttpClient(httpx2.AsyncClient):
             timeout=httpx2.Timeout(None, connect=connect_seconds, write=_WRITE_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
         )
-        self._watcher = watcher
+        self._events = events
+        self._record_status = record_status
         self._is_sse = is_sse
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request; see the class."""
-        request.extensions[START_SOON] = self._watcher.start_soon
+        request.extensions[START_SOON] = self._events.start_soon
         await request.aread()  # to follow a redirect with it, and to look into it
         if request.method == "GET":
             return await self._get(request, options)
-        attempt = current_request.get()
+        outgoing = current_request.get()
         if request.method != "POST":
             return await self._goodbye(request, options)
-        if attempt is None or attempt.sent:
-            if _goes_behind(request, attempt):
-                self._watcher.start_soon(self._send_behind, request)
+        if outgoing is None or outgoing.sent:
+            if _goes_behind(request, outgoing):
+                self._events.start_soon(self._send_behind, request)
                 return httpx2.Response(202, request=request)
-            attempt = None
-        return await self._post(request, options, attempt)
+            outgoing = None
+        return await self._post(request, options, outgoing)
 
     async def _post(
-        self, request: httpx2.Request, options: dict[str, Any], attempt: OutgoingRequest | None
+        self, request: httpx2.Request, options: dict[str, Any], outgoing: OutgoingRequest | None
     ) -> httpx2.Response:
-        if attempt is not None:
-            attempt.sent = True
+        if outgoing is not None:
+            outgoing.sent = True
         try:
             response = await self._answered(request, options)
             if _media_type(response) == "application/json":
                 await response.aread()
                 if len(response.content) > LARGE_BYTES:
-                    response = self._shortened_response(response, attempt)
+                    response = self._shortened_response(response, outgoing)
             elif not self._is_sse:
                 self._watch(response, self._answer_ended)
         except httpx2.TransportError as error:
-            if attempt is not None:
-                attempt.failure = error
-                attempt.cut_off = True
-                attempt.sent = not isinstance(error, _NEVER_SENT)
+            if outgoing is not None:
+                outgoing.failure = error
+                outgoing.cut_off = True
+                outgoing.sent = not isinstance(error, _NEVER_SENT)
             return self._undelivered(request, error)
         except SignInError as error:
-            return self._not_signed(request, error, attempt)
+            return self._not_signed(request, error, outgoing)
         if response.status_code >= httpx2.codes.BAD_REQUEST:
-            await self._refused(request, response, attempt)
-        self._watcher.answered(response.status_code)
-        if attempt is not None:
-            attempt.status = response.status_code
+            await self._refused(request, response, outgoing)
+        self._record_status(response.status_code)
+        if outgoing is not None:
+            outgoing.status = response.status_code
         return response
 
-    def _shortened_response(self, response: httpx2.Response, attempt: OutgoingRequest | None) -> httpx2.Response:
+    def _shortened_response(self, response: httpx2.Response, outgoing: OutgoingRequest | None) -> httpx2.Response:
         """A response with a short message in place of a long one.
 
         Raises:
             ResponseTooLongError: It has too many values.
         """
         headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
-        content = self._shortened(response.content, attempt)
+        content = self._shortened(response.content, outgoing)
         return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
 
-    def _shortened(self, text: bytes, attempt: OutgoingRequest | None) -> bytes:
+    def _shortened(self, text: bytes, outgoing: OutgoingRequest | None) -> bytes:
         """Parse a long message, and return a short one for the SDK's transport; the text itself if it is no message.
 
         Raises:
@@ -200,7 +165,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
             message = large_message(text)
         except ValueError:
             return text
-        return stand_in(message, self._watcher.parsed(message, attempt))
+        return stand_in(message, self._events.parsed(message, outgoing))
 
     async def _answered(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send a request, again where the server has it sent to another place of its own origin.
@@ -224,40 +189,40 @@ class TrackedHttpClient(httpx2.AsyncClient):
         return response
 
     async def _refused(
-        self, request: httpx2.Request, response: httpx2.Response, attempt: OutgoingRequest | None
+        self, request: httpx2.Request, response: httpx2.Response, outgoing: OutgoingRequest | None
     ) -> None:
         status = response.status_code
         refusal = httpx2.HTTPStatusError(f"HTTP {status}", request=request, response=response)
         lost = (self._is_sse or _SESSION_HEADER in request.headers) and await _lost_session(response)
-        if attempt is not None:
-            attempt.failure = refusal
-            if attempt.call is not None and _answers(request, response):
+        if outgoing is not None:
+            outgoing.failure = refusal
+            if outgoing.call is not None and _answers(request, response):
                 if lost or status == UNAUTHORIZED:
-                    self._watcher.suspect()  # it may have meant more than the call, and then says so again
+                    self._events.suspect()  # it may have meant more than the call, and then says so again
                 return
-            attempt.expired = lost
-            attempt.sent = not lost and status not in _NEVER_RUN_STATUSES
+            outgoing.expired = lost
+            outgoing.sent = not lost and status not in _NEVER_RUN_STATUSES
         if lost:
-            self._watcher.expired()
+            self._events.expired()
         elif status == UNAUTHORIZED:
-            self._watcher.unauthorized(status)
+            self._events.unauthorized(status)
 
     def _not_signed(
-        self, request: httpx2.Request, error: SignInError, attempt: OutgoingRequest | None = None
+        self, request: httpx2.Request, error: SignInError, outgoing: OutgoingRequest | None = None
     ) -> httpx2.Response:
         """What the SDK's transport is told where no token can be had."""
         status = httpx2.codes.FORBIDDEN if error.is_step_up else UNAUTHORIZED
-        if attempt is not None:
-            attempt.failure, attempt.sent = error, False
+        if outgoing is not None:
+            outgoing.failure, outgoing.sent = error, False
         if not error.is_step_up:
-            self._watcher.unauthorized(status, error)
-        self._watcher.answered(status)
+            self._events.unauthorized(status, error)
+        self._record_status(status)
         return httpx2.Response(status, request=request)
 
     def _undelivered(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
         """What the SDK's transport is told of a message that did not get through."""
         _logger.debug("a message did not get through: %r", error)
-        self._watcher.undelivered(error)
+        self._events.undelivered(error)
         refusal = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
         return httpx2.Response(503, json={"jsonrpc": "2.0", "id": 0, "error": refusal}, request=request)
 
@@ -267,46 +232,46 @@ class TrackedHttpClient(httpx2.AsyncClient):
             response = await self._answered(request, options)
         except httpx2.TransportError:
             if not self._is_sse:
-                self._watcher.suspect()
+                self._events.suspect()
             raise
         except SignInError as error:
             return self._not_signed(request, error)
         if response.status_code == UNAUTHORIZED:
-            self._watcher.unauthorized(response.status_code)
+            self._events.unauthorized(response.status_code)
         elif response.status_code == httpx2.codes.OK:
-            if (attempt := current_request.get()) is not None:
-                attempt.cut_off = False  # the answer goes on here
+            if (outgoing := current_request.get()) is not None:
+                outgoing.cut_off = False  # the answer goes on here
             self._watch(response, self._stream_ended)
         elif response.status_code == httpx2.codes.NOT_FOUND and not self._is_sse:
-            self._watcher.suspect()
+            self._events.suspect()
         return response
 
     def _watch(self, response: httpx2.Response, ended: Callable[[Exception | None], None]) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         stream = response.stream
         if response.is_success and _media_type(response) == "text/event-stream":
-            attempt = current_request.get()
-            stream = ShortenedEvents(stream, lambda data: self._shortened(data, attempt), MAX_MESSAGE_BYTES)
+            outgoing = current_request.get()
+            stream = ShortenedEvents(stream, lambda data: self._shortened(data, outgoing), MAX_MESSAGE_BYTES)
         response.stream = EndingStream(stream, ended)
 
     def _answer_ended(self, error: Exception | None) -> None:
         """A stream has ended that nobody had read enough of: nobody reads on behind an answer."""
         _logger.debug("the stream of an answer ended: %r", error)
-        if (attempt := current_request.get()) is not None:
-            attempt.cut_off = True
+        if (outgoing := current_request.get()) is not None:
+            outgoing.cut_off = True
             if isinstance(error, ResponseTooLongError):
-                attempt.failure = error
+                outgoing.failure = error
 
     def _stream_ended(self, error: Exception | None) -> None:
         self._answer_ended(error)
         if self._is_sse:
-            self._watcher.stream_lost(error or httpx2.RemoteProtocolError("the server ended its stream"))
+            self._events.stream_lost(error or httpx2.RemoteProtocolError("the server ended its stream"))
         else:
-            self._watcher.suspect()
+            self._events.suspect()
 
     async def _goodbye(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """End a session; there is nobody to say it to where the connection was lost, and nothing to do if it fails."""
-        if not self._watcher.is_lost:
+        if not self._events.is_lost:
             try:
                 return await self._answered(request, options)
             except (httpx2.TransportError, SignInError) as error:
@@ -318,17 +283,17 @@ class TrackedHttpClient(httpx2.AsyncClient):
         try:
             response = await self._answered(request, {})
             if response.status_code >= httpx2.codes.BAD_REQUEST:
-                self._watcher.suspect()
+                self._events.suspect()
         except (httpx2.TransportError, SignInError) as error:
             _logger.debug("a message did not get through: %r", error)
-            self._watcher.suspect()
+            self._events.suspect()
 
 
-def _goes_behind(request: httpx2.Request, attempt: OutgoingRequest | None) -> bool:
+def _goes_behind(request: httpx2.Request, outgoing: OutgoingRequest | None) -> bool:
     """True for a response or a cancellation, which no later message has to wait for."""
     message = from_json(request.content)
-    if message.get("method") == "notifications/cancelled" and attempt is not None:
-        attempt.request_id = message["params"]["requestId"]
+    if message.get("method") == "notifications/cancelled" and outgoing is not None:
+        outgoing.request_id = message["params"]["requestId"]
     return message.get("method") in {None, "notifications/cancelled"}
 
 

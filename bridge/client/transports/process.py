@@ -19,7 +19,7 @@ import signal
 import sys
 from collections import deque
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import anyio
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
-
-    from bridge.client.config.servers import InheritEnvironment, StdioTransport
 
 _logger = logging.getLogger("bridge.client")
 
@@ -67,6 +65,38 @@ MINIMAL = (
 """What any program needs, and nothing that may be secret."""
 
 
+InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
+"""Environment variables that a child process inherits: the essential ones (``PATH``, ``HOME``, …), all, or the
+essential ones and these."""
+
+
+class Command(Protocol):
+    """A program to start; a `bridge.client.transports.stdio.StdioTransport`."""
+
+    @property
+    def command(self) -> str:
+        """The program."""
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """Its arguments."""
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Environment variables in addition to the inherited ones."""
+
+    @property
+    def inherit_env(self) -> InheritEnvironment:
+        """Environment variables that it inherits."""
+
+    @property
+    def cwd(self) -> str | None:
+        """Its working directory."""
+
+    def scrub(self, text: str) -> str:
+        """Remove secrets from its output."""
+
+
 class ChildProcess:
     """A child that runs.
 
@@ -76,12 +106,12 @@ class ChildProcess:
         stdout: What it writes.
     """
 
-    def __init__(self, process: Process, transport: StdioTransport, name: str) -> None:
+    def __init__(self, process: Process, command: Command, name: str) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.pid = process.pid
         self._process = process
-        self._transport = transport
+        self._command = command
         self._name = name
         self.stdin: ByteSendStream = process.stdin
         self.stdout: ByteReceiveStream = process.stdout
@@ -101,7 +131,7 @@ class ChildProcess:
     def heard(self, line: str) -> None:
         """Keep a line that the child wrote for people."""
         if line.strip():
-            shown = self._transport.scrub(line.rstrip()[:_MAX_WORD_CHARS])
+            shown = self._command.scrub(line.rstrip()[:_MAX_WORD_CHARS])
             self._last_words.append(shown)
             _logger.debug("server %r: %s", self._name, shown)
 
@@ -167,18 +197,18 @@ class ChildProcess:
 
 
 @asynccontextmanager
-async def child_process(transport: StdioTransport, name: str) -> AsyncIterator[ChildProcess]:
+async def child_process(command: Command, name: str) -> AsyncIterator[ChildProcess]:
     """Start a server as a child; it and all that it started have ended when the context has.
 
     Args:
-        transport: How to start it.
+        command: The program.
         name: What the server is called.
 
     Raises:
         OSError: It cannot be started.
     """
     with anyio.CancelScope(shield=True):  # half a start would leave a child that nobody knows
-        child = await _started(transport, name)
+        child = await _started(command, name)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(child.listen)
@@ -192,16 +222,16 @@ async def child_process(transport: StdioTransport, name: str) -> AsyncIterator[C
         child.kill()  # where even a shield did not hold
 
 
-async def _started(transport: StdioTransport, name: str) -> ChildProcess:
+async def _started(command: Command, name: str) -> ChildProcess:
     process = await anyio.open_process(
-        [transport.command, *transport.args],
-        env=child_environment(transport.inherit_env, transport.env),
-        cwd=transport.cwd,
+        [command.command, *command.args],
+        env=child_environment(command.inherit_env, command.env),
+        cwd=command.cwd,
         start_new_session=True,
     )
     _alive.add(process.pid)
     _watchdog.add(process.pid)
-    return ChildProcess(process, transport, name)
+    return ChildProcess(process, command, name)
 
 
 async def _close(stream: ByteSendStream | ByteReceiveStream) -> None:

@@ -16,7 +16,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
-from bridge.client.connection.requests import current_request
+from bridge.client.transports.channel import Cause, TransportFailedError, current_request
 from bridge.client.transports.limits import (
     LARGE_BYTES,
     MAX_MESSAGE_BYTES,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectSendStream
 
-    from bridge.client.connection.requests import OutgoingRequest
+    from bridge.client.transports.channel import OutgoingRequest
     from bridge.client.transports.process import ChildProcess
 
 _FLUSH_SECONDS = 0.5
@@ -37,18 +37,20 @@ _MAX_NOISE_BYTES = 256 * 1024
 """How much may come before the first message that is none: more than any banner, or an installer's progress."""
 
 
-class NoProtocolError(Exception):
-    """A child does not speak the protocol."""
+class NoProtocolError(TransportFailedError):
+    """A child's output is not the protocol."""
 
     def __init__(self) -> None:
-        super().__init__("this is no MCP server: its output is no JSON-RPC")
+        hint = "check the command: log output must go to standard error"
+        super().__init__(Cause("this is no MCP server: its output is no JSON-RPC", hint, is_permanent=True))
 
 
-class LineTooLongError(Exception):
-    """A child says more without an end of the line than is kept."""
+class LineTooLongError(TransportFailedError):
+    """A line of a child's output exceeds the limit."""
 
     def __init__(self) -> None:
-        super().__init__(f"a line of its output is longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB")
+        reason = f"a line of its output is longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB"
+        super().__init__(Cause(reason, "split its results: each message is one line"))
 
 
 class LineWriter(ObjectSendStream[SessionMessage]):
@@ -59,11 +61,11 @@ class LineWriter(ObjectSendStream[SessionMessage]):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message."""
-        message, attempt = item.message, current_request.get()
-        if attempt is not None and attempt.sent and isinstance(message, JSONRPCNotification):
-            attempt.request_id = (message.params or {}).get("requestId")  # nothing else is said for it but its end
+        message, outgoing = item.message, current_request.get()
+        if outgoing is not None and outgoing.sent and isinstance(message, JSONRPCNotification):
+            outgoing.request_id = (message.params or {}).get("requestId")  # nothing else is said for it but its end
         text = message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._lines.send((text.encode() + b"\n", attempt))
+        await self._lines.send((text.encode() + b"\n", outgoing))
 
     async def aclose(self) -> None:
         """Write no more."""
@@ -172,9 +174,9 @@ async def stdio_streams(
     async def write() -> None:
         try:
             with written:
-                async for line, attempt in written:
-                    if attempt is not None:
-                        attempt.sent = True
+                async for line, outgoing in written:
+                    if outgoing is not None:
+                        outgoing.sent = True
                     await child.stdin.send(line)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             ended()

@@ -21,7 +21,6 @@ from bridge import (
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.connection.handshake import shared_sign_in
 from tests.client.auth.authority import CLIENT_SECRET
 from tests.client.auth.conftest import DEADLINE_SECONDS, browse, log_in, program_with_key, sum_by
 
@@ -208,11 +207,11 @@ async def test_a_person_who_says_no_is_not_logged_in(authority: Authority, resou
 
 
 async def test_connections_that_sign_in_alike_share_what_they_sign_with(state_folder: Path) -> None:
-    one = shared_sign_in(HttpTransport("https://h/mcp"))
-    assert shared_sign_in(HttpTransport("https://h/mcp", headers={"x-user": "a"})) is one
-    assert shared_sign_in(HttpTransport("https://h/other")) is not one
-    assert shared_sign_in(HttpTransport("https://h/mcp", auth=OAuthLogin(client_id="me"))) is not one
-    assert shared_sign_in(HttpTransport("https://h/mcp", headers={"Authorization": "Bearer mine"})) is None
+    one = HttpTransport("https://h/mcp").sign_in()
+    assert HttpTransport("https://h/mcp", headers={"x-user": "a"}).sign_in() is one
+    assert HttpTransport("https://h/other").sign_in() is not one
+    assert HttpTransport("https://h/mcp", auth=OAuthLogin(client_id="me")).sign_in() is not one
+    assert HttpTransport("https://h/mcp", headers={"Authorization": "Bearer mine"}).sign_in() is None
 
 
 async def test_a_lifetime_that_is_no_time_fails_the_login(authority: Authority, resource: Resource) -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.client import ClientHandlers, Connection, Healing, HttpTransport, MemoryTransport, ServerConfig
+from bridge.client import (
+    CallOptions,
+    ClientHandlers,
+    Connection,
+    HttpTransport,
+    MemoryTransport,
+    ReconnectPolicy,
+    ServerConfig,
+)
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAnswerError,
@@ -73,7 +81,7 @@ async def test_a_call_without_progress_ends_in_time_and_the_server_is_told(
 ) -> None:
     async with opened(config_of(route, steady, protocol=pin)) as connection:
         with pytest.raises(ServerTimeoutError) as caught:
-            await connection.call_tool("hold", {"port": reports.port}, timeout_seconds=0.4)
+            await connection.call_tool("hold", {"port": reports.port}, options=CallOptions(timeout_seconds=0.4))
         await reports.wait_for("cancelled")
         assert (await connection.call_tool("add", {"a": 1, "b": 1}))["isError"] is False
         assert connection.status().connects == 1
@@ -120,14 +128,14 @@ async def test_the_contexts_own_deadline_counts(reports: Reports, steady: Remote
 async def test_a_black_hole_ends_the_call_in_time_and_then_the_connection(
     remote: RemoteServer, reports: Reports
 ) -> None:
-    healing = Healing(health_timeout_seconds=0.3)
+    reconnect = ReconnectPolicy(health_timeout_seconds=0.3)
     async with proxied(remote) as proxy:
         transport = HttpTransport(f"http://127.0.0.1:{proxy.port}/mcp", kind="http")
         config = ServerConfig(name="remote", transport=transport, connect_wait_seconds=0.3, connect_timeout_seconds=0.5)
-        async with opened(config, healing=healing) as connection:
+        async with opened(config, reconnect=reconnect) as connection:
             proxy.is_silent = True
             with pytest.raises(ServerTimeoutError):
-                await connection.call_tool("run", {"port": reports.port}, timeout_seconds=0.3)
+                await connection.call_tool("run", {"port": reports.port}, options=CallOptions(timeout_seconds=0.3))
             proxy.is_silent = False
             await connection.call_tool("run", {"port": reports.port})
     assert reports.words == ["ran"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.responses import Response
 
-from bridge.client import Connection, Healing
+from bridge.client import CallOptions, Connection, ReconnectPolicy
 from bridge.errors import OutcomeUnknownError, ServerRefusedError
 from tests.client.clock import Clock
 from tests.client.conftest import opened, python_config
@@ -53,7 +53,7 @@ async def not_at_all(_message: Json) -> Response:
 async def refused(connection: Connection) -> None:
     """A call is refused in the server's words."""
     with pytest.raises(ServerRefusedError) as caught:
-        await connection.call_tool("pay", {}, repeatable=True)
+        await connection.call_tool("pay", {}, options=CallOptions(repeatable=True))
     assert (caught.value.code, caught.value.message) == (-32000, SAID)
     assert connection.status().connects == 1
 
@@ -85,7 +85,7 @@ async def test_a_stream_that_ends_without_an_answer_leaves_the_outcome_unknown(e
 async def test_a_servers_own_error_is_a_sign_of_life(era: str, asked: str, times: int) -> None:
     clock = Clock()
     with endpoint(era, **{asked: in_one_piece}) as server:
-        connection = Connection(server.config(), healing=Healing(wait=clock.wait))
+        connection = Connection(server.config(), reconnect=ReconnectPolicy(wait=clock.wait))
         connection.on_tools_changed(lambda: None)
         async with connection:
             for _ in range(2):

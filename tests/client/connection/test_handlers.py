@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.client import ClientHandlers, HttpTransport, MemoryTransport, ServerConfig
+from bridge.client import CallOptions, ClientHandlers, HttpTransport, MemoryTransport, ServerConfig
 from bridge.errors import ServerAnswerError, ServerRefusedError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
@@ -79,14 +79,16 @@ async def test_what_has_no_handler_is_not_declared_to_an_older_server() -> None:
 async def test_questions_can_be_handed_on_and_their_answers_brought_back() -> None:
     transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
     async with opened(ServerConfig(name="x", transport=transport), handlers=Answers().handlers()) as connection:
-        asked = await connection.call_tool("order", {}, hands_on_questions=True)
+        asked = await connection.call_tool("order", {}, options=CallOptions(hands_on_questions=True))
         (key,) = asked["inputRequests"]
         result = await connection.call_tool(
             "order",
             {},
-            input_responses={key: {"action": "decline"}},
-            request_state=asked["requestState"],
-            hands_on_questions=True,
+            options=CallOptions(
+                input_responses={key: {"action": "decline"}},
+                request_state=asked["requestState"],
+                hands_on_questions=True,
+            ),
         )
     assert asked["resultType"] == "input_required"
     assert result["structuredContent"]["action"] == "decline"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from bridge.client import Connection, Healing
-from bridge.client.connection.requests import HandshakeTelemetry
+from bridge.client import Connection, ReconnectPolicy
+from bridge.client.connection.telemetry import HandshakeTelemetry
 from bridge.errors import ServerUnavailableError
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
 from bridge.telemetry.instruments import Peer
@@ -110,12 +110,12 @@ def test_an_answer_that_comes_too_late_is_none() -> None:
 @pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), (MODERN, DISCOVER)])
 async def test_an_idle_server_that_is_asked_whether_it_is_there_is_counted(era: str, method: str) -> None:
     clock, measured = Clock(), Measured()
-    healing = Healing(wait=clock.wait)
+    reconnect = ReconnectPolicy(wait=clock.wait)
     with enabled(Observer(measured.instruments)), endpoint(era) as server:
-        async with Connection(server.config(), healing=healing):
+        async with Connection(server.config(), reconnect=reconnect):
             before = dict.fromkeys([INITIALIZE if era == "legacy" else DISCOVER], 1)
-            await clock.elapse(healing.health_check_seconds)
-            await clock.sleeping(healing.health_check_seconds)
+            await clock.elapse(reconnect.health_check_seconds)
+            await clock.sleeping(reconnect.health_check_seconds)
             counts: dict[str, int] = {}
             for name, error_type, count in asked(measured):
                 assert error_type is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.responses import Response
 
-from bridge.client import Connection, Healing
+from bridge.client import Connection, ReconnectPolicy
 from bridge.client.connection import health
 from tests.client.clock import Clock
 from tests.client.endpoint import MODERN, endpoint
@@ -34,9 +34,9 @@ async def subscription_that_ends_at_once(message: Json) -> Response:
 async def renewed_after(*delays: float) -> None:
     """Subscriptions all end at once; between them so long is waited, in order."""
     clock = Clock()
-    healing = Healing(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
+    reconnect = ReconnectPolicy(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
     with endpoint(MODERN, subscriptions_listen=subscription_that_ends_at_once) as server:
-        connection = Connection(server.config(), healing=healing)
+        connection = Connection(server.config(), reconnect=reconnect)
         connection.on_tools_changed(lambda: None)
         async with connection:
             for delay in delays:

@@ -14,7 +14,7 @@ def test_listeners_hear_each_piece_of_news_in_the_order_in_which_they_came() -> 
     listeners = Listeners[[int]]()
     listeners.add(lambda number: heard.append(("first", number)))
     listeners.add(lambda number: heard.append(("second", number)))
-    listeners.tell(1)
+    listeners.notify(1)
     assert heard == [("first", 1), ("second", 1)]
 
 
@@ -25,7 +25,7 @@ def test_who_has_ended_it_hears_no_more_and_may_end_it_again() -> None:
     assert listeners
     end()
     end()
-    listeners.tell(1)
+    listeners.notify(1)
     assert not listeners
     assert heard == []
 
@@ -36,6 +36,6 @@ def test_one_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None
     listeners.add(lambda _: heard.append("" + str(1 // 0)))
     listeners.add(heard.append)
     with caplog.at_level(logging.ERROR, "bridge.client"):
-        listeners.tell("news")
+        listeners.notify("news")
     assert heard == ["news"]
     assert "a listener failed" in caplog.text

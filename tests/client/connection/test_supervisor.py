@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.client import Connection, ConnectionState, Healing, HttpTransport, ServerConfig, StdioTransport
+from bridge.client import (
+    CallOptions,
+    Connection,
+    ConnectionState,
+    HttpTransport,
+    ReconnectPolicy,
+    ServerConfig,
+    StdioTransport,
+)
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerUnavailableError
 from bridge.telemetry.conventions import CONNECTED, CONNECTS, RECONNECTS
 from bridge.telemetry.observer import Observer
@@ -53,7 +61,7 @@ class Changes:
 @ERAS
 async def test_an_idle_server_is_asked_whether_it_is_there(pin: Any, guard: Guard) -> None:
     clock = Clock()
-    async with opened(config_of(guard.url, protocol=pin), healing=Healing(wait=clock.wait)) as connection:
+    async with opened(config_of(guard.url, protocol=pin), reconnect=ReconnectPolicy(wait=clock.wait)) as connection:
         await clock.elapse(HEALTH)  # the greeting was heard before that
         await clock.sleeping(HEALTH)
         before = guard.seen.count(("POST", "/mcp"))
@@ -65,7 +73,7 @@ async def test_an_idle_server_is_asked_whether_it_is_there(pin: Any, guard: Guar
 
 async def test_health_costs_nothing_while_calls_flow(guard: Guard) -> None:
     clock = Clock()
-    async with opened(config_of(guard.url), healing=Healing(wait=clock.wait)) as connection:
+    async with opened(config_of(guard.url), reconnect=ReconnectPolicy(wait=clock.wait)) as connection:
         await clock.sleeping(HEALTH)
         before = guard.seen.count(("POST", "/mcp"))
         for _ in range(3):
@@ -83,8 +91,8 @@ async def test_an_idle_connection_that_has_gone_silent_is_found_out_and_replaced
     ready = anyio.Event()
     async with proxied(remote) as proxy:
         config = config_of(f"http://127.0.0.1:{proxy.port}/mcp", protocol=pin, connect_timeout_seconds=1.0)
-        healing = Healing(wait=clock.wait, health_timeout_seconds=0.2)
-        async with opened(config, healing=healing) as connection:
+        reconnect = ReconnectPolicy(wait=clock.wait, health_timeout_seconds=0.2)
+        async with opened(config, reconnect=reconnect) as connection:
             await connection.call_tool("add", {"a": 1, "b": 1})
             await clock.elapse(HEALTH)
             await clock.sleeping(HEALTH)
@@ -163,7 +171,9 @@ async def test_tools_that_changed_while_a_server_was_away_are_heard_of_after_it_
 async def test_attempts_back_off_up_to_the_cap_until_the_server_is_there() -> None:
     clock = Clock()
     config = config_of("http://127.0.0.1:9/mcp")
-    connection = Connection(config, healing=Healing(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0))
+    connection = Connection(
+        config, reconnect=ReconnectPolicy(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
+    )
     await connection.open(wait=False)
     for delay in (1.0, 2.0, 4.0, 8.0, 10.0, 10.0):
         await clock.elapse(delay)
@@ -175,7 +185,7 @@ async def test_attempts_back_off_up_to_the_cap_until_the_server_is_there() -> No
 async def test_what_cannot_get_better_by_itself_is_not_tried_again_and_is_told_at_once() -> None:
     clock = Clock()
     config = ServerConfig(name="x", transport=StdioTransport("there-is-no-such-command"), connect_wait_seconds=10_000)
-    connection = Connection(config, healing=Healing(wait=clock.wait))
+    connection = Connection(config, reconnect=ReconnectPolicy(wait=clock.wait))
     with anyio.fail_after(DEADLINE_SECONDS):
         await connection.open(wait=False)
         assert await connection.settled() is ConnectionState.FAILED
@@ -241,4 +251,6 @@ async def test_a_failure_without_words_leaves_the_outcome_unknown_and_the_connec
 async def test_a_failure_without_words_is_tried_again_where_that_is_right(guard: Guard) -> None:
     async with opened(config_of(guard.url, trusted=True)) as connection:
         guard.status, guard.refusals = 503, 1
-        assert (await connection.call_tool("add", {"a": 1, "b": 1}, repeatable=True))["isError"] is False
+        assert (await connection.call_tool("add", {"a": 1, "b": 1}, options=CallOptions(repeatable=True)))[
+            "isError"
+        ] is False

@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import Response, StreamingResponse
 
 from bridge import InvocationContext, tool
-from bridge.client import HttpTransport, ServerConfig
+from bridge.client import CallOptions, HttpTransport, ServerConfig
 from bridge.client.transports import event_stream, http_client, limits
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
@@ -78,7 +78,7 @@ async def test_an_answer_that_is_too_long_is_read_up_to_the_limit(
     with endpoint(era, pay=flood(chunk, "application/json", headers)) as server:
         async with opened(server.config(trusted=True)) as connection:
             with pytest.raises(ServerAnswerError, match="its answer is longer than 1 MiB"):
-                await connection.call_tool("pay", {}, repeatable=True)
+                await connection.call_tool("pay", {}, options=CallOptions(repeatable=True))
             assert (await connection.list_tools()).tools
         assert server.seen.count("pay") == 1, "a long answer is not asked for again"
 
@@ -98,7 +98,7 @@ async def test_an_event_that_is_too_long_is_read_up_to_the_limit(era: str, monke
     with endpoint(era, pay=flood(chunk, "text/event-stream")) as server:
         async with opened(server.config(trusted=True)) as connection:
             with pytest.raises(ServerAnswerError, match="an event of its answer is longer than 1 MiB"):
-                await connection.call_tool("pay", {}, repeatable=True)
+                await connection.call_tool("pay", {}, options=CallOptions(repeatable=True))
             assert (await connection.list_tools()).tools
         assert server.seen.count("pay") == 1, "a long answer is not asked for again"
 
@@ -153,9 +153,9 @@ async def test_a_long_result_arrives_as_it_came_and_is_parsed_once(
     with endpoint(era, pay=pay) as server:
         async with opened(server.config()) as connection:
             answer = await connection.call_tool("pay", {})
-            link = connection._last_link
-            assert link is not None
-            assert not link.large, "what was fetched is kept no longer"
+            session = connection._last_session
+            assert session is not None
+            assert not session.large, "what was fetched is kept no longer"
     assert {key: answer[key] for key in result} == result
     assert len(parsed) == 1
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from bridge.client.connection import requests
-from bridge.client.connection.requests import GIVEN_UP_SECONDS, CancelledCalls, OutgoingRequest
+from bridge.client.connection import cancelled_calls
+from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS, CancelledCalls
+from bridge.client.transports.channel import OutgoingRequest
 from bridge.tools.context import InvocationContext
 
 
@@ -23,7 +24,7 @@ class Time:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     time = Time()
-    monkeypatch.setattr(requests, "monotonic", time)
+    monkeypatch.setattr(cancelled_calls, "monotonic", time)
     return time
 
 
@@ -93,7 +94,7 @@ def test_a_call_that_was_never_sent_is_not_remembered() -> None:
 def test_beyond_the_limit_nobody_can_be_told_from_anybody_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, time: Time
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_REMEMBERED", 1)
+    monkeypatch.setattr(cancelled_calls, "MAX_REMEMBERED", 1)
     calls = CancelledCalls()
     calls.add(attempt_of(ALICE, 1))
     time.now += GIVEN_UP_SECONDS - 1

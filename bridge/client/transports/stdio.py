@@ -1,0 +1,223 @@
+"""Transport of a server that runs as a child process: standard input and output."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bridge.client.redaction import HIDDEN, redact_command, scrub
+from bridge.client.transports.channel import CONNECTION_CLOSED, Cause, Channel, TransportFailedError
+from bridge.client.transports.transport import Transport, secrets_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from bridge.client.config.schema import ServerEntry
+    from bridge.client.transports.channel import ChannelOptions
+    from bridge.client.transports.process import ChildProcess, InheritEnvironment
+    from bridge.client.transports.transport import EntryReader
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StdioTransport(Transport):
+    """A server that runs as a child process and communicates over standard input and output."""
+
+    command: str
+    """The program."""
+    _: KW_ONLY
+    args: tuple[str, ...] = ()
+    """The program's arguments."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables in addition to the inherited ones."""
+    cwd: str | None = None
+    """The child's working directory; None for this process's."""
+    inherit_env: InheritEnvironment = "minimal"
+    """Environment variables that the child inherits."""
+    shown: str | None = field(default=None, compare=False)
+    """The redacted command line, if it is known better than by heuristics; see `redacted`."""
+    expanded: tuple[str, ...] = field(default=(), compare=False)
+    """Texts from variables or the user, which may be secret; see `scrub`."""
+
+    opening_phase: ClassVar[str] = "starting"
+    address_key: ClassVar[str] = "command"
+    entry_types: ClassVar[frozenset[str]] = frozenset({"stdio"})
+    entry_keys: ClassVar[frozenset[str]] = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
+
+    @classmethod
+    def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:
+        """Create the transport of an entry with a ``command``."""
+        command = reader.expand(entry.command or "", "command")
+        if not command.value.strip() and not command.is_missing:
+            reader.problem("is empty: give the program to start, or a 'url'", "command")
+        args = [reader.expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
+        cwd = None if entry.cwd is None else reader.path(entry.cwd, "cwd").value
+        if _is_in_workspace_only(command.value, cwd, reader.workspace_folder):
+            message = "is in the configuration's folder, not in the working directory: write ${workspaceFolder}/…"
+            reader.warning(message, "command")
+        inherited = entry.inherit_env or "minimal"
+        return cls(
+            command.value,
+            args=tuple(arg.value for arg in args),
+            env=_environment(entry, reader),
+            cwd=cwd,
+            inherit_env=tuple(inherited) if isinstance(inherited, list) else inherited,
+            shown=redact_command([command.shown, *(arg.shown for arg in args)]).shown,
+            expanded=secrets_of(command, *args),
+        )
+
+    @property
+    def kind(self) -> str:
+        """Kind of the channel."""
+        return StdioChannel.kind
+
+    def redacted(self) -> str:
+        """The command line without secrets."""
+        return self.shown if self.shown is not None else redact_command((self.command, *self.args)).shown
+
+    def scrub(self, text: str) -> str:
+        """Remove this transport's secrets from a text, such as the child's standard error."""
+        guessed = redact_command((self.command, *self.args)).secrets
+        return scrub(text, (*self.env.values(), *self.expanded, *guessed))
+
+    def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:  # noqa: ARG002
+        """Create the channel."""
+        return (StdioChannel(self, options),)
+
+    def __repr__(self) -> str:
+        return (
+            f"StdioTransport({self.redacted()!r}, env={dict.fromkeys(self.env, HIDDEN)!r}, "
+            f"cwd={self.cwd!r}, inherit_env={self.inherit_env!r})"
+        )
+
+
+class StdioChannel(Channel):
+    """Pipes of a child process.
+
+    Args:
+        transport: The command to start.
+        options: Settings of the session.
+    """
+
+    kind = "stdio"
+
+    def __init__(self, transport: StdioTransport, options: ChannelOptions) -> None:
+        super().__init__()
+        self._transport = transport
+        self._options = options
+        self._child: ChildProcess | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Any]:
+        """Start the child process; it has ended with all its descendants when the block has.
+
+        Raises:
+            TransportFailedError: It cannot be started.
+        """
+        from bridge.client.transports.process import child_process  # noqa: PLC0415 - only when a session is opened
+        from bridge.client.transports.stdio_streams import stdio_streams  # noqa: PLC0415 - imports the SDK
+
+        async with AsyncExitStack() as stack:
+            try:
+                child = await stack.enter_async_context(child_process(self._transport, self._options.server))
+            except OSError as error:
+                raise TransportFailedError(_cause_of_start(error, self._transport)) from error
+            self._child = child
+            events = self._options.events
+            yield stdio_streams(child, events.peer_ended, events.stream_lost)  # over pipes, no other error follows
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the child; None if it runs."""
+        return self._child.exit_code if self._child is not None else None
+
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        """Last lines of the child's standard error, without secrets."""
+        return self._child.last_words if self._child is not None else ()
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until a child that closed its output has ended, for a maximum number of seconds."""
+        if self._child is not None:
+            await self._child.settle(seconds)
+
+    def explain_start(self, error: BaseException) -> Cause | None:
+        """Explain the end of the child before the handshake."""
+        if getattr(error, "code", None) != CONNECTION_CLOSED:
+            return None
+        return Cause("it ended before the handshake", "run the command by hand to see its output")
+
+    def explain_loss(self) -> Cause:
+        """Explain the end of the child."""
+        ended = "ended" if self.exit_code is not None else "closed its output"
+        return Cause(f"the server's process has {ended}")
+
+
+def _cause_of_start(error: OSError, transport: StdioTransport) -> Cause:
+    if transport.cwd is not None and error.filename == transport.cwd:
+        return Cause(f"cannot change to its folder {transport.cwd!r}: {error.strerror}", is_permanent=True)
+    if isinstance(error, FileNotFoundError):
+        hint = "install it, or give its full path: it is searched for in the PATH of the server's environment"
+        program, *words = transport.command.split() or [""]
+        if words and shutil.which(program) is not None:
+            hint = "split it: 'command' is only the program, 'args' is the list of its arguments"
+        return Cause(f"command not found: {transport.command!r}", hint, is_permanent=True)
+    if isinstance(error, PermissionError):
+        return Cause(f"{transport.command!r} is not executable", "make it executable", is_permanent=True)
+    return Cause(error.strerror or type(error).__name__)
+
+
+# --- entries of a configuration --------------------------------------------------------------------------------------
+
+
+def _is_in_workspace_only(command: str, cwd: str | None, folder: Path) -> bool:
+    """True if a relative path of a program leads nowhere, but would from the configuration's folder."""
+    path = Path(command)
+    if path.name == command or path.is_absolute() or (Path.cwd() / (cwd or "") / path).exists():
+        return False
+    return (folder / path).is_file()
+
+
+def _environment(entry: ServerEntry, reader: EntryReader) -> dict[str, str]:
+    environment = _environment_file(entry.env_file, reader) if entry.env_file is not None else {}
+    for name, text in (entry.env or {}).items():
+        if not name or "=" in name or "\0" in name:
+            reader.problem("is not a valid variable name", "env", f".{name}")
+        elif text is None:
+            environment.pop(name, None)
+            reader.warning("null removes the variable", "env", f".{name}")
+        else:
+            environment[name] = reader.expand(text, "env", f".{name}").value
+    return environment
+
+
+def _environment_file(text: str, reader: EntryReader) -> dict[str, str]:
+    path = reader.path(text, "envFile")
+    try:
+        return read_environment_file(path.value) if not path.is_missing else {}
+    except OSError as error:
+        reader.problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", "envFile")
+    except ValueError:
+        reader.problem(f"{path.shown!r} is not a UTF-8 text file", "envFile")
+    return {}
+
+
+def read_environment_file(path: str) -> dict[str, str]:
+    """Read the variables of an environment file (python-dotenv syntax).
+
+    Values are literal: ``${VAR}`` is not expanded. Names without ``=`` are ignored.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not UTF-8 text, or the path is invalid.
+    """
+    from dotenv import dotenv_values  # noqa: PLC0415 - only for configurations with such a file
+
+    text = Path(path).read_text(encoding="utf-8-sig")
+    if "\0" in text:
+        raise ValueError("a variable cannot contain a NUL character")
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
