@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +26,7 @@ from tests.client.conftest import opened
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from mcp import Client
 
