@@ -138,12 +138,12 @@ class Drain:
 
     Args:
         running: The calls.
-        farewells: What ends each kind of stream; called at the beginning.
+        shutdown_steps: What ends each kind of stream; called at the beginning.
     """
 
-    def __init__(self, running: RunningCalls, farewells: Iterable[Callable[[], None]]) -> None:
+    def __init__(self, running: RunningCalls, shutdown_steps: Iterable[Callable[[], None]]) -> None:
         self._running = running
-        self._farewells = farewells
+        self._shutdown_steps = shutdown_steps
 
     def __len__(self) -> int:
         """How many calls are waiting for something now."""
@@ -152,8 +152,8 @@ class Drain:
     async def answered(self) -> None:
         """Wait until no call of the handshake era waits for what its client answers: that comes by a new request."""
         await self._running.answered()
-        for farewell in self._farewells:  # to streams that were opened meanwhile
-            farewell()
+        for step in self._shutdown_steps:  # to streams that were opened meanwhile
+            step()
 
     async def __call__(self, timeout_seconds: float) -> None:
         """End the streams, and what runs after the time is over; to be cancelled when all connections are closed.
@@ -161,8 +161,8 @@ class Drain:
         Args:
             timeout_seconds: How long calls may go on.
         """
-        for farewell in self._farewells:
-            farewell()
+        for step in self._shutdown_steps:
+            step()
         await anyio.sleep(timeout_seconds)
         if ended := self._running.end():
             _logger.warning(

@@ -266,7 +266,7 @@ class ClusterSessions:
             if record is None or record.owner != owner_digest(user, session_id):
                 return None
             kept, owner = kept_bytes(to_json(record.params)), caller_key(scope)
-            giving_way = self._sessions.room_for(owner, kept)
+            giving_way = self._sessions.make_room(owner, kept)
             if giving_way is None:
                 return _FULL
             for each in giving_way:

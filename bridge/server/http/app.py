@@ -83,55 +83,54 @@ def http_app(
     era that closes its request cancels the call; in the handshake era the call goes on until it is cancelled.
 
     Args:
-        tools: What is served: a ToolBox, whose changes are announced, or anything that one takes.
-        name: What the server calls itself.
-        version: The version of what is served; empty where it has none.
-        path: Where streamable HTTP is served, with a slash after it and without.
-        sse: Whether to serve SSE, at ``/sse`` and ``/messages/``.
-        streamable: Whether to serve streamable HTTP.
-        host: The host that the app will be bound to; it is let in as a Host and an Origin.
-        allowed_hosts: Further hosts under which the server may be reached; see `AllowedHosts` for how they are written.
-        allowed_origins: Further origins whose pages may use the server, and whose browsers are told so (CORS); see
-            `AllowedHosts`.
-        max_request_bytes: How long a request's body may be.
+        tools: A ToolBox, whose changes are announced to clients, or anything that a ToolBox takes.
+        name: Name of the server.
+        version: Version of the server; empty for none.
+        path: Path of streamable HTTP, served with and without a trailing slash.
+        sse: True to serve SSE, at ``/sse`` and ``/messages/``.
+        streamable: True to serve streamable HTTP.
+        host: The host that the app will be bound to; it is allowed as a Host and an Origin.
+        allowed_hosts: Further allowed hosts; see `AllowedHosts` for their form.
+        allowed_origins: Further origins whose pages may use the server (CORS); see `AllowedHosts` for their form.
+        max_request_bytes: Maximum length of a request's body.
         page_size: As for `Publisher`.
         policy: As for `Publisher`.
-        publisher: What publishes the tools, where more is to be said, such as a title; ``name``, ``version``,
-            ``instructions``, ``page_size``, ``policy`` and ``limits`` then do not count.
-        fast_path: Whether plain requests are answered without the SDK.
-        session_idle_seconds: How long a session of the handshake era may go unused; None for as long as the app runs.
-        auth: Who may come in: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None for
-            everyone.
-        stateless: Whether clients of the handshake era are served without sessions, as they have to be where each
-            request may come to another process: tools cannot ask them, and changes are not announced to them.
-        redis_url: The Redis by which servers of one name are one server, so that a session of streamable HTTP can go on
-            with each of them, and rates are counted for all. Needs the extra ``redis``.
-        limits: How much each caller may take; a publisher that is given brings its own.
-        max_sessions: How many sessions of the handshake era may be open. Where all are, one in which no
-            call runs is ended for a caller with fewer of them than another has.
-        instructions: What a model should know about the server as a whole.
+        publisher: A `Publisher` with further options, such as a title; ``name``, ``version``, ``instructions``,
+            ``page_size``, ``policy`` and ``limits`` are then ignored.
+        fast_path: True to answer plain requests without the SDK.
+        session_idle_seconds: Seconds after which an unused session of the handshake era is ended; None for never.
+        auth: Authentication: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None to
+            admit everyone.
+        stateless: True to serve clients of the handshake era without sessions, which is needed if requests of one
+            client may reach different processes. Tools cannot ask such clients, and changes are not announced to them.
+        redis_url: URL of a Redis that replicas with the same server name share: each replica continues sessions of
+            streamable HTTP, and rates are counted together. Needs the extra ``redis``.
+        limits: Limits of each caller; a given publisher has its own.
+        max_sessions: Maximum number of open sessions of the handshake era. At the maximum, a caller with fewer sessions
+            than another gets the place of an idle session of that other.
+        instructions: Instructions about the server for the model.
 
     Returns:
-        The app. Its ``shutdown()`` ends the open streams, for servers that, like uvicorn, wait for their connections
-        before they end the lifespan: call it before they wait. Its ``drain`` does the same and lets running calls end
-        (see `bridge.server.running_calls.Drain`); run it while they wait. Both are in the app's ``state``, too.
+        The app. A server such as uvicorn waits for its connections before it ends the lifespan: call ``shutdown()``
+        before that to end open streams, or run ``drain`` meanwhile to also let running calls end (see
+        `bridge.server.running_calls.Drain`). Both are in the app's ``state``, too.
 
     Raises:
-        DefinitionError: There are no tools in what is served, or ``auth`` cannot verify a credential.
-        MissingExtraError: There is to be a Redis, and the package ``redis`` is not installed.
-        ValueError: Neither transport is wanted, SSE is to go without sessions, or a path, host, origin or limit is not
-            written as it has to be.
+        DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential.
+        MissingExtraError: ``redis_url`` is given, and the package ``redis`` is not installed.
+        ValueError: Neither transport is enabled, SSE is combined with ``stateless``, or a path, host, origin or limit
+            is invalid.
     """
     if not (sse or streamable):
-        raise ValueError("nothing to serve: sse=True or streamable=True")
+        raise ValueError("no transport is enabled; pass sse=True or streamable=True")
     if stateless and redis_url is not None:
-        raise ValueError("sessions are kept in Redis, or not at all: redis_url=None, or stateless=False")
+        raise ValueError("stateless=True and redis_url exclude each other: pass redis_url=None, or stateless=False")
     if sse and stateless:
-        raise ValueError("SSE is nothing but sessions: sse=False, or stateless=False")
+        raise ValueError("SSE needs sessions: pass sse=False, or stateless=False")
     if not path.startswith("/") or "{" in path:
         raise ValueError(f"a path begins with a slash and has no parameters: not {path!r}")
     if sse and streamable and path.rstrip("/") in {STREAM_PATH, MESSAGES_PATH.rstrip("/")}:
-        raise ValueError(f"the path {path!r} is that of SSE; choose another, or serve without SSE")
+        raise ValueError(f"the path {path!r} is used by SSE; choose another, or serve without SSE")
     if max_request_bytes < 1:
         raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
     if max_sessions < 1:
@@ -160,10 +159,10 @@ def http_app(
 
 
 def _auth_guards(auth: Auth | TokenVerifier, publisher: Publisher) -> AuthGuards:
-    if not hasattr(auth, "verify_token"):  # the value may be a secret: the message does not contain it
+    if not hasattr(auth, "verify_token"):  # the value may be a secret: leave it out of the message
         raise DefinitionError(
             f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
-            "keys are let in by auth=Auth(ApiKeys(ApiKey(…))), all of bridge.server.auth"
+            "for keys, write auth=Auth(ApiKeys(ApiKey(…))), all from bridge.server.auth"
         )
     from bridge.server.auth.guards import AuthGuards  # noqa: PLC0415 - only where a credential is required
 
@@ -193,9 +192,9 @@ class BridgeApp(Starlette):
         sse: True to serve SSE.
         fast_path: True to answer plain requests without the SDK.
         max_request_bytes: Maximum length of a request's body.
-        auth: Guards that authenticate callers; None where no credential is required.
+        auth: Guards that authenticate callers; None if no credential is required.
         stateless: True to serve the handshake era without sessions.
-        shared: Makes what is shared with other replicas; None without replicas.
+        shared: Creates the `Cluster` of replicas; None without replicas.
     """
 
     def __init__(
@@ -215,11 +214,11 @@ class BridgeApp(Starlette):
         self.public_routes: list[Route] = [] if auth is None else auth.routes
         """Routes that need no credential: the metadata of the issuers of tokens."""
         self.unmatched_names: UnmatchedAuthNames | None = None if auth is None else auth.unmatched
-        """Warns of names in the configuration of authentication that no tool has; None without authentication."""
+        """Warns of configured names that match no tool; None without authentication."""
         self.limits_requests = publisher.accounts is not None
-        """True when requests are limited by caller, who may be known by address only."""
+        """True when requests are limited by caller, who may be identified by address alone."""
         self.any_host_paths: set[str] = set()
-        """Paths that are served under any host; may be added to until the app starts."""
+        """Paths that are served under any host; may be changed until the app starts."""
         self._is_running = False
         self._publisher = publisher
         self._auth = auth
@@ -229,9 +228,9 @@ class BridgeApp(Starlette):
         self._endpoint: StreamableEndpoint | None = None
         self._fast: FastHttp | None = None
         routes = list(self.public_routes)
-        farewells = [publisher.server.end_subscriptions, self._streams.end]
-        self.drain = Drain(publisher.running, farewells)
-        """Ends streams, and lets running calls end; run it while the server waits for its connections."""
+        shutdown_steps = [publisher.server.end_subscriptions, self._streams.end]
+        self.drain = Drain(publisher.running, shutdown_steps)
+        """Ends streams, then waits for running calls; run it while the server waits for its connections."""
         if path is not None:
             self._endpoint = StreamableEndpoint(
                 publisher.server,
@@ -248,7 +247,7 @@ class BridgeApp(Starlette):
         if sse:
             transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
             stream = SseStream(publisher.server, transport, self._sse_streams, sessions)
-            farewells.append(stream.end_when_answered)
+            shutdown_steps.append(stream.end_when_answered)
             routes += self._routes(STREAM_PATH, stream, methods=["GET"])
             routes += self._routes(MESSAGES_PATH, SseMessages(transport))
 
@@ -279,10 +278,10 @@ class BridgeApp(Starlette):
         """Return a handler for a server that can answer plain requests without ASGI.
 
         Args:
-            is_open: Returns True while the app has started and is not ending.
+            is_open: Returns True while the app runs and is not shutting down.
 
         Returns:
-            The handler; None without the fast path, and with further middleware, which has to see every request.
+            The handler; None without the fast path, and with further middleware, which has to run for every request.
         """
         middleware: set[object] = {each.cls for each in self.user_middleware}
         if self._fast is None or middleware != {GuardMiddleware}:
@@ -290,11 +289,11 @@ class BridgeApp(Starlette):
         return PreAsgiHandler(self._fast, self.guards, is_open)
 
     def _routes(self, path: str, endpoint: object, methods: list[str] | None = None) -> list[Route]:
-        """Routes of an endpoint, with a slash at the end and without."""
+        """Return the routes of an endpoint, with and without a trailing slash."""
         bare = path.rstrip("/")
         if bare in {route.path.rstrip("/") for route in self.public_routes}:
             raise ValueError(
-                f"the path {path!r} tells everybody which issuers give tokens for this server; choose another"
+                f"the path {path!r} is used by the metadata of the issuers of tokens (RFC 9728); choose another"
             )
         forms = (bare, bare + "/") if bare else ("/",)
         return [Route(form, endpoint=endpoint, methods=methods) for form in forms]  # type: ignore[arg-type]

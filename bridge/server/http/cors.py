@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _METHODS = ("GET", "POST", "DELETE")
 _EXPOSED = ("Mcp-Session-Id", "WWW-Authenticate", "Retry-After")
 _ANY_ORIGIN = ".*"
-"""Only requests of allowed origins are passed on; each is answered by its name."""
+"""Only requests of allowed origins reach the middleware, which repeats the origin in its response."""
 
 
 class CorsGuard:
@@ -43,11 +43,11 @@ class CorsGuard:
         )
 
     def admits_at_once(self, request: Request) -> bool:
-        """Admit a request without CORS headers in its response."""
+        """Admit a request whose response needs no CORS headers."""
         return not self._is_of_allowed_origin(request)
 
     async def admit(self, request: Request) -> bool:
-        """Answer a preflight request; let the response to any other have CORS headers."""
+        """Answer a preflight request; add CORS headers to the response to any other."""
         if not self._is_of_allowed_origin(request):
             return True
         headers = Headers(scope=request.scope)

@@ -1,8 +1,7 @@
-"""The fast path over HTTP: which requests to streamable HTTP it may answer, by their headers, and how.
+"""Fast path of streamable HTTP: answers plain requests without the SDK.
 
-A request is answered here only where all that the SDK would check of its headers is plainly in order; each check stands
-beside the clause that demands it. Host, Origin and the length of the body are the edge's, for both paths alike.
-Clauses: MCP 2025-11-25 and 2026-07-28, "Transports", Streamable HTTP.
+A request is plain if its headers meet every condition that the SDK would check; each check cites its clause of MCP
+2025-11-25 and 2026-07-28, "Transports", Streamable HTTP. The guards check Host, Origin and the length of the body.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from bridge.server.running_calls import RunningCalls
     from bridge.types import Json
 
-_KEPT_HEADER_VALUES = 256
-
+_CACHED_HEADER_VALUES = 256
 
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
 
@@ -44,9 +42,9 @@ class FastHttp:
     """Answers plain requests to one endpoint, on asyncio.
 
     Args:
-        publisher: What is served.
+        publisher: The tools.
         sessions: The sessions of the handshake era.
-        paths: Where the endpoint is, within its app.
+        paths: Paths of the endpoint within its app.
     """
 
     def __init__(self, publisher: ServerCore, sessions: Sessions, paths: Iterable[str]) -> None:
@@ -56,12 +54,12 @@ class FastHttp:
         self._plans = fast_path_of(publisher, "http")
 
     async def answered(self, request: Request) -> bool:
-        """Answer a plain request in ASGI; returns False if it is not plain, or was declined before.
+        """Answer a plain request in ASGI; return False if it is not plain, or was declined before.
 
         Args:
             request: The request, with its body.
         """
-        # A routing header that stands twice is an error, which the SDK explains.
+        # A repeated routing header is an error, which the SDK reports.
         if request.was_offered or request.has_repeated_headers or request.scope["method"] != "POST":
             return False
         begun = self.begin(request)
@@ -79,10 +77,10 @@ class FastHttp:
         return True
 
     def begin(self, request: Request) -> PlainResponse | PendingCall | None:
-        """Answer a plain POST, or prepare its call; None where the request is not plain.
+        """Answer a plain POST, or prepare its call; None if the request is not plain.
 
         Args:
-            request: The request, with its body. No header stands twice.
+            request: The request, with its body. No header is repeated.
         """
         headers, path = request.headers, request.scope["path"]
         if path.removeprefix(request.scope.get("root_path", "")) not in self._paths or not _is_plain(
@@ -101,7 +99,7 @@ class FastHttp:
             return None
         try:
             plan = self._plans.modern(message, request.access)
-        except Exception as error:  # noqa: BLE001 - logged, and told in the protocol's own terms
+        except Exception as error:  # noqa: BLE001 - logged, and answered by a JSON-RPC error
             plan = internal_error_message(message, error)
         if plan is None:
             return None
@@ -123,7 +121,7 @@ class FastHttp:
         return _SessionCall(plan, request, self._running, session)
 
     def _session_of(self, request: Request, version: bytes | None) -> Session | None:
-        """The session of a request: only for the credential that opened it, and in the version agreed on."""
+        """Find the session of a request, if its credential and protocol version are those of the session."""
         session_id = request.headers.get(b"mcp-session-id")
         if session_id is None:
             return None
@@ -134,7 +132,7 @@ class FastHttp:
 
 
 class _ModernCall:
-    """A call of the modern era, where closing the request cancels it (Cancellation, HTTP)."""
+    """A call of the modern era, which is cancelled when its request is closed ("Cancellation", HTTP)."""
 
     __slots__ = ("_call", "_request", "_running")
 
@@ -159,7 +157,7 @@ class _ModernCall:
 
 
 class _SessionCall:
-    """A call of the handshake era, which goes on when its request is dropped, until somebody cancels it."""
+    """A call of the handshake era, which continues when its request is closed, until it is cancelled."""
 
     __slots__ = ("_call", "_request", "_running", "_session")
 
@@ -188,7 +186,7 @@ class _SessionCall:
             task.cancel()
 
         session, call, request, body = self._session, self._call, str(self._call.id), b""
-        # Of requests of one id that came in the same moment, the first is the one that can be cancelled by it.
+        # If requests with the same id arrive at once, only the first can be cancelled by its id.
         known = session.running.setdefault(request, cancel)
         account = caller_key(self._request.scope)
         self._running.enter(task, account)
@@ -211,7 +209,6 @@ class _SessionCall:
 
 
 def _headers_of(answer: PlainResponse) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer."""
     headers = [CONTENT_TYPE, (b"content-length", b"%d" % len(answer.body))]
     if answer.session_id is not None:
         headers.append((b"mcp-session-id", answer.session_id.encode()))
@@ -232,7 +229,7 @@ def _context(
 
 
 class _DecodedHeaders(Mapping[str, str]):
-    """Headers as text, decoded where somebody looks; few tools do. As everywhere, the case of a name does not count."""
+    """Headers as text, decoded on access. Names are case-insensitive."""
 
     __slots__ = ("_raw",)
 
@@ -250,7 +247,7 @@ class _DecodedHeaders(Mapping[str, str]):
 
 
 def _request_in(request: Request) -> Json | None:
-    """The one JSON-RPC request in a body (JSON-RPC 2.0, section 4); None where it is anything else."""
+    """Return the JSON-RPC request in a body (JSON-RPC 2.0, section 4); None if it is anything else."""
     message = request.message
     if (
         type(message) is dict
@@ -264,7 +261,7 @@ def _request_in(request: Request) -> Json | None:
 
 
 def _routes(headers: Mapping[bytes, bytes], message: Json, targets: Mapping[str, str]) -> bool:
-    """True where the routing headers agree with the body (2026-07-28, "Standard Request Headers")."""
+    """True if the routing headers agree with the body (2026-07-28, "Standard Request Headers")."""
     method, params = message["method"], message.get("params")
     if params is None or headers.get(b"mcp-method") != method.encode():
         return False
@@ -276,10 +273,10 @@ def _routes(headers: Mapping[bytes, bytes], message: Json, targets: Mapping[str,
     return True
 
 
-@lru_cache(_KEPT_HEADER_VALUES)
+@lru_cache(_CACHED_HEADER_VALUES)
 def _is_plain(accept: bytes, content_type: bytes) -> bool:
-    """Whether a client sends JSON and accepts both kinds of answer (Sending Messages to the Server, 2)."""
+    """True if a client sends JSON and accepts both content types ("Sending Messages to the Server", 2)."""
     kinds = {kind.split(b";")[0].strip().lower() for kind in accept.split(b",")}
     accepts_both = {b"application/json", b"text/event-stream"} <= kinds or b"*/*" in kinds
-    # In the handshake era the SDK wants it in lower case.
+    # In the handshake era the SDK requires lower case.
     return accepts_both and content_type.split(b";")[0].strip() == b"application/json"

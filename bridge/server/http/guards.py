@@ -1,8 +1,8 @@
-"""Guards: conditions that an HTTP request has to meet, one list of them before ASGI and in ASGI.
+"""Guards: conditions that an HTTP request has to meet. The same list runs before ASGI and in ASGI.
 
-An ASGI server makes a task and its messages for every request before the app sees it, which is a third of the time of a
-plain call. `PreAsgiHandler` runs the guards without waiting, on a request that came whole. A request that it does not
-answer goes to `GuardMiddleware`, which runs the same guards, and answers the refused ones.
+An ASGI server creates a task and messages for every request, which is a third of the time of a plain call.
+`PreAsgiHandler` avoids that: it runs the guards without waiting, on a request whose body is complete. A request that it
+does not answer goes to `GuardMiddleware`, which runs the same guards and answers refused requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Guard(Protocol):
         """Check a request before ASGI, without waiting and without effects other than on the request.
 
         Args:
-            request: A POST with its body. No header stands twice.
+            request: A POST with its body. No header is repeated.
 
         Returns:
             True if the request meets the condition; False if `admit` has to decide.
@@ -89,12 +89,12 @@ class GuardMiddleware:
 
 
 class PreAsgiHandler:
-    """Answers plain requests without ASGI, for an HTTP server that knows of it.
+    """Answers plain requests without ASGI, for an HTTP server that supports it (`bridge.hosting`).
 
     Args:
         fast: The fast path.
         guards: The guards, in order.
-        is_open: Returns True while the app has started and is not ending.
+        is_open: Returns True while the app runs and is not shutting down.
     """
 
     def __init__(self, fast: FastHttp, guards: Sequence[Guard], is_open: Callable[[], bool]) -> None:
@@ -103,11 +103,11 @@ class PreAsgiHandler:
         self._is_open = is_open
 
     def begin(self, scope: Scope, body: bytes) -> PlainResponse | PendingCall | None:
-        """Answer a plain request, or prepare its call; None where the request has to go through ASGI.
+        """Answer a plain request, or prepare its call; None if the request has to go through ASGI.
 
         Args:
-            scope: The request, as ASGI has it.
-            body: Its whole body.
+            scope: The ASGI scope.
+            body: The complete body.
         """
         request = Request(scope, body)
         headers = request.headers
@@ -129,7 +129,7 @@ class PreAsgiHandler:
 
 
 def _admitted(begun: PlainResponse | PendingCall, request: Request) -> PlainResponse | PendingCall:
-    """Count a request, and let its call run in its context."""
+    """Count an admitted request, and wrap its call so that it runs in the request's context."""
     if request.usage is not None:
         request.usage.begin()
     if not isinstance(begun, PlainResponse):

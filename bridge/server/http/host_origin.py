@@ -1,7 +1,7 @@
 """Host and Origin guard: the names under which a server may be reached, and the pages that may use it.
 
-Without this guard, any web page that a user visits could talk to a server on the user's own machine, by letting a name
-of its own resolve to 127.0.0.1 (DNS rebinding; MCP, "Transports", security warning).
+Without this guard, any web page that a user visits could call a server on the user's own machine, by a domain name that
+resolves to 127.0.0.1 (DNS rebinding; MCP, "Transports", security warning).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>
 
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>.+)")
 
-_KEPT = 256
+_CACHED_HEADERS = 256
 
 _logger = logging.getLogger("bridge.server")
 
@@ -48,12 +48,12 @@ class AllowedHosts:
     Args:
         bound: The host that the server listens on.
         hosts: Further hosts: ``name`` or ``name:*`` for any port, ``name:8080`` for one, ``*.example.com`` for all
-            names under one, ``*`` for all there are.
+            subdomains, ``*`` for any host.
         origins: Further origins: ``https://app.example.com``, with ``:8443`` for a port or ``:*`` for any,
-            ``https://*.example.com``, ``*`` for all there are.
+            ``https://*.example.com``, ``*`` for any origin.
 
     Raises:
-        ValueError: One of the hosts or origins is not written like that.
+        ValueError: A host or origin has another form.
     """
 
     def __init__(self, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
@@ -63,13 +63,13 @@ class AllowedHosts:
         self._origins = [*own, *allowed]
         self.allows_some_origins = bool(allowed)
         """True when pages of further origins may use the server."""
-        # A server sees few names, and each of them often.
-        self.admits_host = lru_cache(_KEPT)(self._admits_host)
+        # The same few headers come with every request.
+        self.admits_host = lru_cache(_CACHED_HEADERS)(self._admits_host)
         """Check a ``Host`` header."""
-        self.admits_origin = lru_cache(_KEPT)(self._admits_origin)
+        self.admits_origin = lru_cache(_CACHED_HEADERS)(self._admits_origin)
         """Check an ``Origin`` header, given the ``Host`` header beside it."""
-        self.allows_origin = lru_cache(_KEPT)(partial(_matches, allowed))
-        """True for an ``Origin`` header that is one of the further ones."""
+        self.allows_origin = lru_cache(_CACHED_HEADERS)(partial(_matches, allowed))
+        """True for an ``Origin`` header that matches ``origins``."""
 
     def _admits_host(self, host: str) -> bool:
         found = _AUTHORITY.fullmatch(host.lower())
@@ -92,7 +92,7 @@ class _Pattern:
     host: str
     """A name, ``*.`` and a name, or ``*``."""
     port: str | None = "*"
-    """A port, ``*`` for any, None for the one that a URL need not name."""
+    """A port, ``*`` for any, None for the scheme's default."""
     scheme: str = ""
     """A URL's scheme; empty for any."""
 
@@ -137,7 +137,7 @@ def _origin_pattern(entry: str) -> _Pattern:
 
 
 def _bracketed(host: str) -> str:
-    """An IPv6 address as a URL writes it; anything else as it is."""
+    """Put an IPv6 address into brackets, as in a URL; return other hosts unchanged."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
@@ -169,8 +169,7 @@ class HostOriginGuard:
     async def admit(self, request: Request) -> bool:
         """Check Host and Origin; refuse with 400, 421 or 403, and with 503 while the app does not run."""
         if b"transfer-encoding" in request.headers:
-            # With an empty chunked body, uvicorn has answered already, and notices it only now; it would log a
-            # response that is sent before that as an error.
+            # uvicorn logs a response to an empty chunked body as an error if it is sent before the event loop has run.
             await checkpoint()
         problem = None if request.scope["path"] in self._any_host_paths else self._name_problem(request)
         if problem is not None:
@@ -188,7 +187,7 @@ class HostOriginGuard:
             return 400, "a request has one Host header"
         if request.has_repeated_headers:
             names = [name for name, _ in scope["headers"]]
-            for single in (b"host", b"origin"):  # others might use the one that was not checked
+            for single in (b"host", b"origin"):  # the app might use the one that was not checked
                 if names.count(single) > 1:
                     return 400, f"a request has one {single.decode().title()} header"
         host = headers[b"host"].decode("latin-1")
@@ -197,14 +196,14 @@ class HostOriginGuard:
             if (addition := self._repetitions.addition("host", client)) is not None:
                 _logger.warning(
                     "refused a request from %s for the host %r: if that is this server, "
-                    "let it in by --allowed-hosts %s (allowed_hosts=[%r])%s",
+                    "allow it by --allowed-hosts %s (allowed_hosts=[%r])%s",
                     client,
                     _abridged(host),
                     name,
                     name,
                     addition,
                 )
-            return 421, "this server is not known under that name"
+            return 421, "the host in the request is not an allowed host of this server"
         if b"origin" not in headers:
             return None
         origin = headers[b"origin"].decode("latin-1")
@@ -213,7 +212,7 @@ class HostOriginGuard:
             if (addition := self._repetitions.addition("origin", client)) is not None:
                 _logger.warning(
                     "refused a request from %s by a page of %r: if that page may use this server, "
-                    "let it in by --allowed-origins %s (allowed_origins=[%r])%s",
+                    "allow it by --allowed-origins %s (allowed_origins=[%r])%s",
                     client,
                     *[_abridged(origin)] * 3,
                     addition,
@@ -237,5 +236,5 @@ def _client(scope: Scope) -> str:
 
 
 def _abridged(value: str) -> str:
-    # A client wrote it: no line break of its own in the log.
+    # The value is a client's: escape line breaks before it is logged.
     return truncate(value.encode("unicode_escape").decode(), _MAX_LOGGED_CHARS)

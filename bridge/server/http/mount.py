@@ -1,4 +1,4 @@
-"""Mounting: tools served inside somebody else's Starlette or FastAPI app."""
+"""Mounting: serve tools inside a Starlette or FastAPI app."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 def mount(parent: Starlette, path: str, tools: object, **options: Any) -> BridgeApp:
-    """Serve tools inside another app, and let them start and stop with it.
+    """Serve tools inside another app, whose lifespan starts and stops them.
 
     ``mount(app, "/tools", tools)`` serves streamable HTTP at ``/tools`` and ``/tools/``, and SSE at ``/tools/sse``
-    unless ``sse=False``. Call it while the app is put together, before it starts.
+    unless ``sse=False``. Call it before the app starts.
 
     Args:
         parent: A Starlette or FastAPI app.
-        path: Where: the address that clients are told.
-        tools: What is served: a ToolBox, or anything that one takes.
+        path: Path under which clients reach the tools.
+        tools: A ToolBox, or anything that a ToolBox takes.
         options: The options of `http_app`, apart from ``path``.
 
     Returns:
         The app that was mounted.
 
     Raises:
-        DefinitionError: The parent is no Starlette app, the path is not a plain one, or an earlier route or the
-            metadata of the tools' own issuers takes it.
+        DefinitionError: The parent is not a Starlette app, the path has parameters or is the root, or an earlier route
+            or the metadata of the tools' issuers has the same path.
         ValueError: As for `http_app`.
     """
     if not isinstance(parent, Starlette):
@@ -45,15 +45,15 @@ def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Bridge
     path = path.rstrip("/")
     if not path.startswith("/") or "{" in path:
         raise DefinitionError(f"the path begins with a slash, has no parameters and is not the root: not {path!r}")
-    _must_be_free(parent, path)
+    _require_free_path(parent, path)
     app = http_app(tools, path="/", **options)
     if path in {route.path for route in app.public_routes}:
         raise DefinitionError(
-            f"nothing would reach tools at {path!r}: that is where everybody reads which issuers give tokens for them "
-            "(RFC 9728); mount them at the path of their resource_url"
+            f"tools at {path!r} would be unreachable: the metadata of the issuers of their tokens (RFC 9728) is served "
+            "there; mount them at the path of their resource_url"
         )
     parent.router.routes.extend(app.public_routes)
-    parent.router.routes.append(Route(path, endpoint=_Doorstep(app)))
+    parent.router.routes.append(Route(path, endpoint=_MountRoot(app)))
     parent.mount(path, app)
     outer = parent.router.lifespan_context
 
@@ -66,8 +66,8 @@ def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Bridge
     return app
 
 
-class _Doorstep:
-    """ASGI: the mounted app at the very path of the mount, which Starlette would answer by a redirect."""
+class _MountRoot:
+    """ASGI app that serves the path of a mount without a trailing slash, which Starlette would redirect."""
 
     def __init__(self, app: Starlette) -> None:
         self._app = app
@@ -76,13 +76,13 @@ class _Doorstep:
         await self._app({**scope, "root_path": scope["path"], "path": scope["path"] + "/"}, receive, send)
 
 
-def _must_be_free(parent: Starlette, path: str) -> None:
+def _require_free_path(parent: Starlette, path: str) -> None:
     for probe in (path, path + "/"):
         scope = {"type": "http", "method": "POST", "path": probe, "root_path": "", "headers": []}
         for route in parent.router.routes:
             if route.matches(scope)[0] is not Match.NONE:
                 kind = "mount" if isinstance(route, Mount) else "route"
                 raise DefinitionError(
-                    f"nothing would reach tools at {path!r}: the {kind} {getattr(route, 'path', route)!r} of the app "
+                    f"tools at {path!r} would be unreachable: the {kind} {getattr(route, 'path', route)!r} of the app "
                     "comes before; mount the tools before it, or at another path"
                 )

@@ -1,10 +1,10 @@
-"""Operations: what whoever runs a server asks it, and what it says of itself.
+"""Health and readiness probes.
 
-Probes ── before everything else: no Host, no auth, no body
-  ├── /healthz   the process answers; it waits for nothing
-  ├── /readyz    503 until it has started, while a required server is missing, from the beginning of its end on, and
-  │              where the app has ended by itself
-  ╰── the app ── /status among its routes: how each server is
+Probes ── outermost middleware: no checks of Host, credential or body
+  ├── /healthz   200 as long as the process answers
+  ├── /readyz    503 before the app has started, while a required server is not ready, while draining, and after the app
+  │              has failed
+  ╰── the app ── /status is one of its routes: the state of each server
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ READY_PATH = "/readyz"
 STATUS_PATH = "/status"
 METRICS_PATH = "/metrics"
 PATHS = (HEALTH_PATH, READY_PATH, STATUS_PATH, METRICS_PATH)
-"""Where a server tells of itself; tools are served elsewhere."""
+"""Paths of the operational pages, at which no tools can be served."""
 
 METHODS = ("GET", "HEAD")
-"""How it is asked."""
+"""HTTP methods of the operational pages."""
 _CLOSE = (b"connection", b"close")
 
 
@@ -42,12 +42,12 @@ def _nothing() -> None:
 
 
 class HealthState:
-    """How a server is.
+    """State of a server: starting, ready, draining or failed.
 
     Args:
-        servers: How each server is whose tools are served again, as JSON: at least its ``name``, its ``state``, which
-            is ``ready`` where it is, and whether it is ``required``.
-        is_held: Whether more than the app has to start: requests are kept waiting until `open` or `fail` is called.
+        servers: Returns the state of each upstream server of a gateway, as JSON: at least ``name``, ``state`` (such as
+            ``ready``) and ``required``.
+        is_held: True if requests wait until `open` or `fail` is called, even after the app has started.
     """
 
     def __init__(
@@ -57,52 +57,52 @@ class HealthState:
         self._is_held = is_held
         self._settled = Event()
         self.has_started = False
-        """Requests are served."""
+        """True once requests are served."""
         self.is_draining = False
-        """The server is ending: what comes is still served, by connections that are closed afterwards."""
+        """True during shutdown: requests are still served, and their connections are closed afterwards."""
         self.has_failed = False
-        """The app has ended by itself, by a mistake: nothing can be served any more."""
+        """True after the app has ended unexpectedly."""
         self.is_steady = False
-        """None of these has to be looked at."""
+        """True when started, and neither draining nor failed."""
         self.on_failure: Callable[[], None] = _nothing
-        """Called when the app has ended by itself."""
+        """Called when the app has ended unexpectedly."""
 
     def open(self) -> None:
-        """Everything has started."""
+        """Serve requests from now on."""
         self.has_started = True
         self.is_steady = not (self.is_draining or self.has_failed)
         self._settled.set()
 
     def app_started(self) -> None:
-        """The app has started."""
+        """Note that the app has started."""
         if not self._is_held:
             self.open()
 
     def fail(self) -> None:
-        """It will not start: whoever waits for it is told so."""
+        """Note that the server will not start; waiting requests are answered 503."""
         self._settled.set()
 
     def app_failed(self) -> None:
-        """The app has ended by itself."""
+        """Note that the app has ended unexpectedly."""
         self.has_failed = True
         self.is_steady = False
         self.on_failure()
 
     def drain(self) -> None:
-        """The end has begun. From any thread, and from a signal handler."""
+        """Begin to drain. May be called from any thread and from a signal handler."""
         self.is_draining = True
         self.is_steady = False
 
     async def settled(self) -> bool:
-        """Wait until it has started, or will not; returns whether it has."""
+        """Wait for the start to succeed or fail; return True if requests are served."""
         await self._settled.wait()
         return self.has_started
 
     def missing(self) -> list[str]:
-        """What keeps the server from being ready, each in words; none of them a secret."""
+        """Return the reasons why the server is not ready, in words, without secrets."""
         found = [] if self.has_started else ["it has not started yet"]
         if self.has_failed:
-            found.append("it has ended by a mistake; its log says which")
+            found.append("it has failed; see its log")
         if self.is_draining:
             found.append("it is draining")
         return found + [
@@ -112,60 +112,60 @@ class HealthState:
         ]
 
     def status(self) -> dict[str, Any]:
-        """All that can be told: whether it is ready, and how each server is."""
+        """Return readiness, the reasons against it, and the state of each server, as JSON."""
         missing = self.missing()
         return {"ready": not missing, "missing": missing, "servers": list(self._servers())}
 
 
 class HealthProbe:
-    """ASGI: the process is there."""
+    """ASGI app of ``/healthz``: answers 200 as long as the process runs."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
-        """Answer; nothing is waited for."""
+        """Answer a request."""
         await _answer(scope, send, 200, {"status": "ok"})
 
 
 class ReadinessProbe:
-    """ASGI: whether calls should come here.
+    """ASGI app of ``/readyz``: answers whether the server accepts calls.
 
     Args:
-        operations: How the server is.
+        operations: State of the server.
     """
 
     def __init__(self, operations: HealthState) -> None:
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
-        """Answer 200, or 503 with what is missing."""
+        """Answer 200, or 503 with the reasons."""
         missing = self._operations.missing()
         await _answer(scope, send, 503 if missing else 200, {"ready": not missing, "missing": missing})
 
 
 class StatusPage:
-    """ASGI: how each server is. For those who may know: put it behind whatever lets callers in.
+    """ASGI app of ``/status``: the state of each server. Serve it behind authentication.
 
     Args:
-        operations: How the server is.
+        operations: State of the server.
     """
 
     def __init__(self, operations: HealthState) -> None:
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
-        """Answer."""
+        """Answer a request."""
         await _answer(scope, send, 200, self._operations.status())
 
 
 class Probes:
-    """ASGI middleware before everything else: answers probes, and goes with an app through its start and its end.
+    """Outermost ASGI middleware: answers probes, and tracks the lifespan of an app.
 
-    Requests that come before the app has started wait for it. While it is draining, each answer closes its connection,
-    so that the client's next call goes elsewhere.
+    Requests that arrive before the app has started wait for it. While the server drains, each response closes its
+    connection, so that the client's next call reaches another server.
 
     Args:
-        app: What is served.
-        operations: How it is; None to know only whether the app has started.
-        pages: What is answered here, by path; None for ``/healthz`` and ``/readyz``.
+        app: The app.
+        operations: State of the server; None for one that depends on the app alone.
+        pages: ASGI apps by path; None for ``/healthz`` and ``/readyz``.
     """
 
     def __init__(
@@ -176,15 +176,15 @@ class Probes:
         self._pages = probe_pages(self.operations) if pages is None else pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a probe, or let the app do what it does."""
+        """Answer a probe, or call the app."""
         if self.operations.is_steady and ("path" not in scope or scope["path"] not in self._pages):
             await self._app(scope, receive, send)
         else:
-            await self._attend(scope, receive, send)
+            await self._dispatch(scope, receive, send)
 
-    async def _attend(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(scope, receive, send)
+            await self._run_lifespan(scope, receive, send)
         elif scope["type"] != "http":
             await self._app(scope, receive, send)
         elif (page := self._pages.get(scope["path"])) is not None:
@@ -194,16 +194,16 @@ class Probes:
         else:
             await send_error(send, 503, "the server did not start; its log says why")
 
-    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_started = is_asked_to_end = False
+    async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_started = is_shutting_down = False
 
-        async def hear() -> Message:
-            nonlocal is_asked_to_end
+        async def watched_receive() -> Message:
+            nonlocal is_shutting_down
             message = await receive()
-            is_asked_to_end = message["type"] == "lifespan.shutdown"
+            is_shutting_down = message["type"] == "lifespan.shutdown"
             return message
 
-        async def watch(message: Message) -> None:
+        async def watched_send(message: Message) -> None:
             nonlocal has_started
             await send(message)
             if message["type"] == "lifespan.startup.complete":
@@ -211,9 +211,9 @@ class Probes:
                 self.operations.app_started()
 
         try:
-            await self._app(scope, hear, watch)
+            await self._app(scope, watched_receive, watched_send)
         finally:
-            if has_started and not is_asked_to_end:
+            if has_started and not is_shutting_down:
                 self.operations.app_failed()
 
     def _closing(self, scope: Scope, send: Send) -> Send:
@@ -230,15 +230,15 @@ class Probes:
 
 
 def probe_pages(operations: HealthState) -> dict[str, ASGIApp]:
-    """The pages that anybody may see."""
+    """Return the pages that need no credential."""
     return {HEALTH_PATH: HealthProbe(), READY_PATH: ReadinessProbe(operations)}
 
 
 class PageRouter:
-    """ASGI: pages, and nothing beside them.
+    """ASGI app of an admin port: pages by path, and 404 for other paths.
 
     Args:
-        pages: The pages, by path.
+        pages: ASGI apps by path.
     """
 
     def __init__(self, pages: Mapping[str, ASGIApp]) -> None:

@@ -42,12 +42,12 @@ BODY_BYTES = "bridge.body_bytes"
 """Key of an ASGI scope that holds the bytes for which its body counts."""
 
 MAX_BODY_BYTES_OF_ALL = 256 * 1024 * 1024
-"""Maximum bytes of all bodies that are being read or answered, if that is enough for `_LONGEST_BODIES`."""
+"""Maximum bytes of all bodies that are being read or answered, or more, so that `_MIN_LARGEST_BODIES` fit."""
 
-_LONGEST_BODIES = 8
+_MIN_LARGEST_BODIES = 8
 
 UNCOUNTED_BODY_BYTES = 32 * 1024
-"""Maximum bytes of a body that need not be counted, since the number of calls is bounded."""
+"""Maximum bytes of a body that is not counted, since the number of calls is bounded."""
 
 _RETRY_SECONDS = 1
 
@@ -55,7 +55,7 @@ REQUEST = "bridge.request"
 """Key of an ASGI scope that holds its `Request`."""
 
 NOT_JSON = object()
-"""The message of a request whose body is not JSON in UTF-8."""
+"""`Request.message` of a body that is not JSON in UTF-8."""
 
 STREAM_PATH = "/sse"
 
@@ -71,7 +71,7 @@ class BodyTooLargeError(BridgeError):
 
 
 class BodiesTooLargeError(BridgeError):
-    """All bodies of a caller, or of all callers, are over the limit."""
+    """The bodies of one caller, or of all callers together, are over the limit."""
 
 
 class ClientGoneError(BridgeError):
@@ -82,7 +82,7 @@ class Request:
     """An HTTP request, parsed once for all guards, the fast path and the transports.
 
     Args:
-        scope: The request, as ASGI has it.
+        scope: The ASGI scope.
         body: The body, if it has been read.
     """
 
@@ -92,11 +92,11 @@ class Request:
     )  # fmt: skip
 
     receive: Receive
-    """Receives the body, also after a guard has read it. Only in ASGI, as are `send` and `exits`."""
+    """Receives the body, even after a guard has read it. Set in ASGI only, like `send` and `exits`."""
     send: Send
     """Sends the response; a guard may replace it, to add headers."""
     exits: ExitStack
-    """Calls what guards register for the end of the request."""
+    """Exit stack of the request, for guards."""
 
     def __init__(self, scope: Scope, body: bytes = b"") -> None:
         self.scope = scope
@@ -104,20 +104,20 @@ class Request:
         """The body; empty until `BodyLimitGuard` has read it."""
         self.counted_bytes = 0
         """Bytes for which the body counts in the memory that callers share, as `BodyLimitGuard` counts them."""
-        # One of uvicorn's two parsers leaves space around values, with which the SDK refuses a valid request.
+        # One of uvicorn's two parsers keeps white space around values, and the SDK would refuse the request.
         self.headers = {name: value.strip(_SPACE) for name, value in scope["headers"]}
         """Headers by name, without white space around their values."""
         self.user: RequestUser | None = None
-        """The verified caller; None where no credential is required."""
+        """The verified caller; None if no credential is required."""
         self.usage: Usage | None = None
-        """Its use of the caller's account; None without limits."""
+        """Usage of the caller's account; None without limits."""
         self.was_offered = False
         """True after the fast path has declined it."""
         self._message: Any = _NOT_PARSED
 
     @property
     def has_repeated_headers(self) -> bool:
-        """True when a header stands twice; `headers` has the last of them."""
+        """True if a header is repeated; `headers` has its last value."""
         return len(self.headers) < len(self.scope["headers"])
 
     @property
@@ -136,7 +136,7 @@ class Request:
         return access_of_request() if self.user is None else self.user.access
 
     def identify(self, credential: CachedCredential) -> None:
-        """Note the verified caller, also where the SDK looks for it.
+        """Set the verified caller, also in the scope, from which the SDK reads it.
 
         Args:
             credential: The caller's credential.
@@ -145,10 +145,10 @@ class Request:
         self.scope["auth"] = credential.credentials
 
     def replace_body(self, body: bytes) -> None:
-        """Note the body that was received through ASGI, and let others receive it again.
+        """Set the body that was received through ASGI, and replay it to further receivers.
 
         Args:
-            body: The whole body.
+            body: The complete body.
         """
         if body != self.body:
             self.body, self._message = body, _NOT_PARSED
@@ -156,14 +156,14 @@ class Request:
 
 
 def shares_of_bodies(max_bytes: int) -> Shares:
-    """The memory that bodies may take, which callers share; a body may have ``max_bytes``."""
-    return Shares(max(MAX_BODY_BYTES_OF_ALL, _LONGEST_BODIES * max_bytes))
+    """Return the memory for bodies of at most ``max_bytes`` each, which callers share."""
+    return Shares(max(MAX_BODY_BYTES_OF_ALL, _MIN_LARGEST_BODIES * max_bytes))
 
 
 def no_room_for_body() -> ProtocolError:
-    """The error for a request whose body has no room."""
-    told = f"the requests that are being answered are too long altogether; try again in {_RETRY_SECONDS} second"
-    return ProtocolError(LIMIT_EXCEEDED, told, {"limit": "--max-request-bytes", "retryAfterSeconds": _RETRY_SECONDS})
+    """Return the error for a request whose body exceeds the shared memory."""
+    message = f"the requests that are being answered are too long altogether; try again in {_RETRY_SECONDS} second"
+    return ProtocolError(LIMIT_EXCEEDED, message, {"limit": "--max-request-bytes", "retryAfterSeconds": _RETRY_SECONDS})
 
 
 async def read_body(
@@ -172,17 +172,17 @@ async def read_body(
     declared_bytes: int | None = None,
     take: Callable[[int], bool] = lambda _: True,
 ) -> bytes:
-    """Read the whole body.
+    """Read a complete body.
 
     Args:
         receive: Receives the parts of the body.
         max_bytes: Maximum length of the body.
-        declared_bytes: Length that the request declares; None where it declares none.
-        take: Counts the bytes of each part; returns True if there is room for them.
+        declared_bytes: Length in the request's headers; None if it has none.
+        take: Counts the bytes of each part; returns False if they exceed the shared memory.
 
     Raises:
-        BodiesTooLargeError: There is no room for the body.
-        BodyTooLargeError: The body is, or is declared to be, longer; the rest was not read.
+        BodiesTooLargeError: The body exceeds the shared memory.
+        BodyTooLargeError: The body, or its declared length, is over ``max_bytes``; the rest was not read.
         ClientGoneError: The client disconnected before the end of the body.
     """
     if declared_bytes is not None and declared_bytes > max_bytes:
@@ -213,15 +213,15 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 async def require_json(scope: Scope, send: Send) -> Scope | None:
-    """Return a request whose content type is JSON, with the type in lower case, as the SDK reads it.
+    """Require the content type JSON; return the scope with that type in lower case, as the SDK requires.
 
-    One of another type is answered 415, and None is returned.
+    Other requests are answered 415, and None is returned.
     """
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    said = [kind.split(b";")[0].strip() for kind in kinds]
-    if said == [CONTENT_TYPE[1]]:
+    values = [value for name, value in scope["headers"] if name == b"content-type"]
+    kinds = [value.split(b";")[0].strip() for value in values]
+    if kinds == [CONTENT_TYPE[1]]:
         return scope
-    if [kind.lower() for kind in said] != [CONTENT_TYPE[1]]:
+    if [kind.lower() for kind in kinds] != [CONTENT_TYPE[1]]:
         await send_error(send, 415, "the content type of a message is application/json")
         return None
     others = [header for header in scope["headers"] if header[0] != b"content-type"]
@@ -229,24 +229,24 @@ async def require_json(scope: Scope, send: Send) -> Scope | None:
 
 
 def is_utf8(body: bytes) -> bool:
-    """True if JSON is in UTF-8, as messages are (MCP, "Transports").
+    """True if JSON is encoded in UTF-8, as MCP requires ("Transports").
 
-    The SDK reads UTF-16, UTF-32 and byte order marks in the modern era, and in the handshake era it does not. JSON in
-    UTF-8 begins with no such mark, and none of its bytes is zero.
+    In the modern era the SDK also accepts UTF-16, UTF-32 and byte order marks. JSON in UTF-8 does not begin with a mark
+    and contains no zero byte.
     """
     return body[:1] < b"\x80" and b"\0" not in body[:4]
 
 
 def message_problem(message: Any) -> tuple[int, str] | None:
-    """Check that a body is one JSON-RPC message of the handshake era; returns the code and message of the error if not.
+    """Check that a body is one JSON-RPC message of the handshake era; return the code and message of the error if not.
 
-    The SDK calls a batch malformed parameters, takes a request whose id is no id for a notification, and logs what it
-    cannot read over SSE as its own failure.
+    The SDK reports a batch as malformed parameters, treats a request with an invalid id as a notification, and logs
+    an unreadable message over SSE as its own failure.
 
     Args:
         message: As `Request.message`.
     """
-    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - only what serves the SDK needs it
+    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - the fast path does not need it
     from pydantic import ValidationError  # noqa: PLC0415
 
     if message is NOT_JSON:
@@ -255,7 +255,7 @@ def message_problem(message: Any) -> tuple[int, str] | None:
         return INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported"
     if "id" in message and "method" in message and type(message["id"]) not in {int, str}:
         return INVALID_REQUEST, "the id of a request is text or an integer"
-    if "method" in message and len(str(message.get("id"))) > MAX_ID_CHARS:  # events repeat it, and Redis keeps it
+    if "method" in message and len(str(message.get("id"))) > MAX_ID_CHARS:  # events repeat it, and Redis stores it
         return INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters"
     try:
         jsonrpc_message_adapter.validate_python(message, by_name=False)
@@ -330,6 +330,6 @@ class BodyLimitGuard:
 
 
 def is_message(scope: Scope) -> bool:
-    """True for a request to the path to which messages are posted over SSE."""
+    """True for a POST of a message over SSE, judged by the path."""
     path: str = scope["path"]
     return path.rstrip("/").endswith(MESSAGES_PATH.rstrip("/"))

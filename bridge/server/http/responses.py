@@ -28,19 +28,19 @@ async def send_error(
     retry_after_seconds: int | None = None,
     limit: str | None = None,
 ) -> None:
-    """Answer with an HTTP status and a JSON-RPC error that belongs to no request.
+    """Answer with an HTTP status and a JSON-RPC error without an id.
 
     Args:
-        send: Where the answer goes.
-        status: The HTTP status.
-        message: What is wrong, for the client.
-        code: The error's code.
-        retry_after_seconds: When trying again may help; None where it will not.
-        limit: Which limit was reached, if it was one.
+        send: Sends the response.
+        status: HTTP status.
+        message: Message of the error.
+        code: Code of the error.
+        retry_after_seconds: Seconds after which the client may try again; None if it should not.
+        limit: Name of the limit that was reached, if any.
     """
-    data = {"limit": limit, "retryAfterSeconds": retry_after_seconds}
-    told = {key: value for key, value in data.items() if value is not None}
-    error: dict[str, Any] = {"code": code, "message": message} | ({"data": told} if told else {})
+    found = {"limit": limit, "retryAfterSeconds": retry_after_seconds}
+    data = {key: value for key, value in found.items() if value is not None}
+    error: dict[str, Any] = {"code": code, "message": message} | ({"data": data} if data else {})
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     headers = [] if retry_after_seconds is None else [(b"retry-after", b"%d" % retry_after_seconds)]
     await send_counted_error(send, status, body, headers)
@@ -48,36 +48,36 @@ async def send_error(
 
 @dataclass(slots=True)
 class PlainResponse:
-    """The whole answer to a request; nobody changes it."""
+    """The complete response to a plain request."""
 
     body: bytes
     status: int = 200
     session_id: str | None = None
-    """The session that it is given in; None in the modern era."""
+    """Id of its session; None in the modern era."""
 
 
 class PendingCall(Protocol):
-    """A call that was proven plain, and is still to be run."""
+    """A plain call that has not run yet."""
 
     ends_with_client: bool
-    """Whether it is cancelled when the client closes the request."""
+    """True if it is cancelled when the client closes the request."""
 
     async def run(self) -> PlainResponse:
-        """Run it, once; never raises but to be cancelled."""
+        """Run the call, once. Raises nothing but cancellation."""
         ...
 
 
 async def send_json(
     send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), *, is_head: bool = False
 ) -> None:
-    """Answer a request.
+    """Answer a request with JSON.
 
     Args:
-        send: Where the answer goes.
-        status: The HTTP status.
+        send: Sends the response.
+        status: HTTP status.
         body: The JSON.
-        headers: What is said beside its type and its length.
-        is_head: Only the head was asked for.
+        headers: Further headers.
+        is_head: True for a HEAD request, whose response has no body.
     """
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [CONTENT_TYPE, length, *headers]})
@@ -85,14 +85,7 @@ async def send_json(
 
 
 async def send_counted_error(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Answer a request that gets no further, which an observer counts.
-
-    Args:
-        send: Where the answer goes.
-        status: The HTTP status.
-        body: The JSON.
-        headers: What is said beside its type and its length.
-    """
+    """Answer a refused request as `send_json`, and count it in the metrics."""
     if (observer := switch.observer()) is not None:
         observer.refused(status)
     await send_json(send, status, body, headers)

@@ -1,4 +1,4 @@
-"""A session of the handshake era: its calls, its unread answers, and the memory that it may take."""
+"""A session of the handshake era over HTTP: its calls, its unread responses, and its memory."""
 
 from __future__ import annotations
 
@@ -23,74 +23,73 @@ if TYPE_CHECKING:
     from bridge.server.limits.shares import Shares
 
 SESSION = "bridge.session"
-"""Where a request's scope has its `Session`."""
+"""Key of an ASGI scope that holds its `Session`."""
 
 MAX_KEPT_BYTES = 256 * 1024
-"""Maximum memory of what a client says of itself and its session keeps, as `kept_bytes` estimates it."""
+"""Maximum memory of the client's own data in a session, as `kept_bytes` estimates it."""
 
 _BYTES_OF_A_VALUE = 256
-"""Memory that one value of JSON takes at most, beside its text, in all forms in which it is kept."""
+"""Maximum memory of one JSON value, beside its text, in all forms in which it is kept."""
 
-_BYTES_OF_AN_ANSWER = 2 * 1024
-"""Memory that an answer takes that waits to be sent, beside its text."""
+BYTES_OF_A_RESPONSE = 2 * 1024
+"""Memory of a response that waits to be sent, beside its text."""
 
 KEPT_METHODS = frozenset({"initialize", "notifications/initialized"})
 """Messages that a session keeps for as long as it is open."""
 
 
 def kept_bytes(body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> int:
-    """Estimate, from above, the memory that a message takes once it is parsed and kept.
+    """Estimate an upper bound of the memory of a message that is parsed and kept.
 
     Args:
-        body: The message as it came.
-        headers: Those of the request that brought it, where they are kept, too.
+        body: The message.
+        headers: Headers of its request, if they are kept, too.
     """
     values = sum(body.count(each) for each in b",{[")
     return 2 * len(body) + _BYTES_OF_A_VALUE * values + sum(len(name) + len(value) for name, value in headers)
 
 
-def told_too_much(kept: int) -> str:
-    """The message for a client that says more of itself than its session may keep."""
+def client_data_problem(kept: int) -> str:
+    """Return the error message for a client whose own data exceeds `MAX_KEPT_BYTES`."""
     return (
-        f"what a session keeps of its client takes {kept} bytes here, and may take {MAX_KEPT_BYTES}: "
+        f"the session would keep {kept} bytes of data about its client, and may keep {MAX_KEPT_BYTES}: "
         "send less in 'capabilities' and 'clientInfo'"
     )
 
 
 class SessionAccounts(Protocol):
-    """Counts the memory that sessions take: what they keep of their clients, and answers that wait to be sent."""
+    """Counts the memory of sessions: data of their clients, and responses that wait to be sent."""
 
     bodies: Shares
     """The memory that callers share for the requests that are being answered."""
 
     def keep(self, session: Session, kept: int) -> bool:
-        """Count bytes that a session keeps of its client; returns whether it may keep them."""
+        """Count bytes that a session keeps of its client; return False if they exceed a limit."""
         ...
 
     def answered(self, session: Session, handler: object, answer: object) -> None:
-        """Count the answer of a handler, which is its task; None for an error."""
+        """Count the response of a handler, given its task and its result; the result of an error is None."""
 
     def sent(self, session: Session, handler: object) -> None:
-        """Count the answer of a handler no more."""
+        """Stop counting the response of a handler."""
 
 
 class Session:
-    """One session. It is entered while a request of it is answered, and while a call of it runs: ``with session: …``.
+    """One session. Enter it (``with session: …``) while a request of it is answered, or a call of it runs.
 
     Attributes:
-        id: What the client sends in ``Mcp-Session-Id``.
-        version: The revision of the protocol that was agreed on; None where that is not known, as before the answer to
-            ``initialize`` has passed, and where that is an error.
-        user: Who opened it, as the transport's authentication put it into the request; None where nobody asked.
-        capabilities: What the client declared, in MCP's JSON.
-        running: What ends each of the calls that run beside the SDK, by the request's id as text: ``7`` and ``"7"`` are
-            one, as for the SDK.
-        asked: Ids, as text, of the requests that the SDK has got and not handled yet; true once a handler has begun.
-        opened_at: When it was opened, by `time.monotonic`.
-        owner: Which of the callers opened it.
-        kept: How much memory it keeps of what its client said of itself, as `kept_bytes` estimates it.
-        streams: Number of its streams that are open and belong to no call.
-        end: Ends it at once; None for one of streamable HTTP, which its endpoint ends.
+        id: Value of ``Mcp-Session-Id``.
+        version: The negotiated protocol version; None before ``initialize`` has been answered, and if it failed.
+        user: The user that authentication put into the scope of its first request; None without authentication.
+        capabilities: Capabilities that the client declared, in MCP's JSON.
+        running: Functions that cancel calls of the fast path, by the request's id as text; ``7`` and ``"7"`` are the
+            same id, as in the SDK.
+        asked: Ids, as text, of the requests that the SDK has not handled yet; True once a handler has begun.
+        opened_at: Time of its opening, by `time.monotonic`.
+        owner: Key of the caller that opened it.
+        kept: Bytes of data about its client, as `kept_bytes` estimates them.
+        streams: Number of its open streams that belong to no call.
+        end: Ends it at once; None for a session of streamable HTTP, which its endpoint ends.
     """
 
     __slots__ = (
@@ -128,14 +127,14 @@ class Session:
         self.sessions: SessionAccounts | None = None
         """Counts its memory."""
         self.unread: dict[object, int] = {}
-        """Length of the answers that wait to be sent, by the tasks of their handlers: a client may use an id again."""
+        """Length of each response that waits to be sent, by its handler's task, since clients may reuse ids."""
         self.unread_bytes = 0
         self.posts: set[str] = set()
-        """Ids, as text, of the requests whose answers are waited for by requests over HTTP."""
+        """Ids, as text, of the JSON-RPC requests whose POST is open."""
         self.written: dict[str, list[object]] = {}
-        """Handlers whose answers are with the requests over HTTP that wait for them, by the ids of `posts`."""
+        """Handlers that have passed their response to the open POST, by the ids of `posts`."""
         self.requests = 0
-        """How many requests are being answered, open streams included, and how many calls run in the SDK."""
+        """Number of requests that are being answered, open streams included, and of calls that run in the SDK."""
         self.opened_at = self.unused_since = monotonic()
 
     def __enter__(self) -> None:
@@ -147,7 +146,7 @@ class Session:
 
     @contextmanager
     def posting(self, request: object) -> Iterator[None]:
-        """The time during which the SDK has the request of an id, which is in use until it is handled."""
+        """Context in which the SDK handles the POST of a request; the request's id is in use meanwhile."""
         key = str(request)
         self.asked[key] = False
         self.posts.add(key)
@@ -163,14 +162,14 @@ class Session:
 
     @contextmanager
     def handling(self, request: object, body_bytes: int = 0) -> Iterator[None]:
-        """The time during which a handler runs, whether anybody waits for its answer or not.
+        """Context in which a handler runs, even after its client has disconnected.
 
         Args:
             request: The request's id.
-            body_bytes: Bytes for which the body counts that brought it, of which the handler has the arguments.
+            body_bytes: Bytes for which the request's body counts, which the handler's arguments hold in memory.
 
         Raises:
-            ProtocolError: There is no room for them.
+            ProtocolError: The body exceeds the shared memory.
         """
         bodies = None if self.sessions is None else self.sessions.bodies
         if bodies is not None and not bodies.has_room(self.owner, body_bytes):
@@ -184,9 +183,13 @@ class Session:
             self.asked.pop(key, None)
 
     def owe(self, request: object, answer: object) -> None:
-        """Note the answer to the request of an id, None for an error, in the task that writes it next.
+        """Count a response. Call it in the handler's task, which writes the response next.
 
-        It counts until it is written, and over streamable HTTP also while a request over HTTP waits for it.
+        The response counts until it is written, and over streamable HTTP until its POST is closed.
+
+        Args:
+            request: The request's id.
+            answer: The result; None for an error.
         """
         if self.sessions is None:
             return
@@ -206,22 +209,22 @@ class Session:
             self.sessions.sent(self, handler)
 
     def use(self) -> None:
-        """A request of it was answered at once."""
+        """Note that a request of the session was answered."""
         self.unused_since = monotonic()
 
     def cancel(self, request: object) -> None:
-        """End a call that runs beside the SDK, if there is one of that id."""
+        """Cancel the call of the fast path with an id, if there is one."""
         end = self.running.pop(str(request), None) if type(request) in {int, str} else None
         if end is not None:
             end()
 
 
 def same_credential(scope: Scope, session: Session) -> bool:
-    """Whether a request carries the credential that opened a session, as the SDK compares them."""
+    """True if a request carries the credential that opened a session, as the SDK compares them."""
     user = scope.get("user")
     if user is session.user or user is None or session.user is None:
         return user is session.user
-    from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only where there are credentials
+    from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only with credentials
         AuthenticatedUser,
         authorization_context,
     )
@@ -233,11 +236,11 @@ def same_credential(scope: Scope, session: Session) -> bool:
 
 
 class InitializeResponse:
-    """The answer to ``initialize`` on its way to the client: what it says of the session that it opens.
+    """ASGI ``send`` that reads the session's id and version from the response to ``initialize``.
 
     Args:
-        send: Where it goes.
-        opened: Called, before the client can know, with the session's id; gives the session, which gets its version.
+        send: Sends the response.
+        opened: Called with the session's id before the response is sent; returns the session, whose version is set.
     """
 
     def __init__(self, send: Send, opened: Callable[[str], Session]) -> None:
@@ -247,7 +250,7 @@ class InitializeResponse:
         self._body = b""
 
     async def __call__(self, message: Message) -> None:
-        """Let a part of the answer through."""
+        """Read and send a part of the response."""
         if message["type"] == "http.response.start":
             session_id = Headers(raw=message["headers"]).get("mcp-session-id")
             if message["status"] == HTTPStatus.OK and session_id is not None:
@@ -260,7 +263,7 @@ class InitializeResponse:
         await self._send(message)
 
     def _version(self) -> str | None:
-        # One message, as server-sent events or as JSON: the events' only line of data, or the whole.
+        # The response is one message, as JSON or as the only data line of a server-sent event.
         for line in self._body.splitlines():
             try:
                 version = from_json(line.removeprefix(b"data: "))["result"]["protocolVersion"]

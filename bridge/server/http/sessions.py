@@ -1,7 +1,7 @@
-"""Open sessions of the handshake era over HTTP: their number, their expiry and the memory that they take.
+"""Open sessions of the handshake era over HTTP: their number, expiry and memory.
 
-The SDK makes sessions and answers in them. `Sessions` reads requests and responses that pass, so that calls in a
-session can take the fast path, and so that those count as use of the session.
+The SDK creates sessions and answers in them. `Sessions` tracks them, so that the fast path can answer calls in a
+session, and so that these calls count as use of the session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anyio import sleep
 from pydantic_core import to_json
 
 from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, shares_of_bodies
-from bridge.server.http.session import _BYTES_OF_AN_ANSWER, MAX_KEPT_BYTES
+from bridge.server.http.session import BYTES_OF_A_RESPONSE, MAX_KEPT_BYTES
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 IDLE_SECONDS = 30 * 60.0
-"""How long a session may go unused unless told otherwise: 30 minutes, as in the SDK."""
+"""Default seconds after which an unused session is ended: 30 minutes, as in the SDK."""
 
 DEFAULT_MAX_SESSIONS = 10_000
-"""How many sessions may be open unless told otherwise."""
+"""Default maximum number of open sessions."""
 
 MAX_KEPT_BYTES_OF_ALL = 128 * 1024 * 1024
-"""The same of all sessions together."""
+"""Maximum memory of client data in all sessions together."""
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""Maximum length of the answers of a session that wait to be sent; the session is ended over it."""
+"""Maximum length of the responses of one session that wait to be sent; a session over it is ended."""
 
 MAX_UNREAD_BYTES_OF_ALL = 256 * 1024 * 1024
-"""The same of all sessions together; over it the session is ended that has most."""
+"""Maximum length of such responses of all sessions; over it, the session with most of them is ended."""
 
-_LOOK_AT_LEAST_EVERY_SECONDS = 60.0
+_MAX_CHECK_INTERVAL_SECONDS = 60.0
 
 
 def _end_over_sse(session: Session) -> None:
@@ -56,11 +56,11 @@ def _end_over_sse(session: Session) -> None:
 
 
 class Sessions:
-    """The sessions that are open.
+    """The open sessions.
 
     Args:
-        idle_seconds: How long a session may go unused; None for as long as the server runs.
-        max_sessions: How many may be open.
+        idle_seconds: Seconds after which an unused session is ended; None for never.
+        max_sessions: Maximum number of open sessions.
         bodies: The memory that callers share for the requests that are being answered.
     """
 
@@ -78,12 +78,12 @@ class Sessions:
         self._kept = self._unread = 0
         self._repetitions = Repetitions()
         self.end: Callable[[Session], object] = _end_over_sse
-        """Ends a session at once that was forgotten."""
+        """Ends a forgotten session at once."""
         self._opening: Counter[str] = Counter()
 
     @contextmanager
     def opening(self, owner: str) -> Iterator[Callable[[], None]]:
-        """The time during which a session is being opened; gives what says that it is open."""
+        """Context in which a session is being opened; yields a function to call once it is open."""
         self._opening[owner] += 1
         is_counted = True
 
@@ -105,20 +105,19 @@ class Sessions:
     def _count(self) -> int:
         return len(self._open) + len(self._over_sse)
 
-    def room_for(self, owner: str, kept: int) -> list[Session] | None:
+    def make_room(self, owner: str, kept: int) -> list[Session] | None:
         """Make room for one more session of a caller.
 
-        Where there is none, sessions of others give way, of whoever has most of what is scarce, and more than the
-        caller would have: places, or memory. Those unused for longest go first, then those of which only a stream is
-        open; never one in which a call runs. So a caller who opens sessions without end takes only what nobody else
-        wants.
+        At a limit (sessions or memory), idle sessions of the caller that uses most of it are evicted, if that caller
+        uses more than this one would. The longest unused sessions are evicted first, then those with only a stream
+        open; never one in which a call runs. So a caller that opens many sessions cannot displace others.
 
         Args:
-            owner: The caller.
-            kept: How much memory the session will keep.
+            owner: Key of the caller.
+            kept: Bytes of client data that the session will keep.
 
         Returns:
-            The sessions that have to be ended, which are forgotten already; None where the caller has to wait.
+            The evicted sessions, already forgotten, which the caller of this method ends; None to refuse the session.
         """
         ending: list[Session] = []
         places, memory = self.max_sessions - self._count() - self._opening.total(), MAX_KEPT_BYTES_OF_ALL - self._kept
@@ -136,13 +135,13 @@ class Sessions:
             places, memory = places + 1, memory + found.kept
             ending.append(found)
         for each in ending:
-            told = "ended an idle session of %r, who has most of all, for one of %r%s"
-            self._log("ended", each.owner, told, clip(owner))
+            message = "ended an idle session of %r, which has most sessions, in favour of one of %r%s"
+            self._log("ended", each.owner, message, clip(owner))
             self.forget(each)
         return ending
 
     def keep(self, session: Session, kept: int) -> bool:
-        """Have a session keep more of what its client says of itself; returns whether it may."""
+        """Count client data that a session keeps; return False if it exceeds a limit."""
         if session.kept + kept > MAX_KEPT_BYTES or self._kept + kept > MAX_KEPT_BYTES_OF_ALL:
             return False
         session.kept += kept
@@ -150,16 +149,16 @@ class Sessions:
         return True
 
     def answered(self, session: Session, handler: object, answer: object) -> None:
-        """Note an answer that is to be sent; where too many wait, the session is ended that has most of them.
+        """Count a response that waits to be sent; end the session with most of them if they exceed a limit.
 
         Args:
             session: The session.
-            handler: The task that answers.
+            handler: The handler's task.
             answer: The result; None for an error.
         """
-        # One that waits alone is not measured: mostly it is sent at once.
+        # The length of a single waiting response is not measured, since it is usually sent at once.
         text_bytes = len(to_json(answer, serialize_unknown=True)) if session.unread and answer is not None else 0
-        length = session.unread[handler] = text_bytes + _BYTES_OF_AN_ANSWER
+        length = session.unread[handler] = text_bytes + BYTES_OF_A_RESPONSE
         session.unread_bytes += length
         self._unread += length
         if session.unread_bytes > MAX_UNREAD_BYTES:
@@ -168,14 +167,14 @@ class Sessions:
             self._cut_off(max(self._all, key=lambda each: each.unread_bytes))
 
     def sent(self, session: Session, handler: object) -> None:
-        """Note that an answer was sent, or that nobody waits for it any more."""
+        """Stop counting a response that was sent, or whose client has disconnected."""
         length = session.unread.pop(handler, 0)
         session.unread_bytes -= length
         self._unread -= length
 
     def _cut_off(self, session: Session) -> None:
-        told = "ended a session of %r: %d bytes of answers wait in it that its client does not read%s"
-        self._log("cut off", session.owner, told, session.unread_bytes)
+        message = "ended a session of %r: its client did not read %d bytes of responses%s"
+        self._log("cut off", session.owner, message, session.unread_bytes)
         self.forget(session)
         self.end(session)
 
@@ -185,7 +184,7 @@ class Sessions:
 
     @contextmanager
     def over_sse(self, session: Session) -> Iterator[None]:
-        """The time during which a session of SSE is open, whose stream is its only one."""
+        """Context in which a session of SSE is open, with its one stream."""
         session.sessions, session.streams = self, 1
         self._over_sse.append(session)
         self._kept += session.kept
@@ -196,7 +195,7 @@ class Sessions:
             self._forget(session)
 
     def _forget(self, session: Session) -> None:
-        """Count a session no longer, which may have been forgotten before."""
+        """Remove a session, unless it was removed before."""
         if self._open.pop(session.id, None) is None:
             if session not in self._over_sse:
                 return
@@ -211,28 +210,28 @@ class Sessions:
             session.cancel(request)
 
     def open(self, session: Session) -> None:
-        """A session was opened, as the answer to its ``initialize`` said."""
+        """Add a session, which ``initialize`` has opened."""
         self._open[session.id] = session
         session.sessions = self
         self._kept += session.kept
         session_opened()
 
     def find(self, session_id: str) -> Session | None:
-        """A session that is open."""
+        """Return the open session with an id; None if there is none."""
         return self._open.get(session_id)
 
     def forget(self, session: str | Session) -> None:
-        """Count a session no longer: it has ended, and so do the calls that run in it.
+        """Remove a session that has ended, and cancel its calls.
 
         Args:
-            session: The session, or the id of one over streamable HTTP.
+            session: The session, or the id of a session of streamable HTTP.
         """
         found = self._open.get(session) if isinstance(session, str) else session
         if found is not None:
             self._forget(found)
 
     async def end_unused(self, end: Callable[[Session], Awaitable[Any]]) -> None:
-        """End sessions as they come to be unused for too long; runs until it is cancelled.
+        """End sessions that are unused for too long; runs until cancelled.
 
         Args:
             end: Ends one session.
@@ -247,20 +246,20 @@ class Sessions:
                     await end(session)
             waiting = (each.unused_since for each in self._open.values() if not each.requests)
             next_seconds = min(waiting, default=math.inf) + self._idle_seconds - monotonic()
-            # What comes into being meanwhile has its whole time before it.
-            await sleep(min(max(next_seconds, 0.0), self._idle_seconds, _LOOK_AT_LEAST_EVERY_SECONDS))
+            # No session opened meanwhile can expire within the idle time.
+            await sleep(min(max(next_seconds, 0.0), self._idle_seconds, _MAX_CHECK_INTERVAL_SECONDS))
 
     def __len__(self) -> int:
         return len(self._open)
 
 
 def session_opened() -> None:
-    """A session over streamable HTTP was opened."""
+    """Count an opened session of streamable HTTP in the metrics."""
     if (observer := switch.observer()) is not None:
         observer.session_opened()
 
 
 def session_closed(session: Session) -> None:
-    """A session over streamable HTTP has ended."""
+    """Count an ended session of streamable HTTP in the metrics."""
     if (observer := switch.observer()) is not None:
         observer.session_closed(Peer("http", session.version or ""), monotonic() - session.opened_at)

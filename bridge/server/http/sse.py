@@ -1,15 +1,10 @@
-"""HTTP+SSE transport.
+"""HTTP+SSE transport of the first protocol version, which many clients still use.
 
-The transport HTTP+SSE of the protocol's first revision, still spoken by many hosts.
+The stream at ``/sse`` names the URL to which the client posts its messages. The modern era does not define this
+transport, so a client that tries it falls back to the handshake era.
 
-The stream at ``/sse`` names the address to which the client posts its messages. The later revision of the protocol
-does not define this transport, so the handshake era is pinned: a client that tries the later one falls back.
-
-Answering: one SSE session's requests until each has its answer, and the session's end only after that.
-
-Over SSE a call is posted, and its answer comes over the session's stream: a stream that is closed too early takes
-answers with it that were ready. So a session that is to end reads on until nothing is owed, and then sees the end of
-its input; what it has written by then goes out in order.
+Responses are sent over the session's stream, and closing it too early would lose them. A session that is to end
+therefore reads messages until every request is answered, and then sees the end of its input.
 """
 
 from __future__ import annotations
@@ -35,8 +30,8 @@ from bridge.server.http.session import (
     MAX_KEPT_BYTES,
     SESSION,
     Session,
+    client_data_problem,
     kept_bytes,
-    told_too_much,
 )
 from bridge.server.http.streamable import refuse_session
 from bridge.server.limits.accounts import caller_key
@@ -57,13 +52,13 @@ _logger = logging.getLogger("bridge.server")
 
 
 class SseStream:
-    """ASGI: opens a session, and is its stream until one of both ends it.
+    """ASGI app that opens a session and serves its stream.
 
     Args:
-        server: What is served.
-        transport: The sessions, common to streams and messages.
-        streams: Where the stream is entered while it is open.
-        sessions: Where the session is entered while it is open.
+        server: The SDK's server.
+        transport: The SDK's transport, shared with `SseMessages`.
+        streams: Registry of open streams.
+        sessions: Registry of open sessions.
     """
 
     def __init__(
@@ -73,21 +68,21 @@ class SseStream:
         self._transport = transport
         self._streams = streams
         self._sessions = sessions
-        self._answering: set[PendingResponses] = set()
+        self._pending: set[PendingResponses] = set()
 
     def end_when_answered(self) -> None:
         """End each session as soon as all of its requests are answered."""
-        for answering in tuple(self._answering):
-            answering.end()
+        for pending in tuple(self._pending):
+            pending.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one session."""
         owner = caller_key(scope)
-        giving_way = self._sessions.room_for(owner, 0)
-        if giving_way is None:
+        evicted = self._sessions.make_room(owner, 0)
+        if evicted is None:
             await refuse_session(send, self._sessions)
             return
-        for each in giving_way:
+        for each in evicted:
             self._sessions.end(each)
         session = Session("", scope.get("user"), {}, owner)
         with observed_session("sse"), self._sessions.over_sse(session):
@@ -98,41 +93,42 @@ class SseStream:
             self._server.lifespan(self._server) as state,
             self._transport.connect_sse(scope, receive, send) as (reading, writing),
         ):
-            answering = PendingResponses(reading, writing, session)
-            self._answering.add(answering)
+            pending = PendingResponses(reading, writing, session)
+            self._pending.add(pending)
             try:
-                with ending_with_credential(answering.end):
-                    await serve_loop(self._server, answering.reading, answering.writing, lifespan_state=state)
+                with ending_with_credential(pending.end):
+                    await serve_loop(self._server, pending.reading, pending.writing, lifespan_state=state)
             finally:
-                self._answering.discard(answering)
+                self._pending.discard(pending)
 
 
 class SseMessages:
-    """ASGI: takes a message for a session.
+    """ASGI app that receives messages of sessions.
 
     Args:
-        transport: The sessions, common to streams and messages.
+        transport: The SDK's transport, shared with `SseStream`.
     """
 
     def __init__(self, transport: SseServerTransport) -> None:
         self._transport = transport
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse what is no message, which the SDK would log as its own failure, and hand on the rest."""
+        """Refuse an invalid message, which the SDK would log as its own failure; pass others to the SDK."""
         if scope["method"] != "POST":
             await self._transport.handle_post_message(scope, receive, send)
             return
-        if (said := await require_json(scope, send)) is None:
+        if (json_scope := await require_json(scope, send)) is None:
             return
-        # The session is the one in the query: nobody here would look whether that of the header exists.
-        scope = {**said, "headers": [header for header in said["headers"] if header[0] != b"mcp-session-id"]}
+        # The query names the session; the header is removed because nothing would verify it.
+        headers = [header for header in json_scope["headers"] if header[0] != b"mcp-session-id"]
+        scope = {**json_scope, "headers": headers}
         request: Request = scope[REQUEST]
         if (problem := message_problem(request.message)) is not None:
             code, message = problem
             await send_error(send, 400, message, code)
             return
         if request.message.get("method") in KEPT_METHODS and (kept := kept_bytes(request.body)) > MAX_KEPT_BYTES:
-            await send_error(send, 413, told_too_much(kept))
+            await send_error(send, 413, client_data_problem(kept))
             return
         is_answered = False
 
@@ -147,15 +143,15 @@ class SseMessages:
             if not is_answered:
                 raise
             # The session ended after its message was accepted.
-            _logger.debug("a message came too late for its session")
+            _logger.debug("a message arrived after its session had ended")
 
 
 class PendingResponses:
-    """What one session still owes.
+    """Counts the requests of one session that have no response yet, and ends the session when there are none.
 
     Args:
         reading: The SDK's stream of the session's messages.
-        writing: The SDK's stream of its answers.
+        writing: The SDK's stream of its responses.
         session: The session.
     """
 
@@ -163,23 +159,23 @@ class PendingResponses:
         self._session = session
         self.reading = _Reading(reading, self)
         self.writing = _Writing(writing, self)
-        self._owed: Counter[str] = Counter()
-        """Number of answers that are owed under each id, which a client may use again."""
+        self._unanswered: Counter[str] = Counter()
+        """Number of unanswered requests by id, since a client may reuse an id."""
         self._is_ending = False
         self._waiting: CancelScope | None = None
 
     def end(self) -> None:
-        """Let the session end as soon as nothing is owed."""
+        """End the session as soon as every request is answered."""
         self._is_ending = True
         self._end_if_done()
 
     async def received(self, stream: Any) -> Any:
-        """The next message.
+        """Receive the next message.
 
         Raises:
-            EndOfStream: There is none, or none is wanted.
+            EndOfStream: The input has ended, or the session is to end.
         """
-        if self._is_ending and not self._owed:
+        if self._is_ending and not self._unanswered:
             raise EndOfStream
         with CancelScope() as self._waiting:
             item = await stream.receive()
@@ -188,7 +184,7 @@ class PendingResponses:
         raise EndOfStream
 
     def answered(self, item: SessionMessage) -> None:
-        """A message has been written."""
+        """Note that a message was written."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self._settle(str(item.message.id))
             self._end_if_done()
@@ -201,9 +197,9 @@ class PendingResponses:
         if isinstance(message, JSONRPCRequest | JSONRPCNotification) and message.method in KEPT_METHODS:
             self._keep(kept_bytes(to_json(message.params)))
         if isinstance(message, JSONRPCRequest):
-            self._owed[str(message.id)] += 1
+            self._unanswered[str(message.id)] += 1
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._settle(str((message.params or {}).get("requestId")))  # which is not answered
+            self._settle(str((message.params or {}).get("requestId")))  # it gets no response
 
     def _keep(self, kept: int) -> None:
         session = self._session
@@ -211,28 +207,28 @@ class PendingResponses:
             session.end()
 
     def _settle(self, request: str) -> None:
-        self._owed[request] -= 1
-        if self._owed[request] <= 0:
-            del self._owed[request]
+        self._unanswered[request] -= 1
+        if self._unanswered[request] <= 0:
+            del self._unanswered[request]
 
     def _end_if_done(self) -> None:
-        if self._is_ending and not self._owed and self._waiting is not None:
+        if self._is_ending and not self._unanswered and self._waiting is not None:
             self._waiting.cancel()
 
 
-class _Ends(AsyncResource):
-    """An end of a session that is closed with the SDK's."""
+class _WrappedStream(AsyncResource):
+    """A stream that is closed with the SDK's."""
 
-    def __init__(self, stream: Any, answering: PendingResponses) -> None:
+    def __init__(self, stream: Any, pending: PendingResponses) -> None:
         self._stream = stream
-        self._answering = answering
+        self._pending = pending
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-class _Reading(_Ends, ObjectReceiveStream[Any]):
-    """Messages, with the context in which each was posted."""
+class _Reading(_WrappedStream, ObjectReceiveStream[Any]):
+    """Messages of the client, with the context of each POST."""
 
     @property
     def last_context(self) -> Context | None:
@@ -240,12 +236,12 @@ class _Reading(_Ends, ObjectReceiveStream[Any]):
         return context
 
     async def receive(self) -> Any:
-        return await self._answering.received(self._stream)
+        return await self._pending.received(self._stream)
 
 
-class _Writing(_Ends, ObjectSendStream[SessionMessage]):
-    """Answers, each of which settles what is owed."""
+class _Writing(_WrappedStream, ObjectSendStream[SessionMessage]):
+    """Messages to the client; a response settles its request."""
 
     async def send(self, item: SessionMessage) -> None:
         await self._stream.send(item)
-        self._answering.answered(item)
+        self._pending.answered(item)

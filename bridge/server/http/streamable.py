@@ -1,4 +1,4 @@
-"""The transport streamable HTTP: one endpoint for both eras of the protocol, on the SDK's session manager."""
+"""Streamable HTTP transport: one endpoint for both eras of the protocol, on the SDK's session manager."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from bridge.server.http.session import (
     SESSION,
     InitializeResponse,
     Session,
+    client_data_problem,
     kept_bytes,
     same_credential,
-    told_too_much,
 )
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
@@ -43,20 +43,19 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 _RETRY_SECONDS = 10
-"""When a session may have ended, where too many are open."""
+"""Seconds after which a client may try again if too many sessions are open."""
 
 
 class StreamableEndpoint:
-    """ASGI: the endpoint.
+    """ASGI app of the endpoint.
 
     Args:
-        server: What is served.
-        streams: Where a stream without a request is entered while it is open.
-        sessions: Where the sessions of the handshake era are entered while they are open.
-        max_request_bytes: How long a request's body may be.
-        stateless: Whether the handshake era goes without sessions.
-        shared: The sessions of the handshake era where other replicas may answer for them too; None for this process's
-            own, which the SDK's manager keeps.
+        server: The SDK's server.
+        streams: Registry of open streams that belong to no request.
+        sessions: Registry of open sessions of the handshake era.
+        max_request_bytes: Maximum length of a request's body.
+        stateless: True to serve the handshake era without sessions.
+        shared: Sessions that replicas share; None for sessions of this process, which the SDK's manager holds.
     """
 
     def __init__(
@@ -79,13 +78,13 @@ class StreamableEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time during which the endpoint can be used. It can come again, with sessions of its own."""
-        # Not every request of a session reaches the manager, so that its idle timer cannot know.
+        """Context in which the endpoint can be used; may be entered again, with new sessions."""
+        # The manager's idle timer cannot be used: requests on the fast path do not reach the manager.
         manager = StreamableHTTPSessionManager(
             self._server,
             session_idle_timeout=None,
             max_request_body_size=self._max_request_bytes,
-            max_sessions=None,  # they are counted before they come there
+            max_sessions=None,  # `Sessions` limits them
             stateless=self._stateless,
         )
         async with manager.run(), anyio.create_task_group() as tasks:
@@ -101,22 +100,22 @@ class StreamableEndpoint:
                 tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer a request."""
         manager = self._manager
-        assert manager is not None, "the edge lets nothing through before the app runs"
+        assert manager is not None, "the host and origin guard refuses requests before the app runs"
         if self._stateless and _opens_with_handshake(scope):
             if scope["method"] != "POST":
                 await Response("this server keeps no sessions\n", 405, {"allow": "POST"})(scope, receive, send)
                 return
-            scope = _without(scope, b"mcp-session-id")  # it would be a client's word alone
+            scope = _without(scope, b"mcp-session-id")  # nothing would verify it
         shared = self._shared
         if shared is not None and _opens_with_handshake(scope) and not await shared.prepare(scope, send):
             return
         if scope["method"] == "POST":
-            said = await require_json(scope, send)
-            if said is None:
+            json_scope = await require_json(scope, send)
+            if json_scope is None:
                 return
-            scope, request = said, scope[REQUEST]
+            scope, request = json_scope, scope[REQUEST]
             if _opens_with_handshake(scope):
                 if (problem := message_problem(request.message)) is not None:
                     code, message = problem
@@ -129,15 +128,17 @@ class StreamableEndpoint:
                 await send_error(send, 400, "the body is not JSON in UTF-8", PARSE_ERROR)
         elif scope["method"] == "GET":
             handle = partial(self._streams.run, self._handle)
-            await self._in_session(handle, scope if shared is not None else _opening_anew(scope), receive, send)
+            # Without replicas, events are not kept: asked to replay them, the SDK would answer nothing.
+            scope = scope if shared is not None else _without(scope, b"last-event-id")
+            await self._in_session(handle, scope, receive, send)
         else:
             await self._in_session(self._handle, scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let whoever keeps the sessions answer a request."""
+        """Pass a request to the shared sessions or to the SDK's manager."""
         assert self._manager is not None
-        keeper = self._shared if self._shared is not None and _opens_with_handshake(scope) else self._manager
-        await keeper.handle_request(scope, receive, send)
+        manager = self._shared if self._shared is not None and _opens_with_handshake(scope) else self._manager
+        await manager.handle_request(scope, receive, send)
 
     async def _handshake_post(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         assert self._manager is not None
@@ -149,7 +150,7 @@ class StreamableEndpoint:
         if method in KEPT_METHODS and not self._stateless:
             kept = kept_bytes(body, scope["headers"])
             if kept > MAX_KEPT_BYTES:
-                await send_error(send, 413, told_too_much(kept))
+                await send_error(send, 413, client_data_problem(kept))
                 return
         if session_id is None and not self._stateless:
             await self._open_session(scope, params.get("capabilities") or {}, kept, receive, send)
@@ -157,15 +158,15 @@ class StreamableEndpoint:
         session = self._sessions.find(session_id or "")
         if session is not None and same_credential(scope, session):
             if method is not None and "id" in message and str(message["id"]) in session.asked:
-                # The SDK keeps one stream for each id: the one before would never end.
-                told = f"the id {clip(repr(message['id']))} is that of a request of this session that still runs"
-                await send_error(send, 400, f"{told}; give each request an id of its own")
+                # The SDK has one stream for each id: that of the earlier request would never end.
+                problem = f"a request of this session with the id {clip(repr(message['id']))} still runs"
+                await send_error(send, 400, f"{problem}; give each request its own id")
                 return
             if kept and not self._sessions.keep(session, kept):
-                await send_error(send, 413, told_too_much(session.kept + kept))
+                await send_error(send, 413, client_data_problem(session.kept + kept))
                 return
             if method == "initialize":
-                # The SDK agrees anew. No client does that: what comes of it is the SDK's to know.
+                # Clients do not initialize twice; if one does, leave the session to the SDK.
                 session.version = None
             elif method == "notifications/cancelled":
                 session.cancel(params.get("requestId"))
@@ -176,15 +177,15 @@ class StreamableEndpoint:
     async def _open_session(
         self, scope: Scope, capabilities: Mapping[str, Any], kept: int, receive: Receive, send: Send
     ) -> None:
-        """Let the SDK answer a request that is in no session: it takes every one for one that opens a session."""
+        """Pass a request without a session to the SDK, which opens a session for each."""
         assert self._manager is not None
         sessions, owner = self._sessions, caller_key(scope)
-        giving_way = sessions.room_for(owner, kept)
-        if giving_way is None:
+        evicted = sessions.make_room(owner, kept)
+        if evicted is None:
             await refuse_session(send, sessions)
             return
         with sessions.opening(owner) as settle:
-            for each in giving_way:
+            for each in evicted:
                 await self._end(each)
 
             def opened(new_id: str) -> Session:
@@ -199,14 +200,14 @@ class StreamableEndpoint:
     async def _in_session(
         self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send, request: object = None
     ) -> None:
-        """Let the SDK answer a request, and see what it means for the session that the request is for.
+        """Answer a request in its session, if it has one, and track the session's state.
 
         Args:
-            handle: What answers it.
-            scope: The request over HTTP.
-            receive: Gives its body.
-            send: Takes the answer.
-            request: The id of the JSON-RPC request in it; None where it brings none.
+            handle: The ASGI app that answers.
+            scope: The ASGI scope.
+            receive: Receives the body.
+            send: Sends the response.
+            request: Id of the JSON-RPC request in the body; None if there is none.
         """
         session = self._sessions.find(Headers(scope=scope).get("mcp-session-id", ""))
         if session is None or not same_credential(scope, session):
@@ -219,7 +220,7 @@ class StreamableEndpoint:
                 self._sessions.forget(session.id)
             await send(message)
 
-        # A call of it may go on when its request is over: whoever runs it enters the session, too.
+        # A call may outlive its HTTP request; its handler enters the session, too.
         is_stream = scope["method"] == "GET"
         session.streams += is_stream
         try:
@@ -229,7 +230,7 @@ class StreamableEndpoint:
             session.streams -= is_stream
 
     async def _end(self, session: Session) -> None:
-        """End a session that was forgotten, so that another has room."""
+        """End a forgotten session."""
         if session.end is not None:
             session.end()
         elif self._shared is not None:
@@ -238,7 +239,7 @@ class StreamableEndpoint:
             await self._delete(session)
 
     async def _delete(self, session: Session) -> None:
-        """End a session as its client would; of one that is shared, only what there is of it here."""
+        """End a session as its client would; of a shared session, only the part in this replica."""
         if self._shared is not None:
             await self._shared.end_here(session.id)
             return
@@ -258,22 +259,17 @@ class StreamableEndpoint:
 
 
 async def refuse_session(send: Send, sessions: Sessions) -> None:
-    """Refuse a caller who has to wait until there is room for one more session."""
-    told = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
-    await send_error(send, 503, told, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions")
-
-
-def _opening_anew(scope: Scope) -> Scope:
-    """A stream that is resumed opens anew, for events are not kept: asked to replay them, the SDK answers nothing."""
-    return _without(scope, b"last-event-id")
+    """Refuse a session with 503, because too many are open."""
+    problem = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
+    await send_error(send, 503, problem, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions")
 
 
 def _without(scope: Scope, name: bytes) -> Scope:
-    """A request without a header."""
+    """Copy a scope without a header."""
     return {**scope, "headers": [header for header in scope["headers"] if header[0] != name]}
 
 
 def _opens_with_handshake(scope: Scope) -> bool:
-    """Whether the SDK takes a request for one of the handshake era: it goes by the header alone."""
+    """True if the SDK treats a request as one of the handshake era, which it judges by the header alone."""
     version = Headers(scope=scope).get("mcp-protocol-version")
     return version is None or version in HANDSHAKE_VERSIONS

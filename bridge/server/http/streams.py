@@ -1,12 +1,4 @@
-"""Open streams; client disconnects.
-
-Hanging up: running something only as long as the client of an HTTP request stays.
-
-Most calls are done before they wait for anything, and then nobody has to watch. Only when one first waits does a second
-task begin to listen for the client's going: a scope or a task group around every call would cost more than the call.
-
-Open streams: answers that go on until somebody ends them, and what ends them when the server shuts down.
-"""
+"""Cancel a call when its client disconnects; end open streams at shutdown."""
 
 from __future__ import annotations
 
@@ -30,34 +22,37 @@ _T = TypeVar("_T")
 
 
 class ClientDisconnectedError(BridgeError):
-    """The client has gone, and what ran for it was cancelled."""
+    """The client has disconnected, and its call was cancelled."""
 
 
 async def run_until_disconnect(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
-    """Run some work in this task, and cancel it when the client goes; on asyncio.
+    """Run a coroutine in this task, and cancel it when the client disconnects; on asyncio.
+
+    Most calls finish without waiting. The disconnect is watched only once the coroutine first waits, because a task
+    for every call would cost more than the call.
 
     Args:
-        work: What to run.
-        receive: The request's messages after its body: the next one says that the client has gone.
+        work: The coroutine.
+        receive: Receives the request's messages after its body.
 
     Raises:
-        ClientDisconnectedError: The client has gone.
+        ClientDisconnectedError: The client has disconnected.
     """
     try:
         waits_for = work.send(None)
     except StopIteration as done:
         value: _T = done.value
         return value
-    with _Watch(receive):
-        return await _Begun(work, waits_for)
+    with _DisconnectWatcher(receive):
+        return await _StartedCoroutine(work, waits_for)
 
 
-class _Watch:
-    """Listens for the client's going, and cancels the task that it was entered in."""
+class _DisconnectWatcher:
+    """Context manager that cancels the current task when the client disconnects."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._has_hung_up = False
+        self._has_disconnected = False
 
     def __enter__(self) -> None:
         worker = asyncio.current_task()
@@ -68,20 +63,20 @@ class _Watch:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._listening.cancel()
-        # The task is cancelled no longer, unless it was for another reason as well.
-        is_over = self._has_hung_up and self._worker.uncancel() <= self._cancellations
+        # Undo the cancellation, unless the task was also cancelled for another reason.
+        is_over = self._has_disconnected and self._worker.uncancel() <= self._cancellations
         if is_over and (error is None or issubclass(error, asyncio.CancelledError)):
             raise ClientDisconnectedError from None
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._has_hung_up = True
+        self._has_disconnected = True
         self._worker.cancel()
 
 
-class _Begun(Generic[_T]):
-    """Awaits the rest of a coroutine that waits for something already."""
+class _StartedCoroutine(Generic[_T]):
+    """Awaits the rest of a coroutine that has started."""
 
     def __init__(self, work: Coroutine[Any, Any, _T], waits_for: Any) -> None:
         self._work = work
@@ -105,10 +100,10 @@ class _Begun(Generic[_T]):
 
 
 class OpenStreams:
-    """The streams of one app that no request of the client will end.
+    """Streams of one app that stay open until the client or the server ends them.
 
     Args:
-        end_with_credentials: Whether each is also ended when the credential that opened it holds no more.
+        end_with_credentials: True to end a stream also when its credential expires or is revoked.
     """
 
     def __init__(self, *, end_with_credentials: bool = False) -> None:
@@ -118,17 +113,16 @@ class OpenStreams:
     async def run(
         self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, session: Session | None = None
     ) -> None:
-        """Answer by ``app``, until it is done or the streams are ended.
+        """Run ``app`` until it is done or the streams are ended.
 
-        An app whose stream is ended hears that its client has gone, because that is an end which every app is prepared
-        for; the client sees the stream closed in order.
+        To end a stream, its app receives ``http.disconnect``, which every app handles; the client sees an orderly end.
 
         Args:
-            app: What answers.
-            scope: The request.
-            receive: Gives its body, and its end.
-            send: Takes the answer.
-            session: The session that is this stream, and ends with it; None where there is none.
+            app: The ASGI app.
+            scope: The ASGI scope.
+            receive: Receives the body and the disconnect.
+            send: Sends the response.
+            session: The session of an SSE stream, which ends with it; else None.
         """
         ended, is_unfinished = Event(), False
         if session is not None:
@@ -145,11 +139,11 @@ class OpenStreams:
                 await app(scope, lambda: _received(receive, ended), watch)
         finally:
             self._open.discard(ended)
-        if is_unfinished:  # sse-starlette ends its streams itself, in the middle, when it sees uvicorn take a signal
+        if is_unfinished:  # sse-starlette aborts its streams when uvicorn receives a signal
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def end(self) -> None:
-        """End all that are open."""
+        """End all open streams."""
         for stream in tuple(self._open):
             stream.set()
 

@@ -119,7 +119,7 @@ def test_a_path_at_which_everybody_may_read_is_refused(run: Run) -> None:
     path = "/.well-known/oauth-protected-resource/mcp"
     ended = run(*HTTP, *OAUTH, "--path", path)
     assert ended.returncode == 2
-    assert f"the path {path!r} tells everybody which issuers give tokens" in ended.stderr
+    assert f"the path {path!r} is used by the metadata of the issuers of tokens" in ended.stderr
 
 
 def test_tools_that_are_named_and_not_there_earn_a_warning(start: Start, directory: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_resource_is_told_as_it_was_given_where_the_challenge_points(
 
 @pytest.mark.parametrize("path", [WELL_KNOWN_PATH, f"{WELL_KNOWN_PATH}/", f"{WELL_KNOWN_PATH}/mcp"])
 def test_tools_are_not_served_where_everybody_may_read(path: str) -> None:
-    with pytest.raises(ValueError, match="tells everybody which issuers give tokens for this server; choose another"):
+    with pytest.raises(ValueError, match="is used by the metadata of the issuers of tokens"):
         http_app(toolbox(), path=path, auth=auth())
 
 

@@ -362,10 +362,10 @@ def test_an_app_that_was_not_started_says_so(caplog: pytest.LogCaptureFixture) -
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"sse": False, "streamable": False}, "nothing to serve"),
+        ({"sse": False, "streamable": False}, "no transport is enabled"),
         ({"path": "mcp"}, "a path begins with a slash"),
-        ({"path": "/sse"}, "the path '/sse' is that of SSE"),
-        ({"path": "/messages/"}, "the path '/messages/' is that of SSE"),
+        ({"path": "/sse"}, "the path '/sse' is used by SSE"),
+        ({"path": "/messages/"}, "the path '/messages/' is used by SSE"),
         ({"path": "/{x}"}, "has no parameters"),
         ({"max_request_bytes": 0}, "max_request_bytes must be at least 1"),
         ({"allowed_hosts": ["http://x"]}, "an allowed host is a name"),

@@ -181,7 +181,7 @@ def test_tools_are_not_mounted_where_their_own_metadata_is(path: str, slash: str
         authorization_servers=["https://login.example.org"],
     )
     app = Starlette(routes=[Route("/", home)])
-    with pytest.raises(DefinitionError, match="everybody reads which issuers give tokens"):
+    with pytest.raises(DefinitionError, match="the metadata of the issuers of their tokens"):
         mount(app, well_known + path + slash, ToolBox(ADD), auth=auth)
     assert [getattr(route, "path", "") for route in app.routes] == ["/"]
     mount(app, well_known + path, ToolBox(ADD), auth=ApiKeys(ApiKey("ada", ADA)))

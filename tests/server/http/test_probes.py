@@ -138,7 +138,7 @@ async def test_an_app_that_ends_without_being_asked_to_has_failed(is_asked: bool
     probes = Probes(live, operations)
     with pytest.raises(RuntimeError, match="a mistake"):
         await probes({"type": "lifespan"}, hear, ignore)
-    missing = [] if is_asked else ["it has ended by a mistake; its log says which"]
+    missing = [] if is_asked else ["it has failed; see its log"]
     assert (operations.missing(), operations.is_steady, failures) == (missing, is_asked, [] if is_asked else [True])
     async with client_of(probes) as client:
         assert (await client.get("/readyz")).status_code == (200 if is_asked else 503)

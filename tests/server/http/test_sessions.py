@@ -133,7 +133,7 @@ def filled(*owners: str, max_sessions: int) -> Sessions:
 
 def ended_for(sessions: Sessions, owner: str, kept: int = 0) -> list[str] | None:
     """Ids of the sessions that give way to one of a caller; None where the caller has to wait."""
-    ending = sessions.room_for(owner, kept)
+    ending = sessions.make_room(owner, kept)
     return None if ending is None else [each.id for each in ending]
 
 
