@@ -1,9 +1,9 @@
-"""Who may come in over HTTP, and what they may use: keys, tokens of an identity provider, scopes.
+"""Authentication over HTTP: API keys, tokens of an identity provider, scopes.
 
     http_app(tools, auth=Auth(ApiKeys(ApiKey("ci", key, tools=("search_*",))), JwtVerifier(issuer, audience)))
 
-Gate ── BearerAuthBackend(Auth) ── ApiKeys, KeyFile, JwtVerifier, Introspection, any `TokenVerifier` of the SDK
-  ╰── Access: the tools that a caller may know of, and the scopes that it was granted
+BearerAuthGuard ── BearerAuthBackend(Auth) ── ApiKeys, KeyFile, JwtVerifier, Introspection, any `TokenVerifier`
+  ╰── Access: the tools that are visible to a caller, and the scopes that it was granted
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "VerifiedToken",
 ]
 
-_HOMES = {
+_MODULES = {
     "ApiKey": "keys",
     "ApiKeys": "keys",
     "Auth": "auth",
@@ -46,7 +46,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for, and nothing before: a server over stdio asks nobody for a credential."""
-    if name not in _HOMES:
+    """Import names on first use, since a server over stdio needs none of them."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Access: what a caller may do with the tools. Pure data, which both paths of an answer ask."""
+"""Access: permissions of a caller, as plain data."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bridge.errors import DefinitionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_KEPT_NAMES = 4096
+_CACHED_NAMES = 4096
 
-_NOTHING: frozenset[str] = frozenset()
+_EMPTY: frozenset[str] = frozenset()
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""A scope as OAuth writes it (RFC 6749, section 3.3)."""
+"""Syntax of a scope (RFC 6749, section 3.3)."""
 
 
 def scopes_of(texts: Iterable[str]) -> frozenset[str]:
-    """Scopes, each of which can be sent.
+    """Validate scopes.
 
     Raises:
-        DefinitionError: One of them cannot.
+        DefinitionError: A scope has invalid characters.
     """
     scopes = frozenset(texts)
     for scope in scopes:
@@ -35,30 +35,29 @@ def scopes_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 class ToolScopes:
-    """Which scopes the tools ask for.
+    """Scopes that tools require.
 
     Args:
-        scopes: Scopes by the name of a tool, or by a pattern such as ``delete_*``; where several match, all are asked
-            for.
+        scopes: Scopes by the name of a tool, or by a pattern such as ``delete_*``. If several match, all are required.
 
     Raises:
-        DefinitionError: A scope is none.
+        DefinitionError: A scope has invalid characters.
     """
 
     def __init__(self, scopes: Mapping[str, Iterable[str]] | None = None) -> None:
         self._scopes = {pattern: scopes_of(each) for pattern, each in (scopes or {}).items()}
-        self.all: frozenset[str] = _NOTHING.union(*self._scopes.values())
-        """Every scope that any of them asks for."""
-        self.of = lru_cache(_KEPT_NAMES)(self._of)
-        """What a tool asks for."""
+        self.all: frozenset[str] = _EMPTY.union(*self._scopes.values())
+        """Every scope that a tool requires."""
+        self.of = lru_cache(_CACHED_NAMES)(self._of)
+        """Return the scopes that a tool requires."""
 
     @property
     def patterns(self) -> frozenset[str]:
-        """The names and patterns of tools that are to need a scope."""
+        """Names and patterns of the tools that require a scope."""
         return frozenset(self._scopes)
 
     def _of(self, name: str) -> frozenset[str]:
-        return _NOTHING.union(*(each for pattern, each in self._scopes.items() if matches((pattern,), name)))
+        return _EMPTY.union(*(each for pattern, each in self._scopes.items() if matches((pattern,), name)))
 
     def __bool__(self) -> bool:
         return bool(self._scopes)
@@ -72,33 +71,33 @@ _NO_SCOPES = ToolScopes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What one caller may do with the tools.
+    """Permissions of one caller.
 
     A tool outside of `tools` does not exist for the caller. A tool whose scopes were not granted is listed, so that
-    the caller can ask its identity provider for more, and cannot be called.
+    the caller can request them from its identity provider, but cannot be called.
     """
 
     tools: tuple[str, ...] | None = None
-    """Names and patterns of the tools that the caller may know of; None for all."""
-    scopes: frozenset[str] = _NOTHING
-    """What the caller was granted."""
+    """Names and patterns of the tools that are visible to the caller; None for all."""
+    scopes: frozenset[str] = _EMPTY
+    """Scopes that the caller was granted."""
     tool_scopes: ToolScopes = field(default=_NO_SCOPES, compare=False)
-    """What the tools ask for."""
+    """Scopes that the tools require."""
 
     def missing(self, tool: str) -> frozenset[str]:
-        """The scopes that a tool asks for and that the caller was not granted."""
-        return self.tool_scopes.of(tool) - self.scopes if self.tool_scopes else _NOTHING
+        """Return the scopes that a tool requires and the caller was not granted."""
+        return self.tool_scopes.of(tool) - self.scopes if self.tool_scopes else _EMPTY
 
 
 EVERYTHING = Access()
-"""The access of whoever needs no credential: whoever started this process, or everyone where nobody is asked."""
+"""Access without a credential: over stdio, and over HTTP without authentication."""
 
 
 def matches(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether a name is one of the names and patterns; the case of letters counts."""
+    """True if a name matches one of the names and patterns, case-sensitively."""
     return _compiled(patterns).match(name) is not None
 
 
-@lru_cache(_KEPT_NAMES)
+@lru_cache(_CACHED_NAMES)
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)) or "(?!)")

@@ -1,4 +1,4 @@
-"""All that lets callers in: several verifiers as one, and what they have to be granted."""
+"""Authentication: several verifiers as one, and the scopes that are required."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ _logger = logging.getLogger("bridge.server.auth")
 
 @runtime_checkable
 class WatchedVerifier(Protocol):
-    """A verifier that has to do something while the server runs."""
+    """A verifier with a background task, such as one that watches a file."""
 
     async def keep_current(self, changed: Callable[[], None]) -> None:
-        """Follow what verdicts depend on, until cancelled.
+        """Keep keys up to date, until cancelled.
 
         Args:
-            changed: To be called when earlier verdicts no longer hold.
+            changed: Call it when earlier results of `verify_token` are no longer valid.
         """
         ...
 
 
 class Auth:
-    """Who may come in, and with which scopes; a `TokenVerifier` of the SDK made of others.
+    """Authentication of callers: a `TokenVerifier` of the SDK that combines others.
 
-    No two callers have one name (`bridge.server.auth.tokens`): where several issuers' tokens are accepted, or it is
-    not said which issuer's are, the issuer is part of the name.
+    Names of callers are unique (`bridge.server.auth.tokens`): if tokens of several issuers, or of unknown issuers, are
+    accepted, the issuer is part of the name.
 
     Args:
-        verifiers: Who tells a good credential: `ApiKeys`, `KeyFile`, `JwtVerifier`, `Introspection`, or any other
-            `TokenVerifier` of the SDK. They are asked in this order, until one knows the credential.
-        resource_url: The URL under which clients reach this server, where they are to be told of the issuers that give
-            tokens for it (RFC 9728).
-        required_scopes: What everyone has to be granted.
-        tool_scopes: What beside that has to be granted, by the names of tools or patterns (``delete_*``).
-        authorization_servers: The issuers, where the verifiers do not say.
+        verifiers: `ApiKeys`, `KeyFile`, `JwtVerifier`, `Introspection`, or any other `TokenVerifier` of the SDK. They
+            are tried in this order, until one accepts the credential.
+        resource_url: URL under which clients reach this server; if given, metadata names the issuers of its tokens
+            (RFC 9728).
+        required_scopes: Scopes that every caller needs.
+        tool_scopes: Further scopes, by the name of a tool or a pattern (``delete_*``).
+        authorization_servers: URLs of issuers that the verifiers do not name.
 
     Raises:
-        DefinitionError: There is no verifier, or a URL or scope is none.
+        DefinitionError: There is no verifier, or a URL or scope is invalid.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Auth:
         authorization_servers: Iterable[str] = (),
     ) -> None:
         if not verifiers:
-            raise DefinitionError("nobody could come in: Auth needs a verifier, such as ApiKeys or JwtVerifier")
+            raise DefinitionError("Auth needs at least one verifier, such as ApiKeys or JwtVerifier")
         self._verifiers = verifiers
         self._changed: list[Callable[[], None]] = []
         self._repetitions = Repetitions()
@@ -80,7 +80,7 @@ class Auth:
         self.tool_scopes = ToolScopes(tool_scopes)
         issuers = [getattr(verifier, "issuer", None) for verifier in verifiers]
         self.authorization_servers = tuple(dict.fromkeys([*authorization_servers, *filter(None, issuers)]))
-        """The issuers whose tokens are accepted."""
+        """URLs of the issuers whose tokens are accepted."""
         self._issuers = frozenset(filter(None, issuers))
         self._sources = _sources_of(verifiers)
         self._has_several = len(set(filter(None, self._sources))) > 1
@@ -88,29 +88,29 @@ class Auth:
 
     @classmethod
     def of(cls, auth: Auth | TokenVerifier) -> Auth:
-        """Itself, or what one verifier makes."""
+        """Return an `Auth` as it is, or wrap one verifier."""
         return auth if isinstance(auth, Auth) else cls(auth)
 
     @property
     def scopes(self) -> frozenset[str]:
-        """Every scope that the server knows."""
+        """Every scope that the server or a tool requires."""
         return self.required_scopes | self.tool_scopes.all
 
     @property
     def key_tools(self) -> frozenset[str]:
-        """The names and patterns of tools that keys are for."""
+        """Names and patterns of tools in the configuration of keys."""
         return frozenset().union(*(each.tools for each in self._verifiers if isinstance(each, ApiKeys | KeyFile)))
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Who bears a credential.
+        """Verify a credential.
 
         Returns:
-            The credential, verified; None where nobody knows it.
+            The verified credential; None if no verifier knows it.
 
         Raises:
-            TokenExpiredError: It was good, and has expired.
-            TokenRefusedError: It is known to be bad.
-            IssuerUnavailableError: Nobody knows it, and one could not be asked.
+            TokenExpiredError: It has expired.
+            TokenRefusedError: It is invalid.
+            IssuerUnavailableError: No verifier knows it, and an issuer could not be reached.
         """
         refusal: TokenRefusedError | IssuerUnavailableError | None = None
         for verifier, source in zip(self._verifiers, self._sources, strict=True):
@@ -118,7 +118,7 @@ class Auth:
                 found = await verifier.verify_token(token)
             except IssuerUnavailableError as error:
                 if (addition := self._repetitions.addition(str(error))) is not None:
-                    _logger.warning("a caller was asked to wait: %s%s", error, addition)
+                    _logger.warning("a token could not be verified: %s%s", error, addition)
                 refusal = error
                 continue
             except TokenRefusedError as error:
@@ -126,67 +126,67 @@ class Auth:
                     refusal = error
                 continue
             if found is not None:
-                told = self._with_issuer(found, verifier, source)
-                self._check_name(verifier, told)
-                return self._with_all_scopes(told)
+                named = self._with_issuer(found, verifier, source)
+                self._check_name(verifier, named)
+                return self._with_all_scopes(named)
         if refusal is not None:
             raise refusal
         return None
 
     def name_of(self, token: AccessToken) -> str:
-        """What the bearer of a credential is called, as no other is."""
+        """Return the unique name of the bearer of a credential."""
         return name_of(token, names_issuer=self._names_issuers)
 
     def access_of(self, token: AccessToken) -> Access:
-        """What the bearer of a credential may do."""
+        """Return the permissions of the bearer of a credential."""
         tools = token.tools if isinstance(token, VerifiedToken) else None
         if tools is None and not self.tool_scopes:
             return EVERYTHING
-        # Of a token's scopes only those that matter: what is kept for each access is kept for few.
+        # Keep only the scopes that tools require: lists of tools are cached for each distinct `Access`.
         return Access(tools=tools, scopes=self.tool_scopes.all.intersection(token.scopes), tool_scopes=self.tool_scopes)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever earlier verdicts no longer hold."""
+        """Call ``listener`` whenever earlier results of `verify_token` are no longer valid."""
         self._changed.append(listener)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time during which callers come: files are followed, and issuers' keys kept."""
+        """Run the background tasks of the verifiers; a context in which requests are served."""
         async with create_task_group() as tasks:
             for verifier in self._verifiers:
                 if isinstance(verifier, WatchedVerifier):
-                    tasks.start_soon(verifier.keep_current, self._tell)
+                    tasks.start_soon(verifier.keep_current, self._notify)
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._changed:
             listener()
 
     def _with_issuer(self, token: AccessToken, verifier: TokenVerifier, source: str | None) -> AccessToken:
-        """A token that says where it is from, where there are several such places: sessions, too, go by that."""
+        """Set the claim ``iss`` if the issuer is part of names, so that the SDK binds sessions to it, too."""
         if source is None or not self._names_issuers:
             return token
-        said = issuer_in(token)
+        claimed = issuer_in(token)
         if getattr(verifier, "issuer", None):
-            is_right = said == source
-        elif said is None:
+            is_right = claimed == source
+        elif claimed is None:
             is_right = not self._has_several
         else:
-            is_right = said not in self._issuers  # of which others vouch for the tokens
+            is_right = claimed not in self._issuers  # their tokens are verified by other verifiers
         return token if is_right else token.model_copy(update={"claims": {**(token.claims or {}), "iss": source}})
 
     def _check_name(self, verifier: TokenVerifier, token: AccessToken) -> None:
-        """No issuer makes a caller out of the name of a key: memory, limits and audits go by the name."""
+        """Refuse a token whose bearer has the name of a key, since memory, limits and audits depend on the name."""
         name = self.name_of(token)
         keys: Any = next((each for each in self._verifiers if name in getattr(each, "names", ())), None)
         if keys is not None and not hasattr(verifier, "names"):
             if (addition := self._repetitions.addition(name)) is not None:
-                told = "a token was refused: its bearer %r is called as a key is; give the key another name%s"
-                _logger.error(told, name, addition)
-            raise TokenRefusedError("the token's bearer is called as another caller is")
+                message = "a token was refused: its bearer %r has the name of a key; give the key another name%s"
+                _logger.error(message, name, addition)
+            raise TokenRefusedError("the token's bearer has the name of another caller")
 
     def _with_all_scopes(self, token: AccessToken) -> AccessToken:
         if isinstance(token, VerifiedToken) and token.has_all_scopes:
@@ -198,7 +198,7 @@ class Auth:
 
 
 def _sources_of(verifiers: Iterable[TokenVerifier]) -> list[str | None]:
-    """Where the tokens of each verifier are from: its issuer, else what tells it from the others; None for keys."""
+    """Return the source of each verifier's tokens: its issuer, its URL, or a unique type name; None for keys."""
     sources: list[str | None] = []
     for verifier in verifiers:
         if hasattr(verifier, "names"):

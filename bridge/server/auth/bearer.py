@@ -1,8 +1,7 @@
 """Bearer authentication: the guard that verifies the credential of a request and identifies its caller.
 
-The SDK's `BearerAuthBackend` verifies, and the caller is noted where the SDK's `AuthContextMiddleware` notes it: the
-ownership of sessions, the state that a client carries between rounds, and tools depend on it. A verified credential is
-cached for a while.
+The SDK's `BearerAuthBackend` verifies the credential. The caller is stored as by the SDK's `AuthContextMiddleware`,
+because the SDK binds sessions to it. Verified credentials are cached.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
 
 
 class BearerAuthGuard:
-    """Guard that refuses requests without a valid credential, before anything of the body is read.
+    """Guard that refuses requests without a valid credential, before their bodies are read.
 
     Args:
         auth: Verifies credentials.
-        cache: Credentials that were verified a moment ago.
+        cache: Cache of verified credentials.
         metadata_url: URL of the metadata that names the issuers of tokens for this server; None without such issuers.
         open_paths: Paths that can be read without a credential.
         monitor: Ends streams when their credentials expire; None where there are no streams.
@@ -73,7 +72,7 @@ class BearerAuthGuard:
         self._monitor = monitor
 
     def admits_at_once(self, request: Request) -> bool:
-        """Identify the caller by a credential that was verified a moment ago."""
+        """Identify the caller by a cached credential."""
         found = self._cached(request)
         if found is None:
             return False
@@ -98,11 +97,11 @@ class BearerAuthGuard:
         return self._cache.find(value)
 
     async def _refuse(self, request: Request, challenge: Challenge) -> None:
-        # A credential that was valid before is no guess: it has expired, or was revoked.
-        is_guess = challenge.status != _UNAUTHORIZED or not self._cache.disown(request.headers.get(HEADER))
-        told = await self._throttle.weighed(request.scope, challenge) if is_guess else challenge
-        self._log(request.scope, challenge, told.status)
-        await send_challenge(request.send, told, self._metadata_url)
+        # A credential that was valid before has expired or was revoked; it does not count as a failed attempt.
+        is_guess = challenge.status != _UNAUTHORIZED or not self._cache.discard(request.headers.get(HEADER))
+        answer = await self._throttle.apply(request.scope, challenge) if is_guess else challenge
+        self._log(request.scope, challenge, answer.status)
+        await send_challenge(request.send, answer, self._metadata_url)
 
     def _log(self, scope: Scope, challenge: Challenge, status: int) -> None:
         client = scope.get("client")
@@ -125,14 +124,14 @@ class BearerAuthGuard:
         values = [value.strip(b" \t") for name, value in scope["headers"] if name == HEADER]
         if (problem := self._syntax_problem(scope, values)) is not None:
             return problem
-        remembering = self._cache.remembering()
+        writer = self._cache.writer()
         try:
-            with self._throttle.looking(scope):
+            with self._throttle.verifying(scope):
                 found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
         except TokenRefusedError as error:
             return replace(self._unauthorized(str(error)), is_guess=not isinstance(error, TokenExpiredError))
         except IssuerUnavailableError as error:
-            description = "the issuer of tokens cannot be asked at the moment; the server's log says why"
+            description = "the issuer of tokens is unavailable at the moment; see the server's log"
             return Challenge(
                 status=503,
                 error="temporarily_unavailable",
@@ -140,35 +139,33 @@ class BearerAuthGuard:
                 retry_after_seconds=error.retry_after_seconds,
             )
         if found is None:
-            return self._unauthorized("the key or token is not known here, or has expired")
+            return self._unauthorized("the key or token is unknown, or has expired")
         user = found[1]
         assert isinstance(user, AuthenticatedUser)
-        return self._admitted(user, values[0], remembering)
+        return self._admitted(user, values[0], writer)
 
-    def _admitted(
-        self, user: AuthenticatedUser, value: bytes, remembering: CacheWriter
-    ) -> CachedCredential | Challenge:
+    def _admitted(self, user: AuthenticatedUser, value: bytes, writer: CacheWriter) -> CachedCredential | Challenge:
         token = user.access_token
         if missing := self._auth.required_scopes.difference(token.scopes):
-            told = " ".join(sorted(missing))
+            scopes = " ".join(sorted(missing))
             name = self._auth.name_of(token)
-            if (addition := self._repetitions.addition(name, told)) is not None:
-                _logger.warning("%r was not granted %s%s", clip(name), told, addition)
+            if (addition := self._repetitions.addition(name, scopes)) is not None:
+                _logger.warning("%r was not granted %s%s", clip(name), scopes, addition)
             return Challenge(
                 status=403,
                 error="insufficient_scope",
-                description=f"this server needs the scope {told}",
+                description=f"this server needs the scope {scopes}",
                 scopes=self._auth.required_scopes,
             )
-        tenure = None if self._monitor is None else MonitoredCredential(self._monitor, _token_in(value), token)
+        monitored = None if self._monitor is None else MonitoredCredential(self._monitor, _token_in(value), token)
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
         admitted = CachedCredential(
-            RequestUser(token, self._auth.access_of(token), tenure, name=self._auth.name_of(token)),
+            RequestUser(token, self._auth.access_of(token), monitored, name=self._auth.name_of(token)),
             AuthCredentials(token.scopes),
             monotonic() + keep_seconds,
         )
         if keep_seconds > 0:
-            remembering.remember(value, admitted)
+            writer.store(value, admitted)
         return admitted
 
     def _syntax_problem(self, scope: Scope, values: list[bytes]) -> Challenge | None:
@@ -176,12 +173,12 @@ class BearerAuthGuard:
             return _malformed("a request has one Authorization header")
         in_query = QUERY_TOKEN.search(scope["query_string"]) is not None
         if values and in_query:
-            return _malformed("a credential belongs into the Authorization header alone, never into an address")
+            return _malformed("a credential belongs into the Authorization header, never into a URL")
         if not values or not values[0].lower().startswith(b"bearer"):
-            hint = "; one in an address is not read, and is to be replaced" if in_query else ""
+            hint = "; the credential in the URL was not used, and should be replaced" if in_query else ""
             return Challenge(status=401, description=NO_CREDENTIAL + hint, scopes=self._auth.required_scopes)
         if not _BEARER.fullmatch(values[0]):
-            return _malformed("the header is not written as Authorization: Bearer KEY-OR-TOKEN")
+            return _malformed("the header must have the form Authorization: Bearer KEY-OR-TOKEN")
         return None
 
     def _unauthorized(self, description: str) -> Challenge:
@@ -193,7 +190,7 @@ def _malformed(description: str) -> Challenge:
 
 
 def _with_one_space(scope: Scope, value: bytes) -> Scope:
-    """The credential of a request, written as the SDK reads it."""
+    """Return a scope with the credential in the form that the SDK requires."""
     return {**scope, "headers": [(HEADER, b"Bearer " + _token_in(value).encode("latin-1"))]}
 
 

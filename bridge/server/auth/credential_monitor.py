@@ -1,8 +1,7 @@
-"""Tenures: how long the credentials hold by which streams were opened, so that no stream outlives its own.
+"""Credential monitor: ends open streams whose credentials expire or are revoked.
 
-A request is answered soon, and its credential was good when it came. A stream goes on: its credential is looked at
-again when the verdict on it is as old as verdicts become, when it expires, and when others count from now on. One task
-does that for all streams; nothing is asked while none is open.
+The credential of a stream is verified again when its last verification is too old, when it expires, and when the
+configuration of keys changes. One task does that for all streams.
 """
 
 from __future__ import annotations
@@ -30,57 +29,57 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server.auth")
 
-LOOK_SECONDS = 60.0
-"""How often a credential is looked at whose verifier does not say how long its verdicts may be kept."""
+VERIFY_SECONDS = 60.0
+"""Seconds between verifications of a credential whose verifier sets no ``keep_seconds``."""
 
-_LOOK_AT_MOST_EVERY_SECONDS = 1.0
-_FEW = 16
-"""So many looks ahead may be for nothing."""
+_MIN_VERIFY_SECONDS = 1.0
+_MAX_STALE_ENTRIES = 16
+"""Minimum length of the queue at which entries of closed streams are removed."""
 
 
 class MonitoredCredential:
-    """One credential, as it was found good.
+    """A verified credential and its open streams.
 
     Args:
-        tenures: All of them.
-        credential: What the caller sent.
-        token: What it was found to be.
+        monitor: The monitor of all credentials.
+        credential: The credential that the caller sent.
+        token: The verified token.
     """
 
-    __slots__ = ("_tenures", "credential", "due", "ends", "token")
+    __slots__ = ("_monitor", "credential", "due", "ends", "token")
 
-    def __init__(self, tenures: CredentialMonitor, credential: str, token: AccessToken) -> None:
-        self._tenures = tenures
+    def __init__(self, monitor: CredentialMonitor, credential: str, token: AccessToken) -> None:
+        self._monitor = monitor
         self.credential = credential
         self.token = token
-        """What it was found to be when it was last looked at."""
+        """The token of the last verification."""
         self.due = math.inf
-        """When it is looked at again; never, while it is."""
+        """Time of the next verification; infinite while one runs."""
         self.ends: dict[object, Callable[[], object]] = {}
-        """What ends each of the streams that are open by it."""
+        """Functions that end the open streams."""
 
     @contextmanager
     def ending(self, end: Callable[[], object]) -> Iterator[None]:
-        """The time during which a stream is open.
+        """Context in which a stream is open.
 
         Args:
-            end: Called once when the credential holds no more; what then still has to be answered may be.
+            end: Called once when the credential is no longer valid; the stream may still send pending responses.
         """
         stream = object()
         self.ends[stream] = end
-        self._tenures.opened(self)
+        self._monitor.opened(self)
         try:
             yield
         finally:
             self.ends.pop(stream, None)
-            self._tenures.closed(self)
+            self._monitor.closed(self)
 
 
 class CredentialMonitor:
-    """The credentials by which streams are open.
+    """Verifies the credentials of open streams again.
 
     Args:
-        auth: What finds them good; when it changes, all are looked at.
+        auth: Verifies credentials; when it changes, all are verified again.
     """
 
     def __init__(self, auth: Auth) -> None:
@@ -90,103 +89,97 @@ class CredentialMonitor:
         self._order = count()
         self._next = -math.inf
         self._woken = Event()
-        auth.on_change(self._look_at_all)
+        auth.on_change(self._verify_all)
 
     def __len__(self) -> int:
         return len(self._open)
 
     async def keep(self) -> None:
-        """End streams as their credentials come to hold no more; runs until it is cancelled."""
+        """End streams whose credentials are no longer valid; runs until cancelled."""
         async with create_task_group() as tasks:
             while True:
                 self._woken = Event()
                 now = monotonic()
                 while self._queue and self._queue[0][0] <= now:
-                    due, _, tenure = heappop(self._queue)
-                    if tenure in self._open and tenure.due == due:
-                        tenure.due = math.inf
-                        tasks.start_soon(self._look, tenure)
+                    due, _, monitored = heappop(self._queue)
+                    if monitored in self._open and monitored.due == due:
+                        monitored.due = math.inf
+                        tasks.start_soon(self._verify, monitored)
                 self._next = self._queue[0][0] if self._queue else math.inf
                 with move_on_after(self._next - now):
                     await self._woken.wait()
 
-    def opened(self, tenure: MonitoredCredential) -> None:
-        """A stream was opened. What changed since its credential was found good is seen at once."""
-        if tenure not in self._open:
-            self._open.add(tenure)
-            self._schedule(tenure, monotonic())
+    def opened(self, monitored: MonitoredCredential) -> None:
+        """Add the credential of an opened stream, and verify it at once, in case it was revoked meanwhile."""
+        if monitored not in self._open:
+            self._open.add(monitored)
+            self._schedule(monitored, monotonic())
 
-    def closed(self, tenure: MonitoredCredential) -> None:
-        """A stream has ended."""
-        if not tenure.ends:
-            self._open.discard(tenure)
+    def closed(self, monitored: MonitoredCredential) -> None:
+        """Remove a credential whose last stream has ended."""
+        if not monitored.ends:
+            self._open.discard(monitored)
 
-    def _schedule(self, tenure: MonitoredCredential, due: float) -> None:
-        tenure.due = due
+    def _schedule(self, monitored: MonitoredCredential, due: float) -> None:
+        monitored.due = due
         if due < math.inf:
-            if len(self._queue) > max(_FEW, 2 * len(self._open)):
-                self._forget_the_closed()
-            heappush(self._queue, (due, next(self._order), tenure))
+            if len(self._queue) > max(_MAX_STALE_ENTRIES, 2 * len(self._open)):  # remove entries of closed streams
+                self._queue = [each for each in self._queue if each[2] in self._open and each[2].due == each[0]]
+                heapify(self._queue)
+            heappush(self._queue, (due, next(self._order), monitored))
             if due < self._next:
                 self._woken.set()
 
-    def _forget_the_closed(self) -> None:
-        """Let go of the credentials whose streams have ended before they were to be looked at again."""
-        self._queue = [each for each in self._queue if each[2] in self._open and each[2].due == each[0]]
-        heapify(self._queue)
-
-    def _look_at_all(self) -> None:
+    def _verify_all(self) -> None:
         now = monotonic()
-        for tenure in self._open:
-            self._schedule(tenure, now)
+        for monitored in self._open:
+            self._schedule(monitored, now)
 
-    async def _look(self, tenure: MonitoredCredential) -> None:
-        seconds = await self._seconds_left(tenure)
+    async def _verify(self, monitored: MonitoredCredential) -> None:
+        seconds = await self._seconds_left(monitored)
         if seconds is None:
-            self._end(tenure)
-        elif tenure in self._open and tenure.due == math.inf:  # else something changed meanwhile
-            self._schedule(tenure, monotonic() + seconds)
+            self._end(monitored)
+        elif monitored in self._open and monitored.due == math.inf:  # else it was scheduled again meanwhile
+            self._schedule(monitored, monotonic() + seconds)
 
-    async def _seconds_left(self, tenure: MonitoredCredential) -> float | None:
-        """How long a credential holds without being looked at again; None where it does not."""
+    async def _seconds_left(self, monitored: MonitoredCredential) -> float | None:
+        """Verify a credential; return the seconds until its next verification, or None if it is invalid."""
         try:
-            found = await self._auth.verify_token(tenure.credential)
+            found = await self._auth.verify_token(monitored.credential)
         except TokenRefusedError:
             return None
         except IssuerUnavailableError as error:
-            return _seconds_left_unasked(tenure.token, error)
+            return _seconds_left_unverified(monitored.token, error)
         except Exception:
-            _logger.exception("a credential could not be looked at again, and its streams end")
+            _logger.exception("a credential could not be verified again, and its streams end")
             return None
-        if found is None or self._bearer(found) != self._bearer(tenure.token):
+        if found is None or self._bearer(found) != self._bearer(monitored.token):
             return None
         if self._auth.required_scopes.difference(found.scopes):
-            return None  # other scopes, and other tools, are seen with each request
-        tenure.token = found
+            return None  # scopes of tools are checked with each request
+        monitored.token = found
         left = _seconds_until_expiry(found)
-        kept = found.keep_seconds if isinstance(found, VerifiedToken) and found.keep_seconds > 0 else LOOK_SECONDS
-        return None if left <= 0 else min(left, max(kept, _LOOK_AT_MOST_EVERY_SECONDS))
+        kept = found.keep_seconds if isinstance(found, VerifiedToken) and found.keep_seconds > 0 else VERIFY_SECONDS
+        return None if left <= 0 else min(left, max(kept, _MIN_VERIFY_SECONDS))
 
     def _bearer(self, token: AccessToken) -> tuple[str, str]:
-        """Who bears a credential, and for which client."""
         return self._auth.name_of(token), token.client_id
 
-    def _end(self, tenure: MonitoredCredential) -> None:
-        self._open.discard(tenure)
-        ends, tenure.ends = tenure.ends, {}
+    def _end(self, monitored: MonitoredCredential) -> None:
+        self._open.discard(monitored)
+        ends, monitored.ends = monitored.ends, {}
         if ends:
-            name = self._auth.name_of(tenure.token)
-            told = "ended the open streams of %r, %d: the credential that opened them holds no more"
-            _logger.info(told, clip(name), len(ends))
+            name = self._auth.name_of(monitored.token)
+            message = "ended the open streams of %r, %d: the credential that opened them is no longer valid"
+            _logger.info(message, clip(name), len(ends))
         for end in ends.values():
             end()
 
 
-def _seconds_left_unasked(token: AccessToken, error: IssuerUnavailableError) -> float | None:
-    """How long a credential holds of which nobody can tell; None where it does not.
+def _seconds_left_unverified(token: AccessToken, error: IssuerUnavailableError) -> float | None:
+    """Return the seconds for which a credential stays valid while its issuer is unavailable; None if it does not.
 
-    What an issuer found good is not taken back by its silence, and ends when the issuer said. A key is known here:
-    where an issuer would have to be asked about it, it is among the keys no more.
+    A token stays valid until it expires. A key does not: if an issuer had to be asked, the key has been removed.
     """
     left = _seconds_until_expiry(token)
     is_key = isinstance(token, VerifiedToken) and token.is_key

@@ -1,11 +1,7 @@
-"""Challenges; throttling of failed attempts and of their log lines.
+"""Responses to failed authentication (RFC 6750, section 3; RFC 9728, 5.1), and the throttling of failed attempts.
 
-Patience: how many bad credentials from one address are answered as fast as they come.
-
-Whoever bears a good one is kept waiting by nobody behind the same address: what is held back was found bad before. Only
-where an issuer would have to be asked about each of them do unheard-of ones wait for one another (`is_suspected`).
-
-Challenges: answers to requests without the credential that they need (RFC 6750, section 3; RFC 9728, 5.1).
+Only refusals are delayed, so a valid credential from the same address is not affected. The exception is introspection:
+unknown tokens from a suspected address wait for one another (`is_suspected`).
 """
 
 from __future__ import annotations
@@ -24,24 +20,24 @@ from bridge.server.limits.guard import HOLD_SECONDS, delay_refusal
 from bridge.server.limits.limits import Limits, Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from starlette.types import Scope, Send
 
 BAD_CREDENTIALS = Rate(100, 60)
-"""How many bad credentials from one address are simply refused; of IPv6, from one network of 64 bits."""
+"""Failed attempts from one address (of IPv6, one /64 network) that are answered without delay."""
 
 is_suspected: ContextVar[bool] = ContextVar("bridge.server.auth.suspected", default=False)
-"""Whether the credential that is looked at comes from an address with which patience is at an end."""
+"""True while a credential from an address over `BAD_CREDENTIALS` is verified."""
 
 
 class FailedAuthThrottle:
-    """What is known of the addresses from which bad credentials come; of a bounded number of them.
+    """Limits failed attempts by address; remembers a bounded number of addresses.
 
     Args:
-        rate: How many of them one address may send.
-        hold_seconds: How long refusals are held back from one that goes on regardless.
-        clock: Says what time it is, and never goes back.
+        rate: Failed attempts that one address may make.
+        hold_seconds: Average delay of refusals to an address over the rate.
+        clock: Monotonic clock.
     """
 
     def __init__(
@@ -55,8 +51,8 @@ class FailedAuthThrottle:
         self._hold_seconds = hold_seconds
 
     @contextmanager
-    def looking(self, scope: Scope) -> Iterator[None]:
-        """The time during which the credential of a request is looked at."""
+    def verifying(self, scope: Scope) -> Iterator[None]:
+        """Context in which the credential of a request is verified."""
         account = self._accounts.of(scope)
         token = is_suspected.set(account.refusal(self._accounts.clock(), None) is not None)
         try:
@@ -64,15 +60,18 @@ class FailedAuthThrottle:
         finally:
             is_suspected.reset(token)
 
-    async def weighed(self, scope: Scope, challenge: Challenge) -> Challenge:
-        """What a request that goes no further is to be answered now, when it is: 429 after too many bad credentials.
+    async def apply(self, scope: Scope, challenge: Challenge) -> Challenge:
+        """Count a failed attempt, and delay its refusal if the address is over the rate.
 
-        That none came at all is no guess, nor is one that has expired: such a request is answered as it is, so that its
-        client logs in or renews, but is held back as well from who goes on with it.
+        Missing or expired credentials do not count as failed attempts, and are answered unchanged, so that the client
+        logs in or refreshes its token. Their refusals are delayed as well if the client keeps sending.
 
         Args:
-            scope: The request.
-            challenge: Why it goes no further.
+            scope: The ASGI scope.
+            challenge: The response without throttling.
+
+        Returns:
+            The response: ``challenge``, or one with status 429 after too many failed attempts.
         """
         account, now = self._accounts.of(scope), self._accounts.clock()
         refusal = account.refusal(now, None)
@@ -87,26 +86,28 @@ class FailedAuthThrottle:
         if refusal is None or not is_bad:
             return challenge
         seconds = refusal.retry_after_seconds
-        told = f"too many bad keys and tokens came from this address; try again in {seconds} s: {challenge.description}"
-        return replace(challenge, status=429, description=told, retry_after_seconds=seconds)
+        reason = (
+            f"too many invalid keys and tokens from this address; try again in {seconds} s: {challenge.description}"
+        )
+        return replace(challenge, status=429, description=reason, retry_after_seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """Why a request goes no further, and what would help."""
+    """Response to a request whose authentication or authorization failed."""
 
     status: int
     """400, 401, 403, 429 or 503."""
     description: str
-    """What is wrong, fit for whoever sent the request."""
+    """Reason, without secrets."""
     error: str | None = None
-    """The error of OAuth; None where no credential came at all."""
+    """OAuth error code; None if no credential was sent."""
     scopes: frozenset[str] = frozenset()
-    """What has to be granted."""
+    """Scopes that are required."""
     retry_after_seconds: float | None = None
-    """When trying again may help."""
+    """Seconds after which the client may try again."""
     is_guess: bool = True
-    """Whether the credential, where one came, may have been made up."""
+    """True if the credential may be a guess; False if it was valid once."""
 
 
 _UNAVAILABLE = 503
@@ -116,28 +117,28 @@ NO_CREDENTIAL = "a key or token is needed: Authorization: Bearer KEY-OR-TOKEN"
 
 
 async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | None) -> None:
-    """Answer a request.
+    """Send a challenge.
 
     Args:
-        send: Where the answer goes.
-        challenge: What is wrong.
-        metadata_url: Where a client learns which issuers give tokens for this server; None where none do.
+        send: Sends the response.
+        challenge: The challenge.
+        metadata_url: URL of the metadata that names the issuers of tokens; None without such issuers.
     """
-    told = {"error": challenge.error or "unauthorized", "error_description": challenge.description}
+    body = {"error": challenge.error or "unauthorized", "error_description": challenge.description}
     headers = [NO_STORE]
     if challenge.retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(challenge.retry_after_seconds)))
     if challenge.status != _UNAVAILABLE:
-        headers.append((b"www-authenticate", _written(challenge, metadata_url).encode("latin-1", "replace")))
-    await send_counted_error(send, challenge.status, json.dumps(told).encode(), headers)
+        headers.append((b"www-authenticate", _www_authenticate(challenge, metadata_url).encode("latin-1", "replace")))
+    await send_counted_error(send, challenge.status, json.dumps(body).encode(), headers)
 
 
-def _written(challenge: Challenge, metadata_url: str | None) -> str:
+def _www_authenticate(challenge: Challenge, metadata_url: str | None) -> str:
     parts = []
     if challenge.error is not None:
         parts = [_quoted("error", challenge.error), _quoted("error_description", challenge.description)]
     if challenge.scopes:
-        parts.append(_quoted("scope", _joined(challenge.scopes)))
+        parts.append(_quoted("scope", " ".join(sorted(challenge.scopes))))
     if metadata_url is not None:
         parts.append(_quoted("resource_metadata", metadata_url))
     return " ".join(["Bearer", ", ".join(parts)]).rstrip()
@@ -146,7 +147,3 @@ def _written(challenge: Challenge, metadata_url: str | None) -> str:
 def _quoted(name: str, value: str) -> str:
     safe = "".join("'" if each in '"\\' else each for each in value if " " <= each <= "~")
     return f'{name}="{safe}"'
-
-
-def _joined(scopes: Iterable[str]) -> str:
-    return " ".join(sorted(scopes))

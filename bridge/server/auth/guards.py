@@ -112,11 +112,11 @@ def metadata_routes(auth: Auth, name: str) -> list[Route]:
 
 
 def _metadata(auth: Auth, name: str) -> dict[str, Any]:
-    """The members of RFC 9728, section 2. URLs stand as they were given: clients compare them letter by letter."""
-    told = {
+    """Return the metadata of RFC 9728, section 2. URLs are not normalised, since clients compare them as strings."""
+    found = {
         "resource": auth.resource_url,
         "authorization_servers": list(auth.authorization_servers),
         "bearer_methods_supported": ["header"],
         "resource_name": name,
     }
-    return told | ({"scopes_supported": sorted(auth.scopes)} if auth.scopes else {})
+    return found | ({"scopes_supported": sorted(auth.scopes)} if auth.scopes else {})

@@ -1,9 +1,4 @@
-"""The caller of the current request; credential cache.
-
-Identity: who sent the request that is being answered, and what the sender may do.
-
-Recognition: credentials that were found good a moment ago, which need not be looked at again.
-"""
+"""The caller of the current request, and the cache of verified credentials."""
 
 from __future__ import annotations
 
@@ -33,32 +28,37 @@ if TYPE_CHECKING:
 HEADER = b"authorization"
 
 QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
-"""A credential in an address."""
+"""A credential in a query string."""
 
 _MAX_KNOWN = 1024
 
 
 class RequestUser(AuthenticatedUser):
-    """The SDK's authenticated user, with what tools are told of it.
+    """The SDK's authenticated user, with its `Caller` and `Access`.
 
     Args:
-        token: The credential, verified.
-        access: What it lets its bearer do.
-        tenure: How long it holds for streams; None where there are none.
-        name: What its bearer is called; None for the credential's subject, else its client.
+        token: The verified token.
+        access: Permissions of the bearer.
+        monitored: The credential for the streams of the user; None if streams are not monitored.
+        name: Name of the bearer; None for the token's subject, else its client.
     """
 
     def __init__(
-        self, token: AccessToken, access: Access, tenure: MonitoredCredential | None = None, *, name: str | None = None
+        self,
+        token: AccessToken,
+        access: Access,
+        monitored: MonitoredCredential | None = None,
+        *,
+        name: str | None = None,
     ) -> None:
         super().__init__(token)
-        self.tenure = tenure
+        self.monitored = monitored
         self.caller = _caller_of(token, name)
         self.access = access
 
 
 def caller_of_request() -> Caller | None:
-    """Who calls, where the transport let nobody in without a credential."""
+    """Return the authenticated caller of the current request; None without authentication."""
     user = auth_context_var.get()
     if user is None:
         return None
@@ -66,20 +66,20 @@ def caller_of_request() -> Caller | None:
 
 
 def access_of_request() -> Access:
-    """What the caller may do: everything, where nobody was asked for a credential."""
+    """Return the permissions of the current caller: everything without authentication."""
     user = auth_context_var.get()
     return user.access if isinstance(user, RequestUser) else EVERYTHING
 
 
 def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[None]:
-    """The time during which the stream is open that the request asked for.
+    """Return a context in which the stream of the current request is open.
 
     Args:
-        end: Called when the credential of the request holds no more.
+        end: Called when the credential of the request is no longer valid.
     """
     user = auth_context_var.get()
-    tenure = user.tenure if isinstance(user, RequestUser) else None
-    return nullcontext() if tenure is None else tenure.ending(end)
+    monitored = user.monitored if isinstance(user, RequestUser) else None
+    return nullcontext() if monitored is None else monitored.ending(end)
 
 
 def _caller_of(token: AccessToken, name: str | None = None) -> Caller:
@@ -87,29 +87,29 @@ def _caller_of(token: AccessToken, name: str | None = None) -> Caller:
 
 
 class CachedCredential(NamedTuple):
-    """A credential that was found good."""
+    """A verified credential."""
 
     user: RequestUser
     credentials: AuthCredentials
     until: float
-    """When it has to be looked at again, by the monotonic clock."""
+    """Time at which it has to be verified again, by the monotonic clock."""
 
 
 class CredentialCache:
-    """The credentials that were found good: at most a thousand, each kept no longer than its verifier says.
+    """Cache of at most 1,024 verified credentials, each kept for its token's ``keep_seconds``.
 
     Args:
-        auth: What finds them good; when it changes, all are looked at again.
+        auth: Verifies credentials; when it changes, the cache is cleared.
     """
 
     def __init__(self, auth: Auth) -> None:
         self._known: dict[bytes, CachedCredential] = {}
-        auth.on_change(self.forget)
+        auth.on_change(self.clear)
 
     def find(self, value: bytes) -> CachedCredential | None:
-        """Return a credential that was verified a moment ago; None where it has to be verified.
+        """Return a cached credential; None if it has to be verified.
 
-        It is looked up by its digest, so that the time of the look-up reveals nothing of it.
+        The key is a digest, so that the time of the look-up reveals nothing about credentials.
 
         Args:
             value: The value of the Authorization header.
@@ -117,31 +117,31 @@ class CredentialCache:
         known = self._known.get(sha256(value).digest())
         return known if known is not None and monotonic() < known.until else None
 
-    def remembering(self) -> CacheWriter:
-        """What takes a verdict that is about to be asked for; what is forgotten meanwhile is not brought back."""
+    def writer(self) -> CacheWriter:
+        """Return a writer to use before a verification, so that a `clear` meanwhile discards the result."""
         return CacheWriter(self._known)
 
-    def disown(self, value: bytes | None) -> bool:
-        """Forget the value of a header that is good no more; whether it was, and had not been forgotten before."""
+    def discard(self, value: bytes | None) -> bool:
+        """Remove a credential that is no longer valid; return True if it was cached."""
         return value is not None and self._known.pop(sha256(value).digest(), None) is not None
 
-    def forget(self) -> None:
-        """Look at every credential again."""
+    def clear(self) -> None:
+        """Remove every credential."""
         self._known = {}
 
 
 class CacheWriter:
-    """Takes one verdict.
+    """Stores one verified credential.
 
     Args:
-        known: Where it goes.
+        known: The contents of the cache when it was created.
     """
 
     def __init__(self, known: dict[bytes, CachedCredential]) -> None:
         self._known = known
 
-    def remember(self, value: bytes, known: CachedCredential) -> None:
-        """Keep what was found of the value of a header."""
+    def store(self, value: bytes, known: CachedCredential) -> None:
+        """Store the credential of a value of the Authorization header."""
         if len(self._known) >= _MAX_KNOWN:
             self._known.pop(next(iter(self._known)), None)
         self._known[sha256(value).digest()] = known

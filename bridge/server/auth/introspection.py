@@ -1,4 +1,4 @@
-"""Tokens that only their issuer can read: it is asked what each of them is worth (RFC 7662)."""
+"""Token introspection: verify opaque tokens by asking their issuer (RFC 7662)."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     _Kept = tuple[float, Mapping[str, Any]]
 
 CACHE_SECONDS = 30.0
-"""How long an answer is kept: a token that was taken back counts no longer than that."""
+"""Default seconds for which a response is cached, and a revoked token stays valid."""
 
 REFUSED_SECONDS = 10.0
-"""How long it is kept, at most, that a token is not active."""
+"""Maximum seconds for which a token is cached as inactive."""
 
 FAILED_SECONDS = 1.0
-"""How long it is kept that nobody can tell what a token is worth, so that not each request waits for a dead issuer."""
+"""Seconds for which a failure is cached, so that not every request waits for an issuer that is down."""
 
-MAX_QUESTIONS = 32
-"""How many tokens are asked about at once; as many again that were active before, which wait for no unheard-of ones."""
+MAX_REQUESTS = 32
+"""Maximum number of concurrent requests for new tokens, and as many for tokens that were active before."""
 
-MAX_SUSPECTED_QUESTIONS = 4
-"""How many of those that come from addresses of many bad ones are asked about at once, beside all others."""
+MAX_SUSPECTED_REQUESTS = 4
+"""Maximum number of concurrent requests for tokens from addresses with many failed attempts."""
 
 WAIT_SECONDS = 5.0
-"""How long a token waits to be asked about."""
+"""Default seconds for which a token waits for its request."""
 
-_KEPT_ANSWERS = 1024
+_MAX_CACHED = 1024
 _SUBJECTS = ("sub", "username")
 _KINDS = ("token_use", "typ", "token_type")
-"""Where issuers say what kind of token it is: no member that RFC 7662 has, but for the last."""
+"""Members in which issuers name the kind of a token; RFC 7662 defines only the last."""
 _OTHER_KINDS = frozenset({"refresh", "refresh_token", "offline", "id", "id_token", "logout", "authorization_code"})
-"""Which kinds are no access tokens, by what usual issuers call them."""
+"""Kinds that are not access tokens, as common issuers name them."""
 
 _Each = TypeVar("_Each")
 
 
-class _Question:
-    """A question that is being asked; there is no outcome where whoever asked it went away."""
+class _PendingRequest:
+    """A request to the issuer that further callers wait for. Without an outcome, it was cancelled."""
 
     def __init__(self) -> None:
         self.is_over = anyio.Event()
@@ -69,21 +69,21 @@ class _Question:
 
 
 class Introspection:
-    """Verifies tokens by asking their issuer: a `TokenVerifier` of the SDK.
+    """Verifies tokens at their issuer's introspection endpoint: a `TokenVerifier` of the SDK.
 
     Args:
         url: The issuer's introspection endpoint.
-        client_id: Who asks.
-        client_secret: The secret of who asks.
-        audience: For whom the tokens are: their ``aud``, as a rule the URL of this server. None where the issuer names
-            none and issues tokens for this server alone; a refresh token then lets somebody in as well, where the
-            issuer's answer does not say that it is one.
-        issuer: What the issuer calls itself; None where clients need not be told.
-        cache_seconds: How long an answer is kept.
-        wait_seconds: How long a token waits, at most, where the issuer is being asked about many others.
+        client_id: Id of this server at the issuer.
+        client_secret: Secret of this server at the issuer.
+        audience: Required ``aud`` of tokens, usually the URL of this server. None if the issuer issues tokens for this
+            server alone and names no audience; refresh tokens are then accepted, too, unless the issuer's response
+            names their kind.
+        issuer: Identifier of the issuer; None if clients need not know it.
+        cache_seconds: Seconds for which a response is cached.
+        wait_seconds: Maximum seconds for which a token waits while too many requests are open.
 
     Raises:
-        DefinitionError: A URL is none.
+        DefinitionError: A URL is invalid.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Introspection:
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         if audience == "":
-            raise DefinitionError("audience must not be empty; None says that the issuer's tokens name none")
+            raise DefinitionError("audience must not be empty; pass None if the issuer's tokens have none")
         self.url = require_url(url, "an introspection endpoint")
         self.issuer = None if issuer is None else require_url(issuer, "an issuer")
         self.audience = audience
@@ -112,24 +112,24 @@ class Introspection:
         self._answers: dict[bytes, _Kept] = {}
         self._refused: dict[bytes, _Kept] = {}
         self._failed: dict[bytes, tuple[float, IssuerUnavailableError]] = {}
-        self._turns = {was_active: anyio.Semaphore(MAX_QUESTIONS) for was_active in (False, True)}
-        self._turns_of_suspected = anyio.Semaphore(MAX_SUSPECTED_QUESTIONS)
+        self._slots = {was_active: anyio.Semaphore(MAX_REQUESTS) for was_active in (False, True)}
+        self._suspected_slots = anyio.Semaphore(MAX_SUSPECTED_REQUESTS)
         self._wait_seconds = wait_seconds
-        self._asking: dict[bytes, _Question] = {}
+        self._pending: dict[bytes, _PendingRequest] = {}
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
-        """Who bears a token.
+        """Verify a token.
 
         Raises:
-            TokenExpiredError: It is none any more.
-            TokenRefusedError: It is a bad one.
-            IssuerUnavailableError: Nobody can tell, because the issuer cannot be asked.
+            TokenExpiredError: It has expired.
+            TokenRefusedError: It is invalid.
+            IssuerUnavailableError: The issuer cannot be reached.
         """
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenRefusedError(f"the token is over {MAX_TOKEN_BYTES} bytes long")
         until, claims = await self._answer_for(token)
         if claims.get("active") is not True:
-            raise TokenRefusedError("the token is not active: it is unknown, has expired or was taken back")
+            raise TokenRefusedError("the token is not active: it is unknown, has expired or was revoked")
         self._check(claims)
         client, subject = bearer_of(claims, _SUBJECTS)
         expires_at = _time_in(claims, "exp")
@@ -144,7 +144,7 @@ class Introspection:
             keep_seconds=until - monotonic(),
         )
 
-    async def keep_current(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - nothing of it changes
+    async def keep_current(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - never called
         """Close the connections to the issuer when cancelled."""
         try:
             await anyio.sleep_forever()
@@ -152,52 +152,52 @@ class Introspection:
             await self._issuer.aclose()
 
     async def _answer_for(self, token: str) -> _Kept:
-        """What the issuer says of a token, and until when that holds: asked once by all who wait for it."""
+        """Return the issuer's response for a token and its expiry; concurrent callers share one request."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         while (known := self._known(digest)) is None:
             if (failed := self._failed.get(digest)) is not None and monotonic() < failed[0]:
                 raise _again(failed[1])
-            question = self._asking.get(digest)
-            if question is None:
-                return await self._ask(digest, token)
-            await question.is_over.wait()
-            if question.failure is not None:
-                raise _again(question.failure)
-            if question.answer is not None:  # which may hold for no longer than this moment
-                return question.answer
+            pending = self._pending.get(digest)
+            if pending is None:
+                return await self._request(digest, token)
+            await pending.is_over.wait()
+            if pending.failure is not None:
+                raise _again(pending.failure)
+            if pending.answer is not None:  # the cache may not keep it
+                return pending.answer
         return known
 
-    async def _ask(self, digest: bytes, token: str) -> _Kept:
-        question = self._asking[digest] = _Question()
+    async def _request(self, digest: bytes, token: str) -> _Kept:
+        pending = self._pending[digest] = _PendingRequest()
         try:
-            question.answer = self._keep(digest, await self._asked(token, self._turns_for(digest)))
+            pending.answer = self._keep(digest, await self._post(token, self._slots_for(digest)))
         except IssuerUnavailableError as error:
-            question.failure = error
+            pending.failure = error
             _put(self._failed, digest, (monotonic() + FAILED_SECONDS, error))
             raise
         finally:
-            del self._asking[digest]
-            question.is_over.set()
-        return question.answer
+            del self._pending[digest]
+            pending.is_over.set()
+        return pending.answer
 
-    def _turns_for(self, digest: bytes) -> anyio.Semaphore:
+    def _slots_for(self, digest: bytes) -> anyio.Semaphore:
         was_active = digest in self._answers
-        return self._turns_of_suspected if is_suspected.get() and not was_active else self._turns[was_active]
+        return self._suspected_slots if is_suspected.get() and not was_active else self._slots[was_active]
 
-    async def _asked(self, token: str, turns: anyio.Semaphore) -> Mapping[str, Any]:
+    async def _post(self, token: str, slots: anyio.Semaphore) -> Mapping[str, Any]:
         try:
             with anyio.fail_after(self._wait_seconds):
-                await turns.acquire()
+                await slots.acquire()
         except TimeoutError:
-            raise IssuerUnavailableError(f"too many tokens wait for {self.url} to be asked about them") from None
+            raise IssuerUnavailableError(f"too many tokens wait for an answer of {self.url}") from None
         try:
             form = {"token": token, "token_type_hint": "access_token"}
             return await self._issuer.post(self.url, form, self._headers)
         finally:
-            turns.release()
+            slots.release()
 
     def _keep(self, digest: bytes, claims: Mapping[str, Any]) -> _Kept:
-        """Keep an answer; apart from each other, so that unheard-of tokens drive out none that are active."""
+        """Cache a response; active and refused tokens are kept apart, so that the latter never evict the former."""
         is_active = claims.get("active") is True
         self._answers.pop(digest, None)
         self._failed.pop(digest, None)
@@ -214,7 +214,7 @@ class Introspection:
 
     def _check(self, claims: Mapping[str, Any]) -> None:
         if not _OTHER_KINDS.isdisjoint(str(claims.get(name, "")).rpartition(":")[2].lower() for name in _KINDS):
-            raise TokenRefusedError("the token is no access token")
+            raise TokenRefusedError("the token is not an access token")
         now = time.time()
         expires_at, not_before = _time_in(claims, "exp"), _time_in(claims, "nbf")
         if expires_at is not None and expires_at + LEEWAY_SECONDS < now:
@@ -222,7 +222,7 @@ class Introspection:
         if not_before is not None and not_before - LEEWAY_SECONDS > now:
             raise TokenRefusedError("the token is not valid yet")
         if self.issuer is not None and claims.get("iss", self.issuer) != self.issuer:
-            raise TokenRefusedError("the token is of another issuer")
+            raise TokenRefusedError("the token is from another issuer")
         if self.audience is not None:
             named = claims.get("aud")
             audiences = {each for each in named if isinstance(each, str)} if isinstance(named, list) else {named}
@@ -238,20 +238,20 @@ def _again(failure: IssuerUnavailableError) -> IssuerUnavailableError:
 
 
 def _put(kept: dict[bytes, _Each], digest: bytes, one: _Each) -> _Each:
-    """Keep one more, and the oldest no longer where there are many."""
+    """Add an entry to a cache; evict the oldest if it is full."""
     kept.pop(digest, None)
-    if len(kept) >= _KEPT_ANSWERS:
+    if len(kept) >= _MAX_CACHED:
         del kept[next(iter(kept))]
     kept[digest] = one
     return one
 
 
 def _seconds_left(claims: Mapping[str, Any]) -> float:
-    """How long an answer may be kept: until the token ends by it, to the second, whatever the leeway."""
+    """Return the seconds for which a response may be cached: until the token expires, without leeway."""
     try:
         expires_at = _time_in(claims, "exp")
     except TokenRefusedError:
-        return math.inf  # and is refused each time
+        return math.inf  # the token is refused each time
     return math.inf if expires_at is None else expires_at - time.time()
 
 
@@ -260,5 +260,5 @@ def _time_in(claims: Mapping[str, Any], name: str) -> float | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise TokenRefusedError(f"the token's {name} is no time")
+        raise TokenRefusedError(f"the token's {name} is not a time")
     return float(found)

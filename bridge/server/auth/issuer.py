@@ -1,4 +1,4 @@
-"""An issuer of tokens, as far as it is asked over HTTP: in the background of the event loop, and never for long."""
+"""HTTP client for an issuer of tokens, with bounded time and length."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server.auth")
 
 TIMEOUT_SECONDS = 5.0
-"""How long an issuer may take for one answer."""
+"""Timeout of a request to an issuer."""
 
 MAX_ANSWER_BYTES = 1024 * 1024
-"""How long an answer may be."""
+"""Maximum length of a response."""
 
 _OK = 200
 
 
 class Issuer:
-    """What issues tokens.
+    """Client for an issuer of tokens.
 
     Args:
-        url: What it calls itself (RFC 8414, ``issuer``).
+        url: Identifier of the issuer (RFC 8414, ``issuer``).
     """
 
     def __init__(self, url: str) -> None:
@@ -39,26 +39,26 @@ class Issuer:
         self._client: httpx2.AsyncClient | None = None
 
     async def get(self, url: str) -> Mapping[str, Any]:
-        """The JSON object at an address.
+        """Fetch the JSON object at a URL.
 
         Raises:
-            IssuerUnavailableError: There is no such answer; the message says why.
+            IssuerUnavailableError: The request failed; the message says why.
         """
-        return await self._asked("GET", url)
+        return await self._request("GET", url)
 
     async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Mapping[str, Any]:
-        """The JSON object that answers a form.
+        """Post a form, and return the JSON object of the response.
 
         Raises:
-            IssuerUnavailableError: There is no such answer; the message says why.
+            IssuerUnavailableError: The request failed; the message says why.
         """
-        return await self._asked("POST", url, data=dict(form), headers=dict(headers))
+        return await self._request("POST", url, data=dict(form), headers=dict(headers))
 
     async def metadata(self) -> Mapping[str, Any]:
-        """What the issuer says of itself (RFC 8414, OpenID Connect Discovery 1.0).
+        """Fetch the issuer's metadata (RFC 8414, OpenID Connect Discovery 1.0).
 
         Raises:
-            IssuerUnavailableError: It says nothing, or calls itself something else.
+            IssuerUnavailableError: There is none, or it has another ``issuer``.
         """
         error: IssuerUnavailableError | None = None
         for address in _metadata_addresses(self.url):
@@ -69,20 +69,20 @@ class Issuer:
                 continue
             if found.get("issuer") != self.url:
                 raise IssuerUnavailableError(
-                    f"{address} speaks for the issuer {str(found.get('issuer'))[:200]!r}, not for {self.url!r}: "
-                    "the issuer is to be given exactly as it calls itself"
+                    f"{address} is the metadata of the issuer {str(found.get('issuer'))[:200]!r}, not of {self.url!r}: "
+                    "write the issuer exactly as its metadata does"
                 )
             return found
         assert error is not None
         raise error
 
     async def aclose(self) -> None:
-        """Close the connections; they open again when needed."""
+        """Close the connections; the next request opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
-    async def _asked(self, method: str, url: str, **options: Any) -> Mapping[str, Any]:
+    async def _request(self, method: str, url: str, **options: Any) -> Mapping[str, Any]:
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False)
         try:
@@ -91,8 +91,8 @@ class Issuer:
                     body = await _body_of(response)
         except IssuerUnavailableError:
             raise
-        except Exception as error:  # an issuer may name any address: a port too high comes as a group of OverflowErrors
-            raise IssuerUnavailableError(f"{url} cannot be asked: {str(error) or type(error).__name__}") from error
+        except Exception as error:  # metadata may contain any URL: a port too high raises a group of OverflowErrors
+            raise IssuerUnavailableError(f"{url} cannot be reached: {str(error) or type(error).__name__}") from error
         if response.status_code != _OK:
             raise IssuerUnavailableError(f"{url} answered with HTTP status {response.status_code}")
         try:
@@ -114,10 +114,14 @@ async def _body_of(response: httpx2.Response) -> bytes:
 
 
 def require_url(url: str, what: str) -> str:
-    """A URL that can be asked or told.
+    """Validate an http(s) URL.
+
+    Args:
+        url: The URL.
+        what: Name of the setting, for the message.
 
     Raises:
-        DefinitionError: It is none; the message names what it was to be.
+        DefinitionError: It is invalid.
     """
     try:
         parsed = httpx2.URL(url)
@@ -129,11 +133,13 @@ def require_url(url: str, what: str) -> str:
 
 
 def warn_if_plain(url: str, what: str) -> None:
-    """Say that what goes to a URL, or comes from it, can be read and changed on its way through a network."""
+    """Log a warning if a URL uses HTTP without TLS to another machine."""
     parsed = httpx2.URL(url)
     if parsed.scheme == "http" and not _is_this_machine(parsed.host):
         _logger.warning(
-            "%s is reached without encryption at %r: whoever sits in between can let anybody in; use https", what, url
+            "%s is reached without encryption at %r: an attacker in the network can forge its answers; use https",
+            what,
+            url,
         )
 
 
@@ -151,7 +157,7 @@ def _without_user(url: httpx2.URL) -> str:
 
 
 def _metadata_addresses(issuer: str) -> tuple[str, ...]:
-    """Where an issuer describes itself: as RFC 8414 has it, then as OpenID Connect has it, both in use with a path."""
+    """Return the URLs of an issuer's metadata: those of RFC 8414, then those of OpenID Connect."""
     parsed = httpx2.URL(issuer)
     path = parsed.path.rstrip("/")
     paths = (

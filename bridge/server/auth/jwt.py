@@ -1,9 +1,4 @@
-"""JWT access tokens and the issuer's keys (RFC 9068, 7517).
-
-Signed tokens (JSON Web Tokens as access tokens: RFC 9068, RFC 8725) of one issuer.
-
-The public keys of an issuer (RFC 7517): fetched before they are needed, and again when an unknown one is named.
-"""
+"""JWT access tokens (RFC 9068, RFC 8725) and the public keys of their issuer (RFC 7517)."""
 
 from __future__ import annotations
 
@@ -36,32 +31,32 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server.auth")
 
 REFRESH_SECONDS = 600.0
-"""How old the keys become while the issuer answers."""
+"""Seconds between fetches of the keys."""
 
 REFETCH_SECONDS = 30.0
-"""How often, at most, a token that names an unknown key has them fetched."""
+"""Default minimum seconds between fetches that tokens with unknown keys cause."""
 
 RETRY_SECONDS = 5.0
-"""How often they are asked for while there are none."""
+"""Seconds between fetches while there are no keys."""
 
 _FETCH_SECONDS = 10.0
 
 _FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""The type of key (``kty``) behind an algorithm's first two letters."""
+"""Type of key (``kty``) by the first two letters of an algorithm."""
 
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
 )
-"""The algorithms that a token may be signed by: those of which the issuer alone has the key."""
+"""Accepted algorithms: asymmetric ones only, since with others this server could sign tokens."""
 
 MAX_TOKEN_BYTES = 16 * 1024
-"""A token longer than this is refused unread."""
+"""Maximum length of a token."""
 
 LEEWAY_SECONDS = 30.0
-"""How far the issuer's clock and this one may be apart."""
+"""Default tolerance for differences between the issuer's clock and this machine's."""
 
 KEEP_SECONDS = 60.0
-"""How long a good token is not looked at again, so that a key taken back by the issuer counts no longer than that."""
+"""Maximum seconds for which a verified token is cached, and a revoked key stays in use."""
 
 _TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
 
@@ -71,12 +66,12 @@ _PARTS = 3
 
 
 class KeySet:
-    """The keys of one issuer.
+    """Public keys of one issuer, fetched at start, periodically, and when a token names an unknown key.
 
     Args:
-        issuer: Who is asked.
-        url: Where the keys are; None for where the issuer's metadata says.
-        refetch_seconds: How often, at most, the issuer is asked.
+        issuer: The issuer.
+        url: URL of the keys; None for the ``jwks_uri`` in the issuer's metadata.
+        refetch_seconds: Minimum seconds between fetches that tokens with unknown keys cause.
     """
 
     def __init__(self, issuer: Issuer, url: str | None, refetch_seconds: float = REFETCH_SECONDS) -> None:
@@ -84,26 +79,26 @@ class KeySet:
         self._url = url
         self._refetch_seconds = refetch_seconds
         self._keys: tuple[Mapping[str, Any], ...] | None = None
-        self._made: dict[tuple[int, str], PyJWK] = {}
+        self._parsed: dict[tuple[int, str], PyJWK] = {}
         self._lock = anyio.Lock()
         self._asked_at: float | None = None
         self._failure: IssuerUnavailableError | None = None
 
     async def find(self, key_id: str | None, algorithm: str) -> PyJWK:
-        """The key that a token names.
+        """Find the key of a token; fetch the keys if it is unknown.
 
         Args:
-            key_id: The token's ``kid``; without one, the issuer's only key for the algorithm is meant.
+            key_id: The token's ``kid``; None for the issuer's only key of the algorithm.
             algorithm: The token's ``alg``.
 
         Raises:
             TokenRefusedError: The issuer has no such key.
-            IssuerUnavailableError: The issuer cannot be asked for it.
+            IssuerUnavailableError: The keys cannot be fetched.
         """
-        found = self._found(key_id, algorithm)
+        found = self._find_known(key_id, algorithm)
         if found is None:
-            await self._ask_again(self._keys)
-            found = self._found(key_id, algorithm)
+            await self._refetch(self._keys)
+            found = self._find_known(key_id, algorithm)
         if found is not None:
             return found
         if self._keys is None or self._failure is not None:
@@ -111,7 +106,7 @@ class KeySet:
         raise TokenRefusedError("the token is signed by a key that its issuer does not have")
 
     async def refresh(self) -> None:
-        """Fetch the keys. Where that fails, the ones from before stay.
+        """Fetch the keys. If that fails, the previous keys stay in use.
 
         Raises:
             IssuerUnavailableError: They cannot be fetched.
@@ -126,13 +121,13 @@ class KeySet:
             self._failure = IssuerUnavailableError(f"{self._issuer.url} takes too long to answer")
             raise self._failure from error
         except Exception as error:
-            self._failure = IssuerUnavailableError(f"what {self._issuer.url} answers cannot be read: {error!r}")
+            self._failure = IssuerUnavailableError(f"the answer of {self._issuer.url} cannot be parsed: {error!r}")
             raise self._failure from error
         self._failure = None
-        self._keys, self._made = keys, {}
+        self._keys, self._parsed = keys, {}
 
     async def keep_current(self) -> None:
-        """Fetch the keys now and then, until cancelled."""
+        """Fetch the keys periodically, until cancelled."""
         while True:
             seconds = REFRESH_SECONDS
             async with self._lock:
@@ -140,12 +135,12 @@ class KeySet:
                     await self.refresh()
                 except IssuerUnavailableError as error:
                     seconds = self._pause_seconds
-                    state = "no token can be verified" if self._keys is None else "the ones from before stay in use"
-                    _logger.error("the keys of %s were not fetched: %s; %s", self._issuer.url, error, state)  # noqa: TRY400 - it says it all
+                    state = "no token can be verified" if self._keys is None else "the previous keys stay in use"
+                    _logger.error("the keys of %s were not fetched: %s; %s", self._issuer.url, error, state)  # noqa: TRY400 - needs no traceback
             await anyio.sleep(seconds)
 
-    async def _ask_again(self, insufficient: tuple[Mapping[str, Any], ...] | None) -> None:
-        """Fetch the keys, once for all who wait, unless that was done a moment ago."""
+    async def _refetch(self, insufficient: tuple[Mapping[str, Any], ...] | None) -> None:
+        """Fetch the keys once for all waiting callers, unless they were fetched recently."""
         async with self._lock:
             now = monotonic()
             if self._keys is not insufficient:
@@ -171,7 +166,7 @@ class KeySet:
             if found.startswith("http:") and self._issuer.url.startswith("https:"):
                 raise IssuerUnavailableError(
                     f"the metadata of {self._issuer.url} names a jwks_uri without encryption, {found[:200]!r}: "
-                    "keys from there would let anybody in who sits in between"
+                    "an attacker in the network could replace the keys"
                 )
             url = found
         keys = (await self._issuer.get(url)).get("keys")
@@ -179,31 +174,31 @@ class KeySet:
             raise IssuerUnavailableError(f"{url} did not answer with a set of keys")
         return tuple(key for key in keys if isinstance(key, dict))
 
-    def _found(self, key_id: str | None, algorithm: str) -> PyJWK | None:
+    def _find_known(self, key_id: str | None, algorithm: str) -> PyJWK | None:
         fit = [
             (position, key)
             for position, key in enumerate(self._keys or ())
             if (key_id is None or key.get("kid") == key_id) and _signs(key, algorithm)
         ]
-        # Which of several keys is meant, a token says; where it does not, nobody guesses.
+        # A token without a key id must not match several keys.
         if not fit or (key_id is None and len(fit) > 1):
             return None
         position, key = fit[0]
-        made = self._made.get((position, algorithm))
-        if made is None:
+        parsed = self._parsed.get((position, algorithm))
+        if parsed is None:
             try:
-                made = PyJWK(dict(key), algorithm)
-                weakness = made.Algorithm.check_key_length(made.key)
+                parsed = PyJWK(dict(key), algorithm)
+                weakness = parsed.Algorithm.check_key_length(parsed.key)
             except (PyJWTError, ValueError, TypeError) as error:
-                raise TokenRefusedError("the token is signed by a key that its issuer describes wrongly") from error
-            if weakness is not None:  # RFC 7518, 3.3 and 3.5: whoever factors the key signs tokens
+                raise TokenRefusedError("the token is signed by a key that its issuer published incorrectly") from error
+            if weakness is not None:  # RFC 7518, 3.3 and 3.5
                 raise TokenRefusedError(f"the token is signed by a key that is too short: {weakness}")
-            self._made[position, algorithm] = made
-        return made
+            self._parsed[position, algorithm] = parsed
+        return parsed
 
 
 def _signs(key: Mapping[str, Any], algorithm: str) -> bool:
-    """Whether a key is for signatures of an algorithm; a secret one among public ones never is."""
+    """True if a key verifies signatures of an algorithm; symmetric keys never do."""
     return (
         key.get("kty") == _FAMILIES.get(algorithm[:2])
         and key.get("use", "sig") == "sig"
@@ -216,15 +211,15 @@ class JwtVerifier:
     """Verifies signed tokens of one issuer: a `TokenVerifier` of the SDK.
 
     Args:
-        issuer: What the issuer calls itself: the tokens' ``iss``.
-        audience: For whom the tokens are: their ``aud``, as a rule the URL of this server.
-        jwks_url: Where the issuer's keys are; None for where its metadata says.
-        algorithms: The algorithms that a token may be signed by, out of `ALGORITHMS`.
-        leeway_seconds: How far the issuer's clock and this one may be apart.
-        refetch_seconds: How often, at most, a token that names an unknown key has the keys fetched.
+        issuer: Identifier of the issuer; required ``iss`` of tokens.
+        audience: Required ``aud`` of tokens, usually the URL of this server.
+        jwks_url: URL of the issuer's keys; None for the one in its metadata.
+        algorithms: Accepted algorithms, out of `ALGORITHMS`.
+        leeway_seconds: Tolerance for differences between the issuer's clock and this machine's.
+        refetch_seconds: Minimum seconds between fetches that tokens with unknown keys cause.
 
     Raises:
-        DefinitionError: A URL is none, or an algorithm is one by which others than the issuer can sign.
+        DefinitionError: A URL is invalid, the audience is empty, or an algorithm is not one of `ALGORITHMS`.
     """
 
     def __init__(
@@ -238,9 +233,9 @@ class JwtVerifier:
         refetch_seconds: float = REFETCH_SECONDS,
     ) -> None:
         if unsafe := sorted(set(algorithms) - ALGORITHMS):
-            raise DefinitionError(f"tokens are not to be signed by {unsafe!r}; choose among {sorted(ALGORITHMS)}")
+            raise DefinitionError(f"the algorithms {unsafe!r} are not accepted; choose among {sorted(ALGORITHMS)}")
         if not audience:
-            raise DefinitionError("audience must be set: else tokens for any other service would let somebody in")
+            raise DefinitionError("audience must be set: else tokens for any other service would be accepted")
         self.issuer = require_url(issuer, "an issuer")
         self.audience = audience
         warn_if_plain(issuer, "the issuer")
@@ -254,15 +249,15 @@ class JwtVerifier:
         )
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
-        """Who bears a token.
+        """Verify a token.
 
         Returns:
-            The token, verified; None where it is no signed token at all.
+            The verified token; None if it is not a JWT.
 
         Raises:
-            TokenExpiredError: It is none any more.
-            TokenRefusedError: It is a bad one.
-            IssuerUnavailableError: Nobody can tell, because the issuer cannot be asked for its keys.
+            TokenExpiredError: It has expired.
+            TokenRefusedError: It is invalid.
+            IssuerUnavailableError: The issuer's keys cannot be fetched.
         """
         if token.count(".") != _PARTS - 1:
             return None
@@ -271,14 +266,14 @@ class JwtVerifier:
         header = _header_of(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            raise TokenRefusedError("the token is not signed by an algorithm that is accepted here")
+            raise TokenRefusedError("the token is signed by an algorithm that is not accepted")
         if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
-            raise TokenRefusedError("the token is no access token")
+            raise TokenRefusedError("the token is not an access token")
         key = await self._keys.find(key_id if isinstance(key_id, str) else None, algorithm)
         return self._verified(token, self._claims_of(token, key, algorithm))
 
-    async def keep_current(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - a verdict is kept briefly anyway
-        """Keep the issuer's keys until cancelled."""
+    async def keep_current(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - tokens are cached briefly anyway
+        """Keep the issuer's keys up to date, until cancelled."""
         try:
             async with create_task_group() as tasks:
                 tasks.start_soon(self._keys.keep_current)
@@ -303,18 +298,18 @@ class JwtVerifier:
         except jwt.InvalidAudienceError:
             raise TokenRefusedError("the token is for another audience") from None
         except jwt.InvalidIssuerError:
-            raise TokenRefusedError("the token is of another issuer") from None
+            raise TokenRefusedError("the token is from another issuer") from None
         except jwt.MissingRequiredClaimError as error:
-            raise TokenRefusedError(f"the token says nothing of {error.claim}") from None
+            raise TokenRefusedError(f"the token has no claim {error.claim}") from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            raise TokenRefusedError("the token's signature or content is not what it should be") from None
+            raise TokenRefusedError("the token's signature or content is invalid") from None
 
     def _verified(self, token: str, claims: dict[str, Any]) -> VerifiedToken:
         client, subject = bearer_of(claims)
         try:
             expires_at = math.ceil(float(claims["exp"]) + self._leeway_seconds)
         except (ValueError, OverflowError, TypeError):
-            raise TokenRefusedError("the token's exp is no time") from None
+            raise TokenRefusedError("the token's exp is not a time") from None
         return VerifiedToken(
             token=token,
             client_id=client,

@@ -1,12 +1,8 @@
-"""API keys, given or from a watched file.
+"""API keys, given in Python or in a watched file with one key a line.
 
-API keys: secrets that a server's operator hands out, each with a name.
-
-Keys in a file that is followed: one a line.
-
-# name   key, or sha256:… of it    what its bearer may use, where that is not everything
+# name   key, or sha256: and its digest   permissions, unless all
 alice    3q8f0c…
-ci       sha256:9f86d081884c…      tools=search_*,get_booking  scopes=bookings:read
+ci       sha256:9f86d081884c…             tools=search_*,get_booking  scopes=bookings:read
 """
 
 from __future__ import annotations
@@ -33,10 +29,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
 HASHED = "sha256:"
-"""How a key begins of which only the digest is written down."""
+"""Prefix of a digest in place of a key."""
 
 MIN_KEY_CHARS = 16
-"""A key shorter than this can be guessed, or found from its digest."""
+"""Recommended minimum length of a key; a shorter one can be guessed, or found from its digest."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,128}")
 
@@ -49,26 +45,24 @@ _TOOL = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,256}")
 _logger = logging.getLogger("bridge.server.auth")
 
 CHECK_SECONDS = 1.0
-"""How often the file is looked at; a change counts once it has stood still for as long."""
+"""Default seconds between checks of the file; a change is read once the file is unchanged for as long."""
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""A file longer than this is none of keys."""
+"""Maximum length of a file of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """One key. Only its digest is kept.
+    """An API key, of which only the digest is kept.
 
     Args:
-        name: What its bearer is called: in logs, limits, audits and to the tools. Several keys may have one name, as
-            while one replaces the other.
+        name: Name of its bearer, for logs, limits, audits and tools. Several keys may have the same name, for rotation.
         key: The key, visible ASCII without spaces; or ``sha256:`` and its digest in hexadecimal digits.
-        tools: Names and patterns (``search_*``) of the tools that its bearer may use; None for all. To the bearer there
-            are no others.
-        scopes: What its bearer is granted; None for every scope that the server knows.
+        tools: Names and patterns (``search_*``) of the tools that its bearer sees and may call; None for all.
+        scopes: Scopes of its bearer; None for every scope of the server.
 
     Raises:
-        DefinitionError: The name, the key or one of the rest is not written as it has to be.
+        DefinitionError: The name, the key, a tool or a scope is invalid.
     """
 
     name: str
@@ -77,16 +71,16 @@ class ApiKey:
     scopes: frozenset[str] | None = field(default=None, kw_only=True)
     digest: bytes = field(init=False, repr=False)
     is_short: bool = field(init=False, repr=False, compare=False)
-    """Whether the key is so short that it can be guessed."""
+    """True if the key is so short that it can be guessed."""
 
     def __post_init__(self, key: str) -> None:
         if not _NAME.fullmatch(self.name):
-            raise DefinitionError("the name of a key is made of 1 to 128 ASCII letters, digits and _.@+-")
+            raise DefinitionError("the name of a key has 1 to 128 ASCII letters, digits and _.@+-")
         is_hashed = key.startswith(HASHED)
         if is_hashed and not _DIGEST.fullmatch(key.removeprefix(HASHED)):
-            raise DefinitionError(f"after {HASHED} stand the 64 hexadecimal digits that sha256sum prints for the key")
+            raise DefinitionError(f"after {HASHED} write the 64 hexadecimal digits that sha256sum prints for the key")
         if not _KEY.fullmatch(key):
-            raise DefinitionError("a key is visible ASCII without spaces; one to begin with: openssl rand -hex 32")
+            raise DefinitionError("a key is visible ASCII without spaces; create one by: openssl rand -hex 32")
         for tool in self.tools or ():
             if not _TOOL.fullmatch(tool):
                 raise DefinitionError(f"the tools of a key are names and patterns such as search_*, not {tool!r}")
@@ -98,13 +92,13 @@ class ApiKey:
 
 
 class ApiKeys:
-    """The keys that let somebody in: a `TokenVerifier` of the SDK.
+    """API keys: a `TokenVerifier` of the SDK.
 
     Args:
         keys: The keys.
 
     Raises:
-        DefinitionError: Two of them are the same.
+        DefinitionError: Two keys are the same.
     """
 
     def __init__(self, *keys: ApiKey) -> None:
@@ -112,27 +106,27 @@ class ApiKeys:
 
     @property
     def names(self) -> frozenset[str]:
-        """What the bearers are called."""
+        """Names of the bearers."""
         return frozenset(key.name for key in self._keys)
 
     @property
     def tools(self) -> frozenset[str]:
-        """The names and patterns of tools that some of them are for."""
+        """Names and patterns of tools in the keys."""
         return frozenset(tool for key in self._keys for tool in key.tools or ())
 
     def replace(self, *keys: ApiKey) -> None:
-        """Let exactly these keys let somebody in.
+        """Replace all keys.
 
         Raises:
-            DefinitionError: Two of them are the same; nothing was changed.
+            DefinitionError: Two keys are the same; nothing was changed.
         """
         self._keys = _distinct(keys)
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
-        """Whose key it is, if it is one; found in a time that tells nothing of any key."""
+        """Verify a key, in constant time; None if it is unknown."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         found = None
-        for key in self._keys:  # all of them, whichever it is
+        for key in self._keys:  # without break: constant time
             if compare_digest(digest, key.digest):
                 found = key
         if found is None:
@@ -155,17 +149,17 @@ def _distinct(keys: Iterable[ApiKey]) -> tuple[ApiKey, ...]:
     names: dict[bytes, str] = {}
     for key in keys:
         if key.digest in names:
-            raise DefinitionError(f"the keys of {names[key.digest]!r} and {key.name!r} are the same; give out another")
+            raise DefinitionError(f"the keys of {names[key.digest]!r} and {key.name!r} are the same; create another")
         names[key.digest] = key.name
     return tuple(keys)
 
 
 class KeyFileError(BridgeError):
-    """A file of keys that cannot be used: all its problems at once, with their lines, and without what stands there.
+    """A file of keys is invalid. The message lists every problem with its line, without the line's text.
 
     Attributes:
         path: The file.
-        problems: Every problem that was found.
+        problems: The problems.
     """
 
     def __init__(self, path: Path, problems: list[str]) -> None:
@@ -175,16 +169,16 @@ class KeyFileError(BridgeError):
 
 
 class KeyFile:
-    """Keys from a file, a `TokenVerifier` of the SDK. While the server runs, the file is followed.
+    """API keys in a file that is watched while the server runs: a `TokenVerifier` of the SDK.
 
-    A changed file that cannot be used changes nothing: the keys from before stay, and the log says why.
+    If a changed file is invalid, the previous keys stay in use, and the error is logged.
 
     Args:
         path: The file; it is read at once.
-        check_seconds: How often it is looked at.
+        check_seconds: Seconds between checks of the file.
 
     Raises:
-        KeyFileError: It cannot be used; the message names lines and remedies.
+        KeyFileError: The file is invalid.
     """
 
     def __init__(self, path: str | PathLike[str], *, check_seconds: float = CHECK_SECONDS) -> None:
@@ -195,23 +189,23 @@ class KeyFile:
 
     @property
     def names(self) -> frozenset[str]:
-        """What the bearers are called."""
+        """Names of the bearers."""
         return self._keys.names
 
     @property
     def tools(self) -> frozenset[str]:
-        """As `ApiKeys.tools`."""
+        """Names and patterns of tools in the keys."""
         return self._keys.tools
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
-        """As `ApiKeys.verify_token`."""
+        """Verify a key, as `ApiKeys.verify_token`."""
         return await self._keys.verify_token(token)
 
     async def keep_current(self, changed: Callable[[], None]) -> None:
-        """Follow the file until cancelled.
+        """Watch the file, until cancelled.
 
         Args:
-            changed: Called after other keys have been read.
+            changed: Called after new keys have been read.
         """
         while True:
             await anyio.sleep(self._check_seconds)
@@ -220,12 +214,12 @@ class KeyFile:
                 continue
             await anyio.sleep(self._check_seconds)
             if mark != await run_sync(_mark, self.path):
-                continue  # whoever writes it has not done
+                continue  # still being written
             self._seen = mark
             try:
                 self._keys.replace(*await run_sync(self._read))
             except (KeyFileError, DefinitionError) as error:
-                _logger.error("%s; the keys from before stay in use", error)  # noqa: TRY400 - the message says it all
+                _logger.error("%s; the previous keys stay in use", error)  # noqa: TRY400 - needs no traceback
             else:
                 _logger.warning("keys were read again from %r: %s", str(self.path), ", ".join(sorted(self.names)))
                 changed()
@@ -242,10 +236,10 @@ class KeyFile:
 
 
 def read_keys(path: Path) -> list[ApiKey]:
-    """The keys in a file.
+    """Read a file of keys.
 
     Raises:
-        KeyFileError: It cannot be used.
+        KeyFileError: The file is invalid.
     """
     try:
         mode = path.stat().st_mode
@@ -266,18 +260,18 @@ def read_keys(path: Path) -> list[ApiKey]:
             problems.append(f"line {number}: {error}")
             continue
         if key.digest in lines:
-            problems.append(f"line {number}: the key stands in line {lines[key.digest]} already; give out another")
+            problems.append(f"line {number}: the same key is in line {lines[key.digest]}; create another")
         lines.setdefault(key.digest, number)
         keys.append(key)
     if not keys and not problems:
-        problems.append("there is none in it, and nobody could come in; a line is NAME KEY [tools=…] [scopes=…]")
+        problems.append("it contains no key; a line is NAME KEY [tools=…] [scopes=…]")
     if problems:
         raise KeyFileError(path, problems)
     return keys
 
 
 class _Mark(NamedTuple):
-    """What of a file shows that it was changed; a mounted secret changes by its inode."""
+    """State of a file that shows changes; a mounted secret changes its inode."""
 
     inode: int
     size: int
@@ -296,7 +290,7 @@ def _text_of(path: Path) -> str:
     with path.open("rb") as file:
         raw = file.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
-        raise KeyFileError(path, [f"it is over {MAX_FILE_BYTES} bytes long, and no file of keys"])
+        raise KeyFileError(path, [f"it is over {MAX_FILE_BYTES} bytes long"])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -311,7 +305,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _key_of(fields: list[str]) -> ApiKey:
-    """One line. What is wrong with it is told without what stands there: the key may stand in any place."""
+    """Parse a line. Error messages never contain its text, since the key may be in any field."""
     if len(fields) < 2:  # noqa: PLR2004 - a name and a key
         raise DefinitionError("there is no key after the name: a line is NAME KEY [tools=…] [scopes=…]")
     name, key, *options = fields
@@ -322,6 +316,6 @@ def _key_of(fields: list[str]) -> ApiKey:
             raise DefinitionError(f"its part {position} should be tools=… or scopes=…, each at most once")
         found[label] = tuple(part for part in value.split(",") if part)
         if label == "tools" and not found[label]:
-            raise DefinitionError("tools= names no tool; leave it out for all, or take the line away for none")
+            raise DefinitionError("tools= names no tool; leave it out for all, or remove the line for none")
     scopes = frozenset(found["scopes"]) if "scopes" in found else None
     return ApiKey(name, key, tools=found.get("tools"), scopes=scopes)

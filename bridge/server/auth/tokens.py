@@ -1,18 +1,14 @@
-"""Verified tokens, claims, principal names, errors.
+"""Verified tokens, their claims, the names of their bearers, and errors.
 
-What the claims of a token say, however its issuer writes them: for signed tokens as for introspected ones.
+Tools, memories, limits and audits identify callers by unique names:
 
-Principals: what the bearers of credentials are called, so that no two of them are called the same.
+    credential                   name                         example
+    key                          the key's name               ci
+    token with a subject         the subject                  42
+    token without a subject      client:ID                    client:app
+    token, several issuers       as above, and the issuer     42@https://login.example.org
 
-    key            its name
-    token          its subject, else client:ID                 42          client:app
-    … of several   the same, and the issuer                    42@https://login.example.org
-
-Tools, memories, limits and audits go by the name. A subject that is written as a client is, is ``subject:client:app``.
-
-Refusals: why a credential lets nobody in.
-
-A credential that was verified, and what is known of its bearer.
+A subject that itself begins with ``client:`` or ``subject:`` gets the prefix ``subject:``.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ _SUBJECT = "subject:"
 
 
 def scopes_in(claims: Mapping[str, Any]) -> list[str]:
-    """The scopes: ``scope`` (RFC 8693, section 4.2) or ``scp``, as text or as a list."""
+    """Return the scopes of claims: ``scope`` (RFC 8693, section 4.2) or ``scp``, as text or as a list."""
     found = claims.get("scope", claims.get("scp"))
     if isinstance(found, str):
         return found.split()
@@ -41,24 +37,24 @@ def scopes_in(claims: Mapping[str, Any]) -> list[str]:
 
 
 def bearer_of(claims: Mapping[str, Any], subjects: Iterable[str] = ("sub",)) -> tuple[str, str | None]:
-    """The client that the token was given to, and whom it acts for; without the latter it is the client's own.
+    """Return the client of a token, and its subject if it has one.
 
     Args:
-        claims: What the token says.
-        subjects: The claims that tell whom it acts for, of which the first that is there counts.
+        claims: The claims.
+        subjects: Names of the claims that may contain the subject, the preferred ones first.
 
     Raises:
-        TokenRefusedError: The claims tell neither.
+        TokenRefusedError: The claims contain neither.
     """
     subject = next(filter(None, (_text(claims, name) for name in subjects)), None)
     client = _text(claims, "client_id") or _text(claims, "azp") or subject
     if client is None:
-        raise TokenRefusedError("the token does not say whose it is: it has neither sub nor client_id")
+        raise TokenRefusedError("the token names no bearer: it has neither sub nor client_id")
     return client, subject
 
 
 def audiences_of(audience: str) -> tuple[str, ...]:
-    """An audience in the forms that mean the same: a URL with a slash at its end, and without."""
+    """Return the equivalent forms of an audience: a URL with and without a trailing slash."""
     bare = audience.rstrip("/")
     return (bare, bare + "/") if audience.startswith(("http://", "https://")) else (audience,)
 
@@ -69,11 +65,11 @@ def _text(claims: Mapping[str, Any], name: str) -> str | None:
 
 
 def name_of(token: AccessToken, *, names_issuer: bool) -> str:
-    """What the bearer of a credential is called.
+    """Return the name of a bearer.
 
     Args:
-        token: The credential, verified.
-        names_issuer: Whether the issuer is part of the name: where there may be several.
+        token: The verified token.
+        names_issuer: True if the issuer is part of the name, because there may be several.
     """
     if isinstance(token, VerifiedToken) and token.is_key:
         return token.client_id
@@ -83,7 +79,7 @@ def name_of(token: AccessToken, *, names_issuer: bool) -> str:
 
 
 def issuer_in(token: AccessToken) -> str | None:
-    """Who issued a token, where it says so."""
+    """Return the issuer in the claims of a token; None if there is none."""
     found = (token.claims or {}).get("iss")
     return found if isinstance(found, str) and found else None
 
@@ -91,23 +87,23 @@ def issuer_in(token: AccessToken) -> str | None:
 def _name_at_issuer(token: AccessToken) -> str:
     subject = token.subject
     if not subject:
-        return _CLIENT + token.client_id  # some subject of the same issuer may be called as the client is
+        return _CLIENT + token.client_id  # a subject of the same issuer may have the client's id
     return _SUBJECT + subject if subject.startswith((_CLIENT, _SUBJECT)) else subject
 
 
 class TokenRefusedError(BridgeError):
-    """A token is known to be bad. The message is fit for its bearer, and shows nothing of the token."""
+    """A token is invalid. The message is sent to its bearer, and contains nothing of the token."""
 
 
 class TokenExpiredError(TokenRefusedError):
-    """A token was good, as its issuer's signature or word says, and has expired: whoever sends it makes no guess."""
+    """A genuine token has expired; it does not count as a failed attempt."""
 
 
 class IssuerUnavailableError(BridgeError):
-    """Nobody can tell whether a token is good, because what issued it cannot be asked.
+    """A token cannot be verified, because its issuer cannot be reached.
 
     Attributes:
-        retry_after_seconds: When asking again may help.
+        retry_after_seconds: Seconds after which the client may try again.
     """
 
     def __init__(self, message: str, retry_after_seconds: float = 10.0) -> None:
@@ -116,18 +112,15 @@ class IssuerUnavailableError(BridgeError):
 
 
 class VerifiedToken(AccessToken):
-    """What a verifier of this package makes of a good credential: the SDK's AccessToken, and what its bearer may do.
-
-    Neither its ``repr`` nor anything that logs it shows the credential.
-    """
+    """The SDK's AccessToken with the permissions of its bearer. Its ``repr`` does not contain the credential."""
 
     token: str = Field(repr=False)
     claims: dict[str, Any] | None = Field(default=None, repr=False)
     tools: tuple[str, ...] | None = None
-    """Names and patterns of the tools that the bearer may know of; None for all."""
+    """Names and patterns of the tools that are visible to the bearer; None for all."""
     has_all_scopes: bool = False
-    """Whether the bearer has every scope that the server knows, beside `scopes`."""
+    """True if the bearer has every scope of the server, beside `scopes`."""
     keep_seconds: float = 0.0
-    """How long the verdict may be kept without asking the verifier again."""
+    """Seconds for which the token need not be verified again."""
     is_key: bool = False
-    """Whether it is a key, whose bearer is called as its operator said, and not as an issuer did."""
+    """True for an API key, whose bearer is named in the server's configuration."""

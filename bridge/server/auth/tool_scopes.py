@@ -34,7 +34,7 @@ class ToolScopeGuard:
 
     Args:
         auth: Scopes that the tools need.
-        publisher: The tools. A tool that a caller may not know of needs no scope.
+        publisher: The tools. Calls of tools that are not visible to the caller are admitted, and answered as unknown.
         metadata_url: URL of the metadata that names the issuers of tokens for this server; None without such issuers.
     """
 
@@ -45,7 +45,7 @@ class ToolScopeGuard:
         self._repetitions = Repetitions()
 
     def admits_at_once(self, request: Request) -> bool:  # noqa: ARG002 - as every guard
-        """Admit every request: the fast path runs no call without its scope."""
+        """Admit every request: the fast path checks scopes itself."""
         return True
 
     async def admit(self, request: Request) -> bool:
@@ -62,8 +62,8 @@ class ToolScopeGuard:
         _observe_refusal(request, call, tool, caller)
         shown = None if caller is None else clip(caller.name)
         if (addition := self._repetitions.addition(shown, name)) is not None:
-            told = "refused %r the tool %r: not granted %s%s"
-            _logger.warning(told, shown, name, " ".join(sorted(missing)), addition)
+            message = "refused %r the tool %r: not granted %s%s"
+            _logger.warning(message, shown, name, " ".join(sorted(missing)), addition)
         challenge = Challenge(
             status=403,
             error=_INSUFFICIENT_SCOPE,
@@ -75,7 +75,7 @@ class ToolScopeGuard:
 
 
 def _call_in(request: Request) -> Json | None:
-    """The message of a request if it calls a tool by its name; read as leniently as the SDK reads UTF-8."""
+    """Return the message of a request if it is a ``tools/call``, read as leniently as by the SDK; else None."""
     message = request.message
     if message is NOT_JSON and is_utf8(request.body):
         try:
@@ -90,14 +90,7 @@ def _call_in(request: Request) -> Json | None:
 
 
 def _observe_refusal(request: Request, message: Json, tool: Tool, caller: Caller | None) -> None:
-    """Count, trace and record a refused call as any other.
-
-    Args:
-        request: The request.
-        message: The call in it.
-        tool: The tool.
-        caller: The caller; None where no credential is required.
-    """
+    """Count, trace and audit a refused call."""
     if (observer := switch.observer()) is None:
         return
     params = message["params"]
@@ -117,6 +110,6 @@ def _observe_refusal(request: Request, message: Json, tool: Tool, caller: Caller
 
 
 def _version_in(request: Request) -> str:
-    """The revision of the protocol in the header; empty if it is not a known one."""
+    """Return the protocol version in the header; empty if it is unknown."""
     version = request.headers.get(b"mcp-protocol-version", b"").decode("latin-1")
     return version if version in MODERN_VERSIONS or version in HANDSHAKE_VERSIONS else ""

@@ -49,7 +49,7 @@ def test_a_file_of_keys_is_followed_while_it_serves(start: Start, directory: Pat
         process.line_with("keys were read again from 'keys': bob")
         assert [status(url, key) for key in (KEY, f"{KEY}-of-bob")] == [401, 400]
         path.write_text("bob\n", encoding="utf-8")
-        process.line_with("the keys from before stay in use")
+        process.line_with("the previous keys stay in use")
         assert status(url, f"{KEY}-of-bob") == 400
 
 

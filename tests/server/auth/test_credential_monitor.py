@@ -199,13 +199,13 @@ def good(**changes: Any) -> VerifiedToken:
 async def _end_of(*verdicts: VerifiedToken | Exception | None, was: VerifiedToken | None = None) -> None:
     """Wait until a stream is ended by the last of some verdicts."""
     verifier, has_ended = Verdicts(*verdicts), anyio.Event()
-    tenures = CredentialMonitor(Auth(verifier, required_scopes=["needed"]))
+    monitor = CredentialMonitor(Auth(verifier, required_scopes=["needed"]))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tenures.keep)
-        with anyio.fail_after(DEADLINE_SECONDS), MonitoredCredential(tenures, "t", was or good()).ending(has_ended.set):
+        tasks.start_soon(monitor.keep)
+        with anyio.fail_after(DEADLINE_SECONDS), MonitoredCredential(monitor, "t", was or good()).ending(has_ended.set):
             await has_ended.wait()
         assert verifier.asked == len(verdicts)
-        assert len(tenures) == 0
+        assert len(monitor) == 0
         tasks.cancel_scope.cancel()
 
 
@@ -253,12 +253,12 @@ class _Away:
 @pytest.mark.anyio
 async def test_a_stream_ends_when_its_token_expires_though_its_issuer_is_away() -> None:
     expires_at, has_ended = int(time.time()) + 3, anyio.Event()
-    tenures = CredentialMonitor(Auth(_Away(expires_at)))
+    monitor = CredentialMonitor(Auth(_Away(expires_at)))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tenures.keep)
+        tasks.start_soon(monitor.keep)
         with (
             anyio.fail_after(DEADLINE_SECONDS),
-            MonitoredCredential(tenures, "t", good(expires_at=1)).ending(has_ended.set),
+            MonitoredCredential(monitor, "t", good(expires_at=1)).ending(has_ended.set),
         ):
             await has_ended.wait()
         assert time.time() >= expires_at, "what the issuer said last counts"
@@ -269,13 +269,13 @@ async def test_a_stream_ends_when_its_token_expires_though_its_issuer_is_away() 
 async def test_a_credential_is_looked_at_when_its_stream_opens_and_when_others_count_and_not_between() -> None:
     verifier, has_ended = Verdicts(good(), good(tools=("add",)), None), anyio.Event()
     auth = Auth(verifier)
-    tenures = CredentialMonitor(auth)
+    monitor = CredentialMonitor(auth)
     async with auth.running(), anyio.create_task_group() as tasks:
-        tasks.start_soon(tenures.keep)
-        tenure = MonitoredCredential(tenures, "t", good())
-        with anyio.fail_after(DEADLINE_SECONDS), tenure.ending(has_ended.set), tenure.ending(lambda: None):
+        tasks.start_soon(monitor.keep)
+        monitored = MonitoredCredential(monitor, "t", good())
+        with anyio.fail_after(DEADLINE_SECONDS), monitored.ending(has_ended.set), monitored.ending(lambda: None):
             await anyio.wait_all_tasks_blocked()
-            assert (verifier.asked, tenure.due) == (1, math.inf)
+            assert (verifier.asked, monitored.due) == (1, math.inf)
             verifier.changed()
             await anyio.wait_all_tasks_blocked()
             assert (verifier.asked, has_ended.is_set()) == (2, False)
@@ -302,14 +302,14 @@ class _Counted:
 @pytest.mark.anyio
 async def test_credentials_whose_streams_have_ended_are_let_go() -> None:
     counted = _Counted()
-    tenures = CredentialMonitor(Auth(counted))
+    monitor = CredentialMonitor(Auth(counted))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tenures.keep)
+        tasks.start_soon(monitor.keep)
         with anyio.fail_after(DEADLINE_SECONDS):
             for _ in range(200):
-                tenure = MonitoredCredential(tenures, "t", good())
-                with tenure.ending(lambda: None):
-                    while not monotonic() + 30 < tenure.due < math.inf:
+                monitored = MonitoredCredential(monitor, "t", good())
+                with monitored.ending(lambda: None):
+                    while not monotonic() + 30 < monitored.due < math.inf:
                         await anyio.lowlevel.checkpoint()
         assert 0 < len(counted) < 30
         tasks.cancel_scope.cancel()
@@ -325,7 +325,7 @@ async def test_the_end_of_streams_names_their_bearer_as_everything_else_does(cap
 @pytest.mark.anyio
 async def test_nobody_is_asked_about_credentials_without_streams() -> None:
     auth = Auth(ApiKeys(ApiKey("ada", ADA)))
-    tenures = CredentialMonitor(auth)
-    with MonitoredCredential(tenures, ADA, good()).ending(lambda: None):
-        assert len(tenures) == 1
-    assert len(tenures) == 0
+    monitor = CredentialMonitor(auth)
+    with MonitoredCredential(monitor, ADA, good()).ending(lambda: None):
+        assert len(monitor) == 1
+    assert len(monitor) == 0

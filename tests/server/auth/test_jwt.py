@@ -80,16 +80,16 @@ async def test_an_rsa_key_under_2048_bits_is_refused(issuer: Issuer, algorithm: 
     ("changes", "message"),
     [
         ({"aud": "https://other.example.org"}, "for another audience"),
-        ({"aud": None}, "says nothing of aud"),
-        ({"iss": "https://other.example.org"}, "of another issuer"),
-        ({"iss": None}, "says nothing of iss"),
+        ({"aud": None}, "has no claim aud"),
+        ({"iss": "https://other.example.org"}, "from another issuer"),
+        ({"iss": None}, "has no claim iss"),
         ({"exp": int(time.time()) - 3600}, "has expired"),
-        ({"exp": None}, "says nothing of exp"),
-        ({"exp": "soon"}, "not what it should be|no time"),
+        ({"exp": None}, "has no claim exp"),
+        ({"exp": "soon"}, "is invalid|not a time"),
         ({"nbf": int(time.time()) + 3600}, "not valid yet"),
-        ({"sub": None, "client_id": None}, "does not say whose it is"),
-        ({"headers": {"typ": "logout+jwt"}}, "no access token"),
-        ({"headers": {"crit": ["x"], "x": 1}}, "no access token|malformed"),
+        ({"sub": None, "client_id": None}, "names no bearer"),
+        ({"headers": {"typ": "logout+jwt"}}, "not an access token"),
+        ({"headers": {"crit": ["x"], "x": 1}}, "not an access token|malformed"),
         ({"headers": {"kid": "unheard-of"}}, "a key that its issuer does not have"),
     ],
 )
@@ -108,18 +108,18 @@ async def test_clocks_may_be_a_little_apart(issuer: Issuer) -> None:
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "HS256", "RS1", "", "EdDSA2"])
 async def test_an_algorithm_by_which_anybody_can_sign_is_refused(issuer: Issuer, algorithm: str) -> None:
-    with pytest.raises(TokenRefusedError, match="not signed by an algorithm"):
+    with pytest.raises(TokenRefusedError, match="signed by an algorithm that is not accepted"):
         await verifier(issuer).verify_token(unsigned(issuer.claims(), algorithm, "c2ln"))
 
 
 async def test_the_public_key_is_no_secret_to_sign_by(issuer: Issuer) -> None:
     with pytest.warns(InsecureKeyLengthWarning):
         token = jwt.encode(issuer.claims(), b"modulus", "HS256", headers={"kid": "first"})
-    with pytest.raises(TokenRefusedError, match="not signed by an algorithm"):
+    with pytest.raises(TokenRefusedError, match="signed by an algorithm that is not accepted"):
         await verifier(issuer).verify_token(token)
-    with pytest.raises(DefinitionError, match="tokens are not to be signed by"):
+    with pytest.raises(DefinitionError, match="the algorithms"):
         verifier(issuer, algorithms=["RS256", "HS256"])
-    with pytest.raises(DefinitionError, match="tokens are not to be signed by"):
+    with pytest.raises(DefinitionError, match="the algorithms"):
         verifier(issuer, algorithms=["none"])
 
 
@@ -249,7 +249,7 @@ async def test_an_issuer_that_names_an_impossible_address_of_its_keys_is_asked_a
         assert await run_sync(issuer.gave_keys.wait, DEADLINE_SECONDS)
         tasks.cancel_scope.cancel()
     await remote.aclose()
-    assert "cannot be asked" in caplog.text
+    assert "cannot be reached" in caplog.text
 
 
 async def test_keys_are_fetched_before_they_are_needed(issuer: Issuer) -> None:
@@ -264,7 +264,7 @@ async def test_keys_are_fetched_before_they_are_needed(issuer: Issuer) -> None:
 
 async def test_metadata_of_another_issuer_is_not_believed(issuer: Issuer) -> None:
     issuer.metadata = {"issuer": "https://other.example.org"}
-    with pytest.raises(IssuerUnavailableError, match=r"speaks for the issuer 'https://other\.example\.org'"):
+    with pytest.raises(IssuerUnavailableError, match=r"is the metadata of the issuer 'https://other\.example\.org'"):
         await verifier(issuer).verify_token(issuer.token())
 
 

@@ -63,16 +63,16 @@ def test_one_name_may_have_two_keys_while_one_replaces_the_other(path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "there is none in it, and nobody could come in"),
-        ("# nobody\n", "there is none in it"),
+        ("", "it contains no key"),
+        ("# nobody\n", "it contains no key"),
         (f"ada {ADA}\n{BOB}\n", "line 2: there is no key after the name: a line is NAME KEY"),
         (f"ada {ADA} admin\n", "line 1: its part 3 should be tools=… or scopes=…"),
         (f"ada {ADA} tools=a tools=b\n", "line 1: its part 4 should be"),
         (f"ada {ADA} tools=\n", "line 1: tools= names no tool"),
-        (f"a,b {ADA}\n", "line 1: the name of a key is made of"),
+        (f"a,b {ADA}\n", "line 1: the name of a key has"),
         (f"\nada {ADA}é\n", "line 2: a key is visible ASCII"),
-        (f"ada sha256:{ADA}\n", "line 1: after sha256: stand the 64"),
-        (f"ada {ADA}\n# and\nbob {ADA}\n", "line 3: the key stands in line 1 already"),
+        (f"ada sha256:{ADA}\n", "line 1: after sha256: write the 64"),
+        (f"ada {ADA}\n# and\nbob {ADA}\n", "line 3: the same key is in line 1"),
     ],
 )
 def test_a_bad_file_is_refused_by_line_and_remedy_and_without_a_key(path: Path, text: str, message: str) -> None:
@@ -182,7 +182,7 @@ async def test_a_changed_file_that_is_bad_changes_nothing_and_says_so_loudly(pat
             tasks.cancel_scope.cancel()
     finally:
         logging.getLogger("bridge.server.auth").removeHandler(handler)
-    assert "the keys from before stay in use" in records[0].getMessage()
+    assert "the previous keys stay in use" in records[0].getMessage()
     assert await keys.verify_token(ADA) is not None
 
 

@@ -64,9 +64,9 @@ async def test_nothing_that_is_shown_holds_a_key() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (("a b", SECRET), {}, "the name of a key is made of"),
-        (("", SECRET), {}, "the name of a key is made of"),
-        (("a\n", SECRET), {}, "the name of a key is made of"),
+        (("a b", SECRET), {}, "the name of a key has"),
+        (("", SECRET), {}, "the name of a key has"),
+        (("a\n", SECRET), {}, "the name of a key has"),
         (("a", ""), {}, "a key is visible ASCII"),
         (("a", "with space"), {}, "a key is visible ASCII"),
         (("a", "sha256:12"), {}, "the 64 hexadecimal digits"),

@@ -81,9 +81,7 @@ def test_too_many_bad_credentials_are_429_and_a_good_one_of_the_same_address_com
         assert refused.status_code == 429
         assert 1 <= int(refused.headers["retry-after"]) <= 60
         assert refused.headers["www-authenticate"].startswith('Bearer error="invalid_token"')
-        assert (
-            "too many bad keys and tokens came from this address; try again in" in refused.json()["error_description"]
-        )
+        assert "too many invalid keys and tokens from this address; try again in" in refused.json()["error_description"]
         assert ask(ADA).status_code == 200
         assert ask(BOB).status_code == 200, "one that nobody has seen yet"
         assert ask(None).status_code == 401, "what a login begins with"
@@ -138,23 +136,23 @@ def test_an_introspected_token_of_an_address_of_many_bad_ones_comes_in(issuer: I
 async def test_refusals_are_held_back_from_who_goes_on(held: list[float]) -> None:
     watched = FailedAuthThrottle(Rate(2, 60), hold_seconds=3.0, clock=lambda: 100.0)
     scope = {"client": ("2001:db8::1", 1)}
-    assert [(await watched.weighed(scope, BAD)).status for _ in range(2)] == [401, 401]
+    assert [(await watched.apply(scope, BAD)).status for _ in range(2)] == [401, 401]
     assert held == []
-    assert [(await watched.weighed(scope, BAD)).status for _ in range(10)] == [429] * 10
+    assert [(await watched.apply(scope, BAD)).status for _ in range(10)] == [429] * 10
     assert held == [], "the first ten of a second cost nobody a wait"
     neighbour = {"client": ("2001:db8::2", 1)}
-    assert (await watched.weighed(neighbour, BAD)).status == 429
-    assert await watched.weighed(neighbour, NONE) == NONE
+    assert (await watched.apply(neighbour, BAD)).status == 429
+    assert await watched.apply(neighbour, NONE) == NONE
     assert held == [3.0, 3.0]
-    assert await watched.weighed({"client": ("2001:db8:0:1::1", 1)}, BAD) == BAD
+    assert await watched.apply({"client": ("2001:db8:0:1::1", 1)}, BAD) == BAD
 
 
 @pytest.mark.anyio
 async def test_requests_without_a_credential_are_held_back_and_never_429(held: list[float]) -> None:
     watched = FailedAuthThrottle(hold_seconds=3.0, clock=lambda: 100.0)
-    assert [await watched.weighed({"client": None}, NONE) for _ in range(12)] == [NONE] * 12
+    assert [await watched.apply({"client": None}, NONE) for _ in range(12)] == [NONE] * 12
     assert held == [3.0, 3.0]
-    assert await watched.weighed({"client": None}, BAD) == BAD, "they are no guesses"
+    assert await watched.apply({"client": None}, BAD) == BAD, "they are no guesses"
 
 
 def test_a_token_that_has_expired_is_401_in_a_flood_so_that_its_bearer_renews_it(issuer: Issuer) -> None:
@@ -174,9 +172,9 @@ def test_a_token_that_has_expired_is_401_in_a_flood_so_that_its_bearer_renews_it
 async def test_expired_tokens_are_held_back_and_are_no_guesses(held: list[float]) -> None:
     watched = FailedAuthThrottle(Rate(2, 60), hold_seconds=3.0, clock=lambda: 100.0)
     expired = replace(BAD, is_guess=False)
-    assert [await watched.weighed({"client": None}, expired) for _ in range(12)] == [expired] * 12
+    assert [await watched.apply({"client": None}, expired) for _ in range(12)] == [expired] * 12
     assert held == [3.0, 3.0]
-    assert await watched.weighed({"client": None}, BAD) == BAD
+    assert await watched.apply({"client": None}, BAD) == BAD
 
 
 @pytest.mark.anyio
@@ -186,10 +184,10 @@ async def test_patience_comes_back_evenly_and_an_issuer_that_is_down_costs_none(
     scope = {"client": ("10.0.0.1", 1)}
     down = Challenge(status=503, error="temporarily_unavailable", description="…", retry_after_seconds=5)
     for _ in range(5):
-        assert await watched.weighed(scope, down) == down
-    assert [(await watched.weighed(scope, BAD)).status for _ in range(3)] == [401, 401, 429]
+        assert await watched.apply(scope, down) == down
+    assert [(await watched.apply(scope, BAD)).status for _ in range(3)] == [401, 401, 429]
     now[0] += 30
-    assert [(await watched.weighed(scope, BAD)).status for _ in range(2)] == [401, 429]
+    assert [(await watched.apply(scope, BAD)).status for _ in range(2)] == [401, 429]
 
 
 @pytest.mark.anyio
@@ -201,10 +199,10 @@ async def test_unheard_of_tokens_of_a_suspected_address_wait_for_one_another_and
     found = Introspection(f"{issuer.url}/introspect", *CLIENT, audience=AUDIENCE, cache_seconds=0)
     flooded = FailedAuthThrottle(Rate(1, 600))
     scope = {"client": ("10.0.0.1", 1)}
-    await flooded.weighed(scope, BAD)
+    await flooded.apply(scope, BAD)
 
     async def flood(number: int) -> None:
-        with flooded.looking(scope), suppress(TokenRefusedError, IssuerUnavailableError):
+        with flooded.verifying(scope), suppress(TokenRefusedError, IssuerUnavailableError):
             await found.verify_token(f"unheard-of-{number}")
 
     async with anyio.create_task_group() as tasks:
@@ -213,9 +211,9 @@ async def test_unheard_of_tokens_of_a_suspected_address_wait_for_one_another_and
         with anyio.fail_after(DEADLINE_SECONDS):
             while issuer.asked.count("/introspect") < 4:
                 await anyio.wait_all_tasks_blocked()
-            with flooded.looking({"client": ("10.0.0.2", 1)}):
+            with flooded.verifying({"client": ("10.0.0.2", 1)}):
                 assert await found.verify_token("t") is not None
             assert issuer.asked.count("/introspect") == 5
-            with flooded.looking(scope):
+            with flooded.verifying(scope):
                 assert await found.verify_token("t") is not None, "it was good before"
         issuer.answers_unheard_of.set()

@@ -102,7 +102,7 @@ async def test_a_client_that_acts_for_itself_is_no_subject(issuer: Issuer) -> No
 
 async def test_a_token_of_an_issuer_that_is_called_as_a_key_is_still_refused() -> None:
     auth = Auth(ApiKeys(ApiKey("ada@Foreign", SECRET)), Foreign(), Naming("https://a.example"))
-    with pytest.raises(TokenRefusedError, match="called as another caller is"):
+    with pytest.raises(TokenRefusedError, match="has the name of another caller"):
         await auth.verify_token("app/ada")
 
 
