@@ -1,15 +1,15 @@
-"""What replicas of one server share through Redis: sessions with their events and messages, rates, news of changes.
+"""State that replicas of one server share through Redis: sessions, events, rates and changes of tools.
 
-Shared ── the Redis and the replicas that use it; given to `bridge.server.http_app`
-  ├── Link             this replica: its heartbeat, what it tells the others and what they tell it
-  ├── Records          what is known of each session, wherever it was opened
-  ├── ClusterSessions   the sessions that are alive here, opened or revived
-  ├── ClusterLogLevels     from which severity on the client of each wants log messages
-  ├── SessionEvents    what each call of a session has said, for a client that lost its stream
-  ├── ClusterRates      what callers have used of their rates, anywhere
-  ╰── ClusterChanges    one announcement of a change that every replica makes
+Cluster ── all of it, for one app of `bridge.server.http_app`
+  ├── Replica           the heartbeat of this replica, and its messages to and from others
+  ├── SessionRecords    data to serve a session on any replica
+  ├── ClusterSessions   the sessions that this replica serves, opened here or elsewhere
+  ├── ClusterLogLevels  log levels of the sessions' clients
+  ├── SessionEvents     events of a session's calls, for resumed streams
+  ├── ClusterRates      usage of callers' rates on all replicas
+  ╰── ClusterChanges    one notification of a change that happens in every replica
 
-Nothing here stands in the way of a call of the modern era. Needs the extra ``redis``.
+Calls of the modern era use none of this but rates. Needs the extra ``redis``.
 """
 
 from bridge.redis import redis_at

@@ -1,12 +1,4 @@
-"""Cluster of one app; change announcements.
-
-Changes of tools, announced by replicas as if they were one server.
-
-Every replica makes most changes itself: of a configuration, of a server behind a gateway. The first that makes one
-tells the others, whose subscribers hear of it at once; when they then make it themselves it is no news.
-
-What replicas of one server share: the whole of it, for one app.
-"""
+"""Cluster: the state that replicas of one server share, for one app, and their notifications of changed tools."""
 
 from __future__ import annotations
 
@@ -32,27 +24,30 @@ if TYPE_CHECKING:
 
 
 class ClusterChanges:
-    """Announces each change once, wherever it was made first.
+    """Notifies the clients of all replicas of each change of the tools, once.
+
+    Most changes, such as of a configuration, happen in every replica. The first replica publishes the change, and the
+    others notify their clients at once; their own, later change has the same fingerprint and is not notified again.
 
     Args:
-        publisher: Whose tools change, and who announces it.
-        link: The way to the other replicas.
+        publisher: The tools, and the notifications of this replica.
+        replica: This replica.
     """
 
-    def __init__(self, publisher: ServerCore, link: Replica) -> None:
+    def __init__(self, publisher: ServerCore, replica: Replica) -> None:
         self._publisher = publisher
-        self._link = link
+        self._replica = replica
         self._changed = anyio.Event()
         self._announced = ""
-        link.hear("changed", self._heard)
+        replica.on_message("changed", self._receive)
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """The time during which the tools' own changes are announced here, and nowhere else."""
+        """Context in which this object, instead of the publisher, notifies clients of changes."""
         self._announced = self._fingerprint()
         self._publisher.changes.close()
         own = ToolChanges(self._publisher.tools)
-        end = own.listen(self._tell_of_change)
+        end = own.listen(self._note_change)
         try:
             yield
         finally:
@@ -60,33 +55,33 @@ class ClusterChanges:
             own.close()
             self._publisher.changes.close = self._publisher.tools.on_change(self._publisher.changes.ring)
 
-    def _tell_of_change(self) -> None:
+    def _note_change(self) -> None:
         self._changed.set()
 
     async def announce(self) -> None:
-        """Announce changes as they come; runs until it is cancelled."""
+        """Notify and publish changes; runs until cancelled."""
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
             fingerprint = self._fingerprint()
-            if self._announces(fingerprint):
+            if self._notify(fingerprint):
                 try:
-                    await self._link.tell({"kind": "changed", "fingerprint": fingerprint})
-                except self._link.failures as error:
-                    self._link.failed(error)
+                    await self._replica.publish({"kind": "changed", "fingerprint": fingerprint})
+                except self._replica.failures as error:
+                    self._replica.failed(error)
 
-    async def _heard(self, message: Mapping[str, Any]) -> None:
-        self._announces(message["fingerprint"])
+    async def _receive(self, message: Mapping[str, Any]) -> None:
+        self._notify(message["fingerprint"])
 
-    def _announces(self, fingerprint: str) -> bool:
-        is_news = fingerprint != self._announced
-        if is_news:
+    def _notify(self, fingerprint: str) -> bool:
+        is_new = fingerprint != self._announced
+        if is_new:
             self._announced = fingerprint
             self._publisher.changes.ring()
-        return is_news
+        return is_new
 
     def _fingerprint(self) -> str:
-        """What is listed, in short."""
+        """Return a digest of the list of tools."""
         digest, cursor = hashlib.sha256(), None
         while True:
             page = self._publisher.catalog.page(cursor, modern=True)
@@ -97,33 +92,32 @@ class ClusterChanges:
 
 
 class Cluster:
-    """The Redis by which replicas are one server; for one app, and the time in which it runs.
+    """Sessions, rates and changes that the replicas of one server share through Redis.
 
     Args:
-        url: The Redis, such as ``redis://localhost:6379/0``.
-        publisher: What is served. Servers of one name share, and those of other names do not.
-        sessions: The sessions that are open here.
-        idle_seconds: How long a session may go unused.
+        url: URL of the Redis, such as ``redis://localhost:6379/0``.
+        publisher: The tools. Replicas are servers with the same name.
+        sessions: The open sessions of this replica.
+        idle_seconds: Seconds after which an unused session is ended.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
-        ValueError: The URL is not one of Redis.
+        ValueError: The URL is not a Redis URL.
     """
 
     def __init__(self, url: str, publisher: Publisher, sessions: Sessions, idle_seconds: float | None) -> None:
-        self.link = Replica(
-            redis_at(url), f"bridge:{{{publisher.name}}}"
-        )  # the braces keep all on one node of a cluster
-        """The way to the other replicas."""
-        self.sessions = ClusterSessions(publisher.server, sessions, self.link, idle_seconds)
-        """The sessions that are alive here."""
-        self._changes = ClusterChanges(publisher, self.link)
-        self._rates = None if publisher.accounts is None else ClusterRates(publisher.accounts, self.link)
+        # The braces put all keys on one node of a Redis Cluster.
+        self.replica = Replica(redis_at(url), f"bridge:{{{publisher.name}}}")
+        """This replica, and its connection to the others."""
+        self.sessions = ClusterSessions(publisher.server, sessions, self.replica, idle_seconds)
+        """The sessions that this replica serves."""
+        self._changes = ClusterChanges(publisher, self.replica)
+        self._rates = None if publisher.accounts is None else ClusterRates(publisher.accounts, self.replica)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time during which this replica is one of several."""
-        async with self.link.running(), anyio.create_task_group() as tasks:
+        """Context in which this replica is connected to the others."""
+        async with self.replica.running(), anyio.create_task_group() as tasks:
             with self._changes.following():
                 tasks.start_soon(self._changes.announce)
                 rates = nullcontext() if self._rates is None else self._rates.running()

@@ -1,17 +1,10 @@
-"""Stored events of calls; resumption; routing to a replica.
+"""Event store: events of calls of the handshake era in Redis, so that a client can resume a lost stream on any replica.
 
-Events: what a call of the handshake era has said, kept for a client that lost its stream.
+Events are stored by session and request id. The stream of a call ends with its response. Events of other streams are
+not stored: they can only be notifications of changed tools.
 
-They are kept by session and stream: the SDK's `EventStore` is told the bare id of a request, which is another client's
-as well. The stream of a call ends with its answer. What is said on no call's stream is not kept: that the tools have
-changed is all that it can be, and a client that resumes that stream may list them.
-
-While Redis is gone nothing is kept, and nobody waits for that. When it is back it is told which calls run here, as it
-may have forgotten them, and how those were answered that have ended meanwhile.
-
-The SDK's dispatcher, whose questions to the client say which replica waits for the answer.
-
-Ways: to which replica a message of a client goes, and how a stream is read on in any of them.
+While Redis is unavailable, nothing is stored, and calls do not wait for it. When it is available again, the replica
+stores which calls still run, and the responses of calls that have ended meanwhile.
 """
 
 from __future__ import annotations
@@ -41,48 +34,48 @@ if TYPE_CHECKING:
     from bridge.server.cluster.replica import Replica
 
 MAX_EVENTS = 1_000
-"""How many events of a call are kept, the latest."""
+"""Maximum number of stored events of a call; older ones are dropped."""
 
 MAX_NOTIFICATION_BYTES = 1024 * 1024
-"""Maximum length of the events of a call that are kept; over it what it reports is not kept, only what it asks and
-answers."""
+"""Maximum length of the stored events of a call; over it, notifications are not stored."""
 
 MAX_SESSION_BYTES = 16 * 1024 * 1024
-"""Maximum length of the events that a session keeps; over it calls that are answered are dropped, the oldest first."""
+"""Maximum length of the stored events of a session; over it, the oldest calls with a response are dropped."""
 
 MAX_BYTES = 256 * 1024 * 1024
-"""The same of all sessions of a replica; over it the session that has most drops some."""
+"""Maximum length of the stored events of a replica; over it, calls of the largest session are dropped."""
 
-_LOOK_EVERY_MILLISECONDS = 500
+_READ_MILLISECONDS = 500
 
-_EVENTS_AT_ONCE = 16
+_READ_EVENTS = 16
 
 _EVENT_ID = re.compile(r"(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9]{1,20})/(?P<stream>.+)")
 
-_MOST_IN_ENTRY = 2**64 - 1
-"""The largest number that the id of an entry has in Redis, which refuses the command for a larger one."""
+_MAX_ENTRY_NUMBER = 2**64 - 1
+"""Largest number in the id of an entry; Redis refuses commands with larger ones."""
 
-_MAX_UNKEPT_ANSWERS = 100
-"""How many answers of a session wait for a Redis that is gone."""
+_MAX_UNSTORED_RESPONSES = 100
+"""Maximum number of responses of a session that wait for Redis to be available again."""
 
 _ENDED = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
 
-_NOT_KEPT = "what this call said is not kept any more: its outcome is unknown, and it was not run again"
+_NOT_STORED = "the events of this call are no longer stored: its outcome is unknown, and it was not run again"
 
-_SIGN = "/"
+ID_SEPARATOR = "/"
+"""Separates the replica from the number in the id of a request to a client."""
 
 
 class StreamPosition(NamedTuple):
-    """Where a client was in the stream of a call."""
+    """Position of a client in the stream of a call."""
 
     entry: str
-    """The last event that it has."""
+    """The last event that the client received."""
     stream: str
     """The id of the request, as text."""
 
 
-class KeptStream:
-    """What Redis keeps of one call, as far as it came from here."""
+class StoredStream:
+    """State of the stored events of one call of this replica."""
 
     __slots__ = ("at", "entry", "is_answered", "length")
 
@@ -95,236 +88,238 @@ class KeptStream:
 
 
 class EventBytes:
-    """What the sessions of one replica keep in Redis together."""
+    """Length of the stored events of one replica, by session."""
 
     def __init__(self) -> None:
         self.total = 0
         self._sessions: dict[SessionEvents, int] = {}
 
     def add(self, session: SessionEvents, length: int) -> None:
-        """Count more of a session, or less."""
+        """Add to the length of a session; may be negative."""
         self.total += length
         self._sessions[session] = self._sessions.get(session, 0) + length
         if not self._sessions[session]:
             del self._sessions[session]
 
     def fullest(self) -> SessionEvents:
-        """The session that has most."""
+        """Return the session with the longest events."""
         return max(self._sessions, key=self._sessions.__getitem__)
 
 
 class SessionEvents(EventStore):
-    """The events of one session.
+    """The SDK's `EventStore` of one session.
 
     Args:
-        link: The way to Redis.
-        session_id: Whose they are.
-        seconds: How long the events of a call are kept after the latest of them.
-        of_all: What all sessions keep.
+        replica: This replica, and its Redis.
+        session_id: Id of the session.
+        seconds: Seconds after the latest event of a call until its events expire.
+        all_bytes: Length of the events of all sessions.
     """
 
-    def __init__(self, link: Replica, session_id: str, seconds: int, of_all: EventBytes) -> None:
-        self._of_all = of_all
-        self._kept: dict[str, KeptStream] = {}
-        """By the requests' ids; the one that changed last is the last."""
+    def __init__(self, replica: Replica, session_id: str, seconds: int, all_bytes: EventBytes) -> None:
+        self._all_bytes = all_bytes
+        self._stored: dict[str, StoredStream] = {}
+        """By the requests' ids, the most recently changed one last."""
         self.length = 0
-        """Length of what is kept."""
+        """Length of the stored events."""
         self._is_closed = False
-        self._link = link
+        self._replica = replica
         self._session_id = session_id
         self._seconds = seconds
-        self._unkept: dict[str, str] = {}
-        """What Redis is told of each stream when it is back: the answer, or nothing but that the call runs here."""
+        self._unstored: dict[str, str] = {}
+        """Events to store when Redis is available again, by stream: a response, or empty for a call that runs."""
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event; the id is a `StreamPosition`, as `position_of` reads it.
-
-        Where Redis does not answer, it is not kept.
-        """
+        """Store an event, unless Redis is unavailable; return its id, which `position_of` parses."""
         text = "" if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
         entry = "0-0"
         if stream_id != GET_STREAM_KEY:
             is_answer = isinstance(message, JSONRPCResponse | JSONRPCError)
-            kept = self._kept.get(stream_id)
-            if kept is not None and kept.length > MAX_NOTIFICATION_BYTES and isinstance(message, JSONRPCNotification):
-                return f"{kept.entry}/{quote(stream_id, safe='')}"
+            stored = self._stored.get(stream_id)
+            is_over = stored is not None and stored.length > MAX_NOTIFICATION_BYTES
+            if stored is not None and is_over and isinstance(message, JSONRPCNotification):
+                return f"{stored.entry}/{quote(stream_id, safe='')}"
             if not is_answer:
-                self._unkept[stream_id] = ""
+                self._unstored[stream_id] = ""
             try:
-                with self._link.soon():
+                with self._replica.bounded_wait():
                     entry = await self._add(stream_id, text)
                     await self._note(stream_id, entry, len(text), is_answer=is_answer)
                 if is_answer:
-                    self._unkept.pop(stream_id, None)
-            except self._link.failures as error:
+                    self._unstored.pop(stream_id, None)
+            except self._replica.failures as error:
                 if is_answer:
-                    self._unkept[stream_id] = self._answer_to_keep(stream_id, text)
-                self._link.failed(error)
+                    self._unstored[stream_id] = self._response_to_store(stream_id, text)
+                self._replica.failed(error)
         return f"{entry}/{quote(stream_id, safe='')}"
 
     async def _note(self, stream_id: str, entry: str, length: int, *, is_answer: bool) -> None:
         if self._is_closed:
             return
-        kept = self._kept.pop(stream_id, None) or KeptStream()
-        kept.entry, kept.at, kept.is_answered = entry, monotonic(), is_answer
-        kept.length += length
-        self._kept[stream_id] = kept
+        stored = self._stored.pop(stream_id, None) or StoredStream()
+        stored.entry, stored.at, stored.is_answered = entry, monotonic(), is_answer
+        stored.length += length
+        self._stored[stream_id] = stored
         self._count(length)
         while self.length > MAX_SESSION_BYTES and await self.drop_oldest(but=stream_id):
             pass
-        while self._of_all.total > MAX_BYTES and await self._of_all.fullest().drop_oldest(but=stream_id):
+        while self._all_bytes.total > MAX_BYTES and await self._all_bytes.fullest().drop_oldest(but=stream_id):
             pass
 
     def _count(self, length: int) -> None:
         self.length += length
-        self._of_all.add(self, length)
+        self._all_bytes.add(self, length)
 
     async def drop_oldest(self, *, but: str = "") -> bool:
-        """Drop what is kept of the answered call that said something longest ago, and of those that Redis has dropped.
+        """Drop the events of expired calls, or else those of the oldest call with a response.
 
         Args:
-            but: The request whose call is not dropped.
+            but: Id of the request whose events are not dropped.
 
         Returns:
-            Whether there was one.
+            True if events were dropped.
 
         Raises:
             RedisError: Redis does not answer.
         """
         latest = monotonic() - self._seconds
-        dropped = [each for each, kept in self._kept.items() if kept.at < latest]
-        answered = (each for each, kept in self._kept.items() if kept.is_answered and each != but)
+        dropped = [each for each, stored in self._stored.items() if stored.at < latest]
+        answered = (each for each, stored in self._stored.items() if stored.is_answered and each != but)
         dropped = dropped or [each for each in (next(answered, None),) if each is not None]
         await self._drop(dropped)
         return bool(dropped)
 
     async def drop_all(self) -> None:
-        """Drop all that is kept: the session has ended.
+        """Drop all events, because the session has ended.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        await self._drop(list(self._kept))
+        await self._drop(list(self._stored))
 
     def close(self) -> None:
-        """Count no more: the session has ended here, and what Redis keeps of it expires."""
+        """Stop counting the events, because the session has ended here; they expire in Redis."""
         self._is_closed = True
         self._count(-self.length)
-        self._kept.clear()
+        self._stored.clear()
 
     async def _drop(self, stream_ids: list[str]) -> None:
         if stream_ids:
-            self._count(-sum(self._kept.pop(each).length for each in stream_ids))
-            await self._link.redis.delete(*map(self._key, stream_ids))
+            self._count(-sum(self._stored.pop(each).length for each in stream_ids))
+            await self._replica.redis.delete(*map(self._key, stream_ids))
 
-    async def keep_unkept(self) -> None:
-        """Tell a Redis that is back what it may not know.
+    async def store_unstored(self) -> None:
+        """Store the events that could not be stored while Redis was unavailable.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        for stream_id, text in tuple(self._unkept.items()):
-            with suppress(self._link.refusals):
+        for stream_id, text in tuple(self._unstored.items()):
+            with suppress(self._replica.refusals):
                 await self._add(stream_id, text)
-                if text and self._unkept.get(stream_id) == text:
-                    del self._unkept[stream_id]
+                if text and self._unstored.get(stream_id) == text:
+                    del self._unstored[stream_id]
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Replay nothing: `follow` does, on any replica, and knows when a stream has ended."""
+        """Replay nothing: `follow` replays events, on any replica."""
         del last_event_id, send_callback
         return None
 
-    async def follow(self, place: StreamPosition) -> AsyncIterator[tuple[str, str] | None]:
-        """What a call has said since, and what it goes on to say until it is answered.
+    async def follow(self, position: StreamPosition) -> AsyncIterator[tuple[str, str] | None]:
+        """Replay the events of a call after a position, then follow new ones until its response.
 
         Yields:
-            Each event's id and text; None now and then, where there is nothing to say yet.
+            The id and text of each event; None periodically, for a keep-alive comment.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        redis: Any = self._link.redis
-        key = self._key(place.stream)
-        last, replica, text = await self._known_of(place)
+        redis: Any = self._replica.redis
+        key = self._key(position.stream)
+        last, owner, text = await self._find(position)
         while not _is_answer(text):
-            found: Any = await redis.xread({key: last}, count=_EVENTS_AT_ONCE, block=_LOOK_EVERY_MILLISECONDS)
+            found: Any = await redis.xread({key: last}, count=_READ_EVENTS, block=_READ_MILLISECONDS)
             entries = found[0][1] if found else []
             if not entries:
                 yield None
-                if verdict := await self._verdict(replica):
-                    await self._add(place.stream, _outcome_unknown(place.stream, verdict))
+                if problem := await self._problem(owner):
+                    await self._add(position.stream, _outcome_unknown(position.stream, problem))
             for last, fields in entries:
-                replica, text = fields["replica"], fields["text"]
+                owner, text = fields["replica"], fields["text"]
                 if text:
-                    yield f"{last}/{quote(place.stream, safe='')}", text
+                    yield f"{last}/{quote(position.stream, safe='')}", text
                 if _is_answer(text):
                     break
 
-    async def _verdict(self, replica: str | None) -> str | None:
-        """Why nothing more can come of a call that this replica runs, or that none is known to run; None where it may.
+    async def _problem(self, owner: str | None) -> str | None:
+        """Return the reason why a call will have no further events; None if it may have some.
+
+        Args:
+            owner: The replica that runs the call; None if unknown.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        if replica is None:
-            return _NOT_KEPT if self._link.is_sure else None
-        return _ENDED if await self._link.has_ended(replica) else None
+        if owner is None:
+            return _NOT_STORED if self._replica.is_sure else None
+        return _ENDED if await self._replica.has_ended(owner) else None
 
-    def _answer_to_keep(self, stream_id: str, text: str) -> str:
-        waiting = sum(1 for each in self._unkept.values() if each)
-        return text if waiting < _MAX_UNKEPT_ANSWERS else _outcome_unknown(stream_id, _NOT_KEPT)
+    def _response_to_store(self, stream_id: str, text: str) -> str:
+        waiting = sum(1 for each in self._unstored.values() if each)
+        return text if waiting < _MAX_UNSTORED_RESPONSES else _outcome_unknown(stream_id, _NOT_STORED)
 
-    async def _known_of(self, place: StreamPosition) -> tuple[str, str | None, str]:
-        """From where on events are news, which replica runs the call, and what the event at the place says.
+    async def _find(self, position: StreamPosition) -> tuple[str, str | None, str]:
+        """Return the entry after which to replay, the replica that runs the call, and the text of that entry.
 
-        Where that event is not kept any more, all that is kept is news; where nothing is, no replica is known.
+        If the entry is no longer stored, all stored events are replayed. If none are stored, the replica is None.
         """
-        redis: Any = self._link.redis
-        key = self._key(place.stream)
-        if found := await redis.xrange(key, place.entry, place.entry):
-            return place.entry, found[0][1]["replica"], found[0][1]["text"]
+        redis: Any = self._replica.redis
+        key = self._key(position.stream)
+        if found := await redis.xrange(key, position.entry, position.entry):
+            return position.entry, found[0][1]["replica"], found[0][1]["text"]
         latest = await redis.xrevrange(key, count=1)
         return "0-0", (latest[0][1]["replica"] if latest else None), ""
 
     async def _add(self, stream_id: str, text: str) -> str:
         key = self._key(stream_id)
-        async with self._link.redis.pipeline(transaction=False) as pipeline:
-            pipeline.xadd(key, {"text": text, "replica": self._link.replica}, maxlen=MAX_EVENTS, approximate=True)
+        async with self._replica.redis.pipeline(transaction=False) as pipeline:
+            pipeline.xadd(key, {"text": text, "replica": self._replica.id}, maxlen=MAX_EVENTS, approximate=True)
             pipeline.expire(key, self._seconds)
             entry, _ = await pipeline.execute()
         return str(entry)
 
     def _key(self, stream_id: str) -> str:
-        return self._link.key("events", self._session_id, stream_id)
+        return self._replica.key("events", self._session_id, stream_id)
 
 
 def position_of(event_id: str) -> StreamPosition | None:
-    """What an event's id says, where it is of a call's stream; None for that of another stream, and for nonsense."""
+    """Parse the id of an event; None if it is malformed, or belongs to no call."""
     found = _EVENT_ID.fullmatch(event_id)
-    if found is None or max(int(found["milliseconds"]), int(found["number"])) > _MOST_IN_ENTRY:
+    if found is None or max(int(found["milliseconds"]), int(found["number"])) > _MAX_ENTRY_NUMBER:
         return None
     stream = unquote(found["stream"])
     return None if stream == GET_STREAM_KEY else StreamPosition(f"{found['milliseconds']}-{found['number']}", stream)
 
 
 def _is_answer(text: str) -> bool:
-    """Whether an event is the last of its stream."""
+    """True for a response, the last event of a stream."""
     return text != "" and "method" not in from_json(text)
 
 
 def _outcome_unknown(stream_id: str, why: str) -> str:
-    # The SDK turns the id of a request into text; what could be a number was one.
+    # The SDK turns ids into text: a text that could be a number was one.
     request: Any = int(stream_id) if re.fullmatch(r"0|-?[1-9]\d{0,17}", stream_id) else stream_id
     error = {"code": INTERNAL_ERROR, "message": why}
     return json.dumps({"jsonrpc": "2.0", "id": request, "error": error})
 
 
 class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
-    """Numbers what it asks with the name of its replica: by itself, each replica would begin at 1.
+    """The SDK's dispatcher with ids of requests that are unique among replicas.
 
     Args:
-        replica: Its name.
-        streams: What it reads and writes, and how, as for the SDK's.
+        replica: Id of the replica, which each request id contains.
+        streams: Streams, as for the SDK's dispatcher.
+        settings: Settings, as for the SDK's dispatcher.
     """
 
     def __init__(self, replica: str, *streams: Any, **settings: Any) -> None:
@@ -335,7 +330,7 @@ class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
     ) -> dict[str, Any]:
-        """Ask, under a number that no other replica uses."""
+        """Send a request to the client, with a unique id."""
         self._asked += 1
-        numbered: CallOptions = {"request_id": f"{self._replica}{_SIGN}{self._asked}", **(opts or {})}
+        numbered: CallOptions = {"request_id": f"{self._replica}{ID_SEPARATOR}{self._asked}", **(opts or {})}
         return await super().send_raw_request(method, params, numbered, **related)

@@ -1,15 +1,12 @@
 """Rates that replicas count together.
 
-Whether a call is within a rate is asked here, of a meter that is a number: nothing waits for Redis. What was counted is
-told to Redis as soon as it is, in one round trip for all meters, and again after a pause; the answer is what all
-replicas have counted; whoever has to wait has it asked again. So everything that is counted anywhere is counted for
-all, and in the long run all replicas together let in what the rate says. At a time they may let in more: each replica
-what comes to it before it has asked again. That is one call where it comes alone, and of calls that come together those
-of one round trip and one pause.
+A call is checked against a meter in memory, without waiting for Redis. After each change, all meters are synchronized
+with Redis in one round trip, which returns the totals of all replicas; then follows a pause. Over time the replicas
+together admit the configured rate. In a burst, each replica may exceed it by the calls that arrive within one round
+trip and one pause.
 
-While Redis is gone, each replica counts by itself. When it is back it is told what is not made up for by then, and
-what was known before, as it may have forgotten all. A command whose answer was lost is told again: that may count
-twice, and never not at all.
+While Redis is unavailable, each replica counts alone. When it is available again, each replica adds its counts, in case
+Redis lost its data. A command whose response was lost is repeated: its calls may count twice, but never not at all.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from weakref import WeakSet
 
 import anyio
 
-from bridge.server.cluster.replica import BEAT_SECONDS
+from bridge.server.cluster.replica import HEARTBEAT_SECONDS
 from bridge.server.limits.limits import Meter
 
 if TYPE_CHECKING:
@@ -37,13 +34,13 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 PAUSE_SECONDS = 0.01
-"""How long nothing is told after something was, so that a busy caller costs a hundred round trips a second at most."""
+"""Pause after each synchronization, which limits them to a hundred a second."""
 
-_MOST_AT_ONCE = 500
-"""How many meters one command tells of: Redis does nothing else meanwhile."""
-_MOST_UNTOLD = 10_000
-"""How many meters wait for a Redis that is gone."""
-_LAST_WORDS_SECONDS = 1.0
+_MAX_METERS_PER_COMMAND = 500
+"""Maximum number of meters in one command, since Redis runs nothing else meanwhile."""
+_MAX_PENDING = 10_000
+"""Maximum number of meters that wait for Redis to be available again."""
+_LAST_SYNCHRONIZATION_SECONDS = 1.0
 _MICROSECONDS = 1_000_000
 
 NOW = """
@@ -60,130 +57,130 @@ for i, key in ipairs(KEYS) do
 end
 return left
 """
-"""Counts for meters, in microseconds: of each, what is known of it already, what is new, and how much may be left."""
+"""Script that counts for meters. Arguments of each, in microseconds: known usage, new usage, maximum usage."""
 
-_MOST_RATES_LEFT = 10
-"""Of how many rates the calls may be counted ahead. There are more where the clock of Redis was set back."""
+_MAX_RATES_AHEAD = 10
+"""Maximum usage of a meter, in multiples of its rate; it could be more after the clock of Redis was set back."""
 
 
 class ClusterMeter(Meter):
-    """A meter that several replicas count with.
+    """A meter that replicas share.
 
     Args:
-        key: The same for all replicas.
+        key: Key of the meter in Redis.
         rate: The rate.
-        note: Told when there is something to tell, or to ask.
+        request_sync: Called with the meter when it has to be synchronized.
     """
 
-    __slots__ = ("__weakref__", "_known_due", "_note", "_untold_seconds", "key", "most_seconds")
+    __slots__ = ("__weakref__", "_known_due", "_pending_seconds", "_request_sync", "key", "most_seconds")
 
-    def __init__(self, key: str, rate: Rate, note: Callable[[ClusterMeter], None]) -> None:
+    def __init__(self, key: str, rate: Rate, request_sync: Callable[[ClusterMeter], None]) -> None:
         super().__init__(rate)
         self.key = key
-        self.most_seconds = _MOST_RATES_LEFT * rate.per_seconds
-        """How much may be left of it."""
-        self._note = note
+        self.most_seconds = _MAX_RATES_AHEAD * rate.per_seconds
+        """Maximum usage."""
+        self._request_sync = request_sync
         self._known_due = 0.0
-        self._untold_seconds = 0.0
+        self._pending_seconds = 0.0
 
     def count(self, now: float) -> None:
-        """One more, for all."""
+        """Count a call, for all replicas."""
         super().count(now)
-        self._untold_seconds += self._interval
-        self._note(self)
+        self._pending_seconds += self._interval
+        self._request_sync(self)
 
     def wait_seconds(self, now: float) -> float:
-        """How long until one more is within the rate; whoever has to wait has the others asked again."""
+        """Return the seconds until a call is within the rate; synchronize if it is not yet."""
         seconds = super().wait_seconds(now)
         if seconds > 0:
-            self._note(self)
+            self._request_sync(self)
         return seconds
 
     def known_seconds(self, now: float) -> float:
-        """How much there is of what Redis said last."""
+        """Return the remaining usage of the last response of Redis."""
         return max(0.0, self._known_due - now)
 
-    def take_untold(self) -> float:
-        """What Redis has not been told, in seconds; from now on it counts as told."""
-        seconds, self._untold_seconds = self._untold_seconds, 0.0
+    def take_pending(self) -> float:
+        """Return the usage that Redis does not know yet, in seconds, and count it as sent."""
+        seconds, self._pending_seconds = self._pending_seconds, 0.0
         return seconds
 
     def put_back(self, seconds: float) -> None:
-        """What was taken has not been told."""
-        self._untold_seconds += seconds
+        """Count usage from `take_pending` as not sent."""
+        self._pending_seconds += seconds
 
-    def regain(self, now: float) -> None:
-        """Let go of what is made up for by now: Redis could not be told in time."""
-        self._untold_seconds = min(self._untold_seconds, max(0.0, self._due - now))
+    def expire_pending(self, now: float) -> None:
+        """Drop pending usage that has expired while Redis was unavailable."""
+        self._pending_seconds = min(self._pending_seconds, max(0.0, self._due - now))
 
-    def learn(self, due: float) -> None:
-        """Take over what all have counted, and add what was counted here since that was asked."""
+    def update(self, due: float) -> None:
+        """Set the usage of all replicas, plus the usage here since it was requested."""
         self._known_due = due
-        self._due = due + self._untold_seconds
+        self._due = due + self._pending_seconds
 
 
 class ClusterRates:
-    """Carries what is counted here to Redis, and what others count from there.
+    """Synchronizes the meters of this replica with Redis.
 
     Args:
-        accounts: What each caller takes here; from now on, of rates, as the others count too.
-        link: The way to Redis.
+        accounts: Accounts of callers; their new meters are shared.
+        replica: This replica, and its Redis.
     """
 
-    def __init__(self, accounts: Accounts, link: Replica) -> None:
-        self._link = link
+    def __init__(self, accounts: Accounts, replica: Replica) -> None:
+        self._replica = replica
         self._clock = accounts.clock
-        self._count = link.redis.register_script(NOW + COUNT)
+        self._count = replica.redis.register_script(NOW + COUNT)
         self._meters: WeakSet[ClusterMeter] = WeakSet()
-        self._untold: set[ClusterMeter] = set()
+        self._pending: set[ClusterMeter] = set()
         self._counted = anyio.Event()
         self._was_lost = False
-        """Whether Redis may have forgotten what it was told."""
+        """True if Redis may have lost its data."""
         self._is_refused = False
         accounts.make_meter = self.make_meter
-        link.on_return.append(self._returned)
+        replica.on_return.append(self._returned)
 
     def make_meter(self, *of: str, rate: Rate) -> ClusterMeter:
-        """A meter (`bridge.server.limits.limits.MakeMeter`); in Redis no name can be read."""
-        whose = json.dumps([of, rate.calls, rate.per_seconds])
-        key = self._link.key("rate", hashlib.sha256(whose.encode()).hexdigest())
-        meter = ClusterMeter(key, rate, self._note)
+        """Create a meter (`bridge.server.limits.limits.MakeMeter`). Its key is a digest, which hides names."""
+        identity = json.dumps([of, rate.calls, rate.per_seconds])
+        key = self._replica.key("rate", hashlib.sha256(identity.encode()).hexdigest())
+        meter = ClusterMeter(key, rate, self._request_sync)
         self._meters.add(meter)
         return meter
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time during which others are told; at its end they are told the rest."""
+        """Context in which meters are synchronized, the last time at its end."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._keep_telling)
+                tasks.start_soon(self._keep_synchronizing)
                 try:
                     yield
                 finally:
                     tasks.cancel_scope.cancel()
         finally:
-            with anyio.move_on_after(_LAST_WORDS_SECONDS, shield=True), suppress(*self._link.failures):
-                await self.tell()
+            with anyio.move_on_after(_LAST_SYNCHRONIZATION_SECONDS, shield=True), suppress(*self._replica.failures):
+                await self.synchronize()
 
-    async def tell(self) -> None:
-        """Tell Redis what was counted here, and learn what all have counted.
+    async def synchronize(self) -> None:
+        """Send the counts of this replica to Redis, and receive those of all.
 
         Raises:
-            RedisError: Redis does not answer. What was not told is told the next time.
+            RedisError: Redis does not answer; counts that were not sent are sent the next time.
         """
-        waiting = tuple(self._untold)
-        was_lost, self._was_lost = self._was_lost or not self._link.is_up, False
-        for start in range(0, len(waiting), _MOST_AT_ONCE):
-            await self._tell_of(waiting[start : start + _MOST_AT_ONCE], was_lost=was_lost)
+        waiting = tuple(self._pending)
+        was_lost, self._was_lost = self._was_lost or not self._replica.is_up, False
+        for start in range(0, len(waiting), _MAX_METERS_PER_COMMAND):
+            await self._synchronize_some(waiting[start : start + _MAX_METERS_PER_COMMAND], was_lost=was_lost)
         self._is_refused = False
 
-    async def _tell_of(self, meters: Sequence[ClusterMeter], *, was_lost: bool) -> None:
-        self._untold.difference_update(meters)
+    async def _synchronize_some(self, meters: Sequence[ClusterMeter], *, was_lost: bool) -> None:
+        self._pending.difference_update(meters)
         now = self._clock()
         if was_lost:
             for meter in meters:
-                meter.regain(now)
-        taken = [meter.take_untold() for meter in meters]
+                meter.expire_pending(now)
+        taken = [meter.take_pending() for meter in meters]
         known = [meter.known_seconds(now) if was_lost else 0.0 for meter in meters]
         most = [meter.most_seconds for meter in meters]
         counts = [math.ceil(seconds * _MICROSECONDS) for of in zip(known, taken, most, strict=True) for seconds in of]
@@ -192,47 +189,47 @@ class ClusterRates:
         except BaseException:
             for meter, seconds in zip(meters, taken, strict=True):
                 meter.put_back(seconds)
-            self._untold.update(meters)
+            self._pending.update(meters)
             raise
         now = self._clock()
         for meter, left in zip(meters, answer, strict=True):
-            meter.learn(now + left / _MICROSECONDS)
+            meter.update(now + left / _MICROSECONDS)
 
-    async def _keep_telling(self) -> None:
+    async def _keep_synchronizing(self) -> None:
         while True:
-            if not self._untold:
+            if not self._pending:
                 self._counted = anyio.Event()
                 await self._counted.wait()
             try:
-                await self.tell()
-            except self._link.failures as error:
+                await self.synchronize()
+            except self._replica.failures as error:
                 self._failed(error)
-                await anyio.sleep(BEAT_SECONDS)
+                await anyio.sleep(HEARTBEAT_SECONDS)
             else:
                 await anyio.sleep(PAUSE_SECONDS)
 
-    def _note(self, meter: ClusterMeter) -> None:
-        if not self._untold:
+    def _request_sync(self, meter: ClusterMeter) -> None:
+        if not self._pending:
             self._counted.set()
-        self._untold.add(meter)
+        self._pending.add(meter)
 
     def _failed(self, error: Exception) -> None:
-        if not isinstance(error, self._link.refusals):
-            self._link.failed(error)
+        if not isinstance(error, self._replica.refusals):
+            self._replica.failed(error)
         elif not self._is_refused:
             self._is_refused = True
-            _logger.error("Redis refuses to count rates (%s): until it does, each replica counts by itself", error)
+            _logger.error("Redis refuses to count rates (%s): until it does, each replica counts alone", error)
         self._was_lost = True
         now = self._clock()
-        for meter in tuple(self._untold):
-            meter.regain(now)
-            if meter.is_unused(now) or len(self._untold) > _MOST_UNTOLD:
-                self._untold.discard(meter)
+        for meter in tuple(self._pending):
+            meter.expire_pending(now)
+            if meter.is_unused(now) or len(self._pending) > _MAX_PENDING:
+                self._pending.discard(meter)
 
     async def _returned(self) -> None:
-        """Have Redis told all that is known here: it may have come back empty."""
+        """Synchronize all meters, because Redis may have lost its data."""
         self._was_lost = True
         now = self._clock()
         for meter in tuple(self._meters):
             if not meter.is_unused(now):
-                self._note(meter)
+                self._request_sync(meter)

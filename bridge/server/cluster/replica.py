@@ -1,11 +1,11 @@
-"""The link of one replica to the others, through Redis.
+"""Replica: heartbeat and messages of one replica, through Redis.
 
-Each replica has a name of its own for as long as it runs, a key that it renews every second, and two channels of
-publish and subscribe: one that all hear, and one that it alone hears. Messages are told once, and lost where nobody
-hears them; what must not be lost is kept under a key.
+Each replica has a unique id, a key that it renews every second, and two channels: one for all replicas, and its own.
+Messages are published once, and are lost if no replica is subscribed; data that must not be lost is stored under a key.
 
-That a replica has ended is said where two signs agree, as a call is given up by it: one that is busy misses its beat,
-and is still connected; one that has just lost its connection still beats.
+A replica counts as ended only if its heartbeat has stopped and its channel has no subscriber, because its calls are
+given up then. A busy replica misses heartbeats but stays subscribed; one that lost its connection still has a recent
+key.
 """
 
 from __future__ import annotations
@@ -28,104 +28,104 @@ if TYPE_CHECKING:
 
     from bridge.redis import Redis
 
-    Hear = Callable[[Mapping[str, Any]], Awaitable[None]]
+    Handler = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 _logger = logging.getLogger("bridge.server")
 
-BEAT_SECONDS = 1.0
-"""How often a replica says that it is alive."""
+HEARTBEAT_SECONDS = 1.0
+"""Seconds between heartbeats of a replica."""
 ALIVE_SECONDS = 3
-"""How long after that it has missed no beat."""
+"""Seconds after its last heartbeat for which a replica counts as alive."""
 GONE_SECONDS = 30
-"""How long after its last beat it counts as ended though Redis has not noticed that it is connected no more."""
-SOON_SECONDS = 0.5
-"""How long a client waits, at most, for Redis to be told what it need not be told."""
+"""Seconds after its last heartbeat at which a replica counts as ended, even if its channel has a subscriber."""
+MAX_WAIT_SECONDS = 0.5
+"""Maximum seconds for which a client waits for an optional command of Redis."""
 _ACKNOWLEDGED_SECONDS = 2.0
-_HEARD_SECONDS = 1.0
-_FIRST_HEARING_SECONDS = 5.0
-_SETTLING_SECONDS = 3 * BEAT_SECONDS
-_BEGINNING_SECONDS = 1.5 * BEAT_SECONDS
-_SHOWN_CHARS = 100
-"""How much of a message the log has at most."""
+_RECEIVE_SECONDS = 1.0
+_SUBSCRIBE_SECONDS = 5.0
+_SETTLING_SECONDS = 3 * HEARTBEAT_SECONDS
+_STARTING_SECONDS = 1.5 * HEARTBEAT_SECONDS
+_LOGGED_CHARS = 100
+"""Maximum characters of a message in the log."""
 _REFUSAL_LOG_SECONDS = 60.0
-"""Least time between two lines of the log about commands that Redis refused."""
+"""Minimum seconds between two log lines about commands that Redis refused."""
 
 
 class LateError(TimeoutError):
-    """Redis did not answer soon.
+    """Redis did not answer within `MAX_WAIT_SECONDS`.
 
     Args:
-        is_again: What was asked before did not come either. Otherwise it may be this process that was busy.
+        is_again: True if the command before was late, too. Otherwise this process may have been busy.
     """
 
     def __init__(self, *, is_again: bool) -> None:
-        super().__init__(f"it did not answer within {SOON_SECONDS:g} seconds")
+        super().__init__(f"it did not answer within {MAX_WAIT_SECONDS:g} seconds")
         self.is_again = is_again
 
 
 class Replica:
-    """This replica, among the others.
+    """This replica, and its connection to the others.
 
     Args:
-        redis: Their Redis.
-        prefix: What the keys of the server begin with.
+        redis: The Redis of the replicas.
+        prefix: Prefix of the server's keys.
     """
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self.redis = redis
-        self.replica = uuid4().hex[:12]
-        """The name of this replica."""
+        self.id = uuid4().hex[:12]
+        """Unique id of this replica."""
         self.is_up = True
-        """Whether Redis answered lately."""
+        """True if Redis answered the last command."""
         self.failures = connection_errors()
-        """What is raised where Redis does not answer."""
+        """Exceptions of commands that fail."""
         self.refusals = response_errors()
-        """What of these is raised where it answers that it will not."""
+        """Those of `failures` by which Redis refuses a command."""
         self.on_return: list[Callable[[], Awaitable[None]]] = []
-        """What is done when Redis, and what the others told, can be heard again."""
+        """Called when Redis is available, or the channels are subscribed, again."""
         self.on_use: list[Callable[[], Awaitable[None]]] = []
-        """What is done when Redis is used again, after that."""
+        """Called after that, once Redis is in use again."""
         self._prefix = prefix
         self._began_at = math.inf
         self._late_at = math.inf
-        """Since when Redis has answered nothing that was asked `soon`."""
+        """Time since which no command in `bounded_wait` was answered."""
         self._returned_at = -math.inf
         self._may_have_forgotten = False
         self._refusals = 0
         self._refusal_logged_at = -math.inf
-        self._hears = anyio.Event()
-        self._hearers: dict[str, Hear] = {"acknowledged": self._acknowledged}
+        self._subscribed = anyio.Event()
+        self._handlers: dict[str, Handler] = {"acknowledged": self._acknowledged}
         self._awaited: dict[str, tuple[int, anyio.Event]] = {}
 
     def key(self, *parts: str) -> str:
-        """A key of this server."""
+        """Return a key of this server."""
         return ":".join((self._prefix, *parts))
 
-    def hear(self, kind: str, hearer: Hear) -> None:
-        """Have messages of a kind, which other replicas tell, heard."""
-        self._hearers[kind] = hearer
+    def on_message(self, kind: str, handler: Handler) -> None:
+        """Set the handler of a kind of messages from other replicas."""
+        self._handlers[kind] = handler
 
     @property
     def is_settled(self) -> bool:
-        """Whether what is missing in Redis is nowhere: not where it may have come back empty, to be filled again."""
+        """False while Redis may have lost its data, and replicas have not stored theirs again."""
         return self.is_up and monotonic() - self._returned_at > _SETTLING_SECONDS
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is settled for good: this replica may have begun just when Redis came back empty."""
-        return self.is_settled and monotonic() - self._began_at > _BEGINNING_SECONDS
+        """True if `is_settled`, and this replica has run long enough to have seen a loss of data."""
+        return self.is_settled and monotonic() - self._began_at > _STARTING_SECONDS
 
     @contextmanager
-    def soon(self) -> Iterator[None]:
-        """The time in which Redis is asked while a client waits that can do without.
+    def bounded_wait(self) -> Iterator[None]:
+        """Context for an optional command while a client waits.
 
         Raises:
-            TimeoutError: One of the failures: it did not answer lately, or does not answer soon.
+            TimeoutError: One of `failures`: Redis is unavailable, or does not answer within `MAX_WAIT_SECONDS`.
         """
         if not self.is_up:
-            raise TimeoutError("it did not answer lately")
+            raise TimeoutError("it did not answer the last command")
         begun_at = monotonic()
-        with anyio.move_on_after(SOON_SECONDS) as waiting:
+        with anyio.move_on_after(MAX_WAIT_SECONDS) as waiting:
             yield
         if waiting.cancelled_caught:
             is_again = begun_at >= self._late_at
@@ -135,50 +135,50 @@ class Replica:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time during which this replica is alive and hears the others."""
+        """Context in which this replica sends heartbeats and receives messages."""
         self._began_at = monotonic()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._beat)
+            tasks.start_soon(self._send_heartbeats)
             tasks.start_soon(self._listen)
-            # What is asked here from the first moment on is answered somewhere, and told here.
-            with anyio.move_on_after(_FIRST_HEARING_SECONDS):
-                await self._hears.wait()
+            # A client's answer to a request of this replica may reach another one: subscribe before serving.
+            with anyio.move_on_after(_SUBSCRIBE_SECONDS):
+                await self._subscribed.wait()
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
                 with anyio.move_on_after(1, shield=True):
                     with suppress(*self.failures):
-                        await self.redis.delete(self.key("alive", self.replica))
+                        await self.redis.delete(self.key("alive", self.id))
                     await self.redis.aclose()
 
     async def has_ended(self, replica: str) -> bool:
-        """Whether a replica has ended, as far as that is sure.
+        """True if a replica has certainly ended.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        if replica == self.replica or not self.is_settled:
+        if replica == self.id or not self.is_settled:
             return False
         async with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.pttl(self.key("alive", replica))
             pipeline.pubsub_numsub(self.key("to", replica))
-            left_milliseconds, ((_, hearers),) = await pipeline.execute()
+            left_milliseconds, ((_, subscribers),) = await pipeline.execute()
         if left_milliseconds < 0:
             return self.is_sure
         silent_seconds = GONE_SECONDS - left_milliseconds / 1000
-        return silent_seconds > ALIVE_SECONDS and not hearers
+        return silent_seconds > ALIVE_SECONDS and not subscribers
 
-    async def tell(self, message: Mapping[str, Any], *, to: str = "all") -> int:
-        """Tell one other replica, or all; returns how many heard it, this one included.
+    async def publish(self, message: Mapping[str, Any], *, to: str = "all") -> int:
+        """Send a message to one replica, or to all; return the number of receivers, this one included.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        return int(await self.redis.publish(self.key("to", to), json.dumps({**message, "from": self.replica})))
+        return int(await self.redis.publish(self.key("to", to), json.dumps({**message, "from": self.id})))
 
-    async def tell_surely(self, message: Mapping[str, Any]) -> None:
-        """Tell all others, and wait until each has done what it does; not for one that hangs.
+    async def publish_and_wait(self, message: Mapping[str, Any]) -> None:
+        """Send a message to all replicas, and wait for a bounded time until they have handled it.
 
         Raises:
             RedisError: Redis does not answer.
@@ -186,7 +186,7 @@ class Replica:
         token, done = uuid4().hex, anyio.Event()
         self._awaited[token] = (0, done)
         try:
-            others = await self.tell({**message, "token": token}) - 1
+            others = await self.publish({**message, "token": token}) - 1
             acknowledged, _ = self._awaited[token]
             self._awaited[token] = (acknowledged - others, done)
             if acknowledged < others:
@@ -196,7 +196,7 @@ class Replica:
             del self._awaited[token]
 
     def failed(self, error: Exception) -> None:
-        """Note that a command failed: Redis is out of use, or it refused this command alone; logged once.
+        """Note that a command failed, and log it once: Redis is unavailable, or refused this command.
 
         Args:
             error: One of the `connection_errors`.
@@ -206,41 +206,41 @@ class Replica:
             return
         self._refusals += 1
         if monotonic() - self._refusal_logged_at >= _REFUSAL_LOG_SECONDS:
-            told = "Redis refused a command (%s), and %d since this was logged last; it is used on"
-            _logger.error(told, error, self._refusals)
+            text = "Redis refused a command (%s), and %d since this was logged last; it stays in use"
+            _logger.error(text, error, self._refusals)
             self._refusal_logged_at, self._refusals = monotonic(), 0
 
     def _lost(self, error: Exception) -> None:
-        # One that was slow for once has forgotten nothing.
+        # A timeout does not mean a loss of data.
         self._may_have_forgotten = self._may_have_forgotten or not isinstance(error, TimeoutError)
         if self.is_up and not (isinstance(error, LateError) and not error.is_again):
             self.is_up = False
             _logger.error(
-                "Redis cannot be used (%s): sessions that are open here go on, those of other replicas are answered "
-                "503 until it is back, and each replica counts rates by itself",
+                "Redis is unavailable (%s): sessions of this replica continue, those of other replicas are answered "
+                "503 until it is available again, and each replica counts rates alone",
                 error,
             )
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
-            failed = self._lost  # also by a refusal: other replicas take this one for ended
+            failed = self._lost  # a refused heartbeat is an outage, too: other replicas would take this one for ended
             try:
-                await self.redis.set(self.key("alive", self.replica), "1", ex=GONE_SECONDS)
+                await self.redis.set(self.key("alive", self.id), "1", ex=GONE_SECONDS)
                 failed = self.failed
                 if not self.is_up:
-                    # Connections of before would fail, one after another.
+                    # Pooled connections from before the outage would fail, one after another.
                     await self.redis.connection_pool.disconnect(inuse_connections=False)
                     await self._catch_up()
                     self.is_up = True
                     if self._may_have_forgotten:
                         self._may_have_forgotten = False
                         self._returned_at = monotonic()
-                    _logger.warning("Redis is back")
+                    _logger.warning("Redis is available again")
                     for each in self.on_use:
                         await each()
             except self.failures as error:
                 failed(error)
-            await anyio.sleep(BEAT_SECONDS)
+            await anyio.sleep(HEARTBEAT_SECONDS)
 
     async def _listen(self) -> None:
         while True:
@@ -249,51 +249,49 @@ class Replica:
             except self.failures as error:
                 self.failed(error)
             except Exception:
-                _logger.exception("what came by the channels of the replicas could not be read")
-            await anyio.sleep(BEAT_SECONDS)
+                _logger.exception("the channels of the replicas could not be read")
+            await anyio.sleep(HEARTBEAT_SECONDS)
 
     async def _listen_once(self) -> None:
-        async with self.redis.pubsub() as heard:
-            await heard.subscribe(self.key("to", "all"), self.key("to", self.replica))
+        async with self.redis.pubsub() as channels:
+            await channels.subscribe(self.key("to", "all"), self.key("to", self.id))
             confirmed = 0
             while True:
-                message = await heard.get_message(timeout=_HEARD_SECONDS)
+                message = await channels.get_message(timeout=_RECEIVE_SECONDS)
                 if message is not None and message["type"] == "message":
-                    await self._heard(message["data"])
+                    await self._receive(message["data"])
                 elif message is not None:
                     confirmed += 1
-                    if confirmed == len(heard.channels):
+                    if confirmed == len(channels.channels):
                         await self._catch_up()
-                        self._hears.set()
+                        self._subscribed.set()
 
     async def _catch_up(self) -> None:
         for each in self.on_return:
             await each()
 
-    async def _heard(self, text: str) -> None:
-        # Whoever may use the Redis may publish anything, and so may replicas of another version.
+    async def _receive(self, text: str) -> None:
+        # Other users of the Redis, and replicas of another version, may publish anything.
         try:
-            await self._follow(json.loads(text))
+            await self._handle(json.loads(text))
         except self.failures:
             raise
         except Exception:
-            _logger.exception(
-                "what came by a channel of the replicas is no message of theirs (%d characters)", len(text)
-            )
+            _logger.exception("received an invalid message (%d characters) over a channel of the replicas", len(text))
 
-    async def _follow(self, message: Mapping[str, Any]) -> None:
-        if message["from"] == self.replica:
+    async def _handle(self, message: Mapping[str, Any]) -> None:
+        if message["from"] == self.id:
             return
         try:
-            await self._hearers[message["kind"]](message)
+            await self._handlers[message["kind"]](message)
         except self.failures:
             raise
         except Exception:
-            # What it says of a session may be all that lets somebody into it.
-            kind = truncate(repr(message["kind"]), _SHOWN_CHARS)
-            _logger.exception("what another replica told could not be followed; it was of the kind %s", kind)
+            # The message may contain a session's id, which is a secret: log its kind only.
+            kind = truncate(repr(message["kind"]), _LOGGED_CHARS)
+            _logger.exception("a message of the kind %s from another replica could not be handled", kind)
         if "token" in message and message["kind"] != "acknowledged":
-            await self.tell({"kind": "acknowledged", "token": message["token"]}, to=message["from"])
+            await self.publish({"kind": "acknowledged", "token": message["token"]}, to=message["from"])
 
     async def _acknowledged(self, message: Mapping[str, Any]) -> None:
         if message["token"] in self._awaited:

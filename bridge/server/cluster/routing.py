@@ -1,4 +1,4 @@
-"""Routing between replicas: which replica a message is for, and streams that are resumed at another."""
+"""Routing between replicas: the replica that a message is for, and resumption of streams on any replica."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.responses import StreamingResponse
 
-from bridge.server.cluster.event_store import _SIGN, position_of
+from bridge.server.cluster.event_store import ID_SEPARATOR, position_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 
-def replica_in(number: object) -> str | None:
-    """Which replica asked under a number; None where it is no number of ours."""
-    if not isinstance(number, str):
+def replica_in(request_id: object) -> str | None:
+    """Return the replica that sent a request to the client, given its id; None for ids of other senders."""
+    if not isinstance(request_id, str):
         return None
-    replica, sign, _ = number.partition(_SIGN)
-    return replica if sign else None
+    replica, separator, _ = request_id.partition(ID_SEPARATOR)
+    return replica if separator else None
 
 
 def target_replica(message: Json) -> str | None:
-    """Which replica a message of a client is for: ``all`` where each may be; None where it is for who got it."""
+    """Return the replica that a client's message is for: ``all`` for a cancellation, None for the receiving one."""
     method, params = message.get("method"), message.get("params")
     if method is None:
         return replica_in(message.get("id"))
@@ -40,27 +40,29 @@ def target_replica(message: Json) -> str | None:
 
 
 def requested_position(scope: Scope) -> StreamPosition | None:
-    """Where in the stream of a call a request wants to go on; None where it is for no call's stream."""
+    """Return the position in a call's stream that a request resumes; None if it resumes none."""
     event_id = Headers(scope=scope).get("last-event-id")
     return None if event_id is None else position_of(event_id)
 
 
 def without_last_event_id(scope: Scope) -> Scope:
-    """A request without the place at which a stream of no call broke off: what was said there is not kept."""
+    """Copy a scope without ``Last-Event-ID``, since the events of streams that belong to no call are not stored."""
     return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
 
 
-def resume_stream(events: SessionEvents, place: StreamPosition, session_id: str, link: Replica) -> StreamingResponse:
-    """The answer to a client that goes on reading the stream of a call."""
+def resume_stream(
+    events: SessionEvents, position: StreamPosition, session_id: str, replica: Replica
+) -> StreamingResponse:
+    """Return a response that resumes the stream of a call."""
 
     async def lines() -> AsyncIterator[str]:
         try:
-            async for event in events.follow(place):
+            async for event in events.follow(position):
                 yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
-        except link.failures as error:
-            link.failed(error)  # the client resumes again
+        except replica.failures as error:
+            replica.failed(error)  # the client resumes again
 
-    # The same as of the stream that broke off: nginx, for one, would keep events back where nobody tells it not to.
+    # The same headers as on the original stream; without X-Accel-Buffering, nginx would delay events.
     headers = {
         "cache-control": "no-cache, no-transform",
         "mcp-session-id": session_id,

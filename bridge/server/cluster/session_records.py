@@ -1,11 +1,4 @@
-"""Session records and log levels in Redis.
-
-Records: what replicas have to know of a session to answer for it, wherever it was opened.
-
-A session that is alive in this replica.
-
-The log levels of sessions that any replica may answer for: said to one of them, and kept by all.
-"""
+"""Session records and log levels in Redis, by which any replica can serve a session."""
 
 from __future__ import annotations
 
@@ -30,14 +23,14 @@ if TYPE_CHECKING:
     from bridge.tools.context import LogLevel
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60
-"""How long a session is kept that never goes unused."""
+"""Seconds until the record of a session without idle timeout expires."""
 
 SAVE = """
 if redis.call("EXISTS", KEYS[2]) == 0 then
     redis.call("SET", KEYS[1], ARGV[1], "EX", ARGV[2])
 end
 """
-"""Keeps a record unless its session was ended, be it at the same moment."""
+"""Script that stores a record unless its session was ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +38,15 @@ class SessionRecord:
     """One session, after its ``initialize`` was answered."""
 
     id: str
-    """What the client sends in ``Mcp-Session-Id``."""
+    """Value of ``Mcp-Session-Id``."""
     owner: str
-    """Whose it is, as `owner_digest` says it."""
+    """Digest of the caller that opened it; see `owner_digest`."""
     version: str
-    """The revision of the protocol that was agreed on."""
+    """Negotiated protocol version."""
     params: Mapping[str, Any]
     """The parameters of ``initialize``."""
     log_level: LogLevel | None = None
-    """From which severity on the client wants log messages, once it has said so."""
+    """Minimum severity of log messages for the client; None if it has set none."""
 
 
 _CONTENT = {field.name for field in fields(SessionRecord)} - {"id"}
@@ -63,22 +56,22 @@ class SessionRecords:
     """The records of all sessions.
 
     Args:
-        link: The way to Redis.
-        idle_seconds: How long a session may go unused.
+        replica: This replica, and its Redis.
+        idle_seconds: Seconds after which an unused session is ended; None for never.
     """
 
-    def __init__(self, link: Replica, idle_seconds: float | None) -> None:
-        self._link = link
-        self._save = link.redis.register_script(SAVE)
+    def __init__(self, replica: Replica, idle_seconds: float | None) -> None:
+        self._replica = replica
+        self._save = replica.redis.register_script(SAVE)
         self._seconds = max(1, round(idle_seconds or DEFAULT_KEPT_SECONDS))
 
     @property
     def seconds(self) -> int:
-        """How long a record is kept that nobody renews."""
+        """Seconds until a record expires unless renewed."""
         return self._seconds
 
     async def save(self, record: SessionRecord) -> None:
-        """Keep a record, unless its session was ended.
+        """Store a record, unless its session was ended.
 
         Raises:
             RedisError: Redis does not answer.
@@ -89,49 +82,49 @@ class SessionRecords:
         await self._save(keys=[self._key(record.id), self._ended(record.id)], args=[json.dumps(content), self._seconds])
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """The record of a session that was not ended; whoever asks is about to use it, so it is renewed.
+        """Return the record of a session, and renew it; None if the session does not exist, or was ended.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        async with self._link.redis.pipeline(transaction=False) as pipeline:
+        async with self._replica.redis.pipeline(transaction=False) as pipeline:
             pipeline.get(self._key(session_id))
             pipeline.expire(self._key(session_id), self._seconds)
             text, _ = await pipeline.execute()
         if text is None:
             return None
-        # Replicas of a later version, while they take the place of this one, may know more of a session.
+        # During an update, replicas of a later version may store further fields.
         content = {name: value for name, value in json.loads(text).items() if name in _CONTENT}
         return SessionRecord(id=session_id, **content)
 
     async def end(self, session_id: str) -> None:
-        """Let a session be no more, whoever still has it.
+        """Delete the record of a session, and mark it as ended for all replicas.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        async with self._link.redis.pipeline(transaction=True) as pipeline:
+        async with self._replica.redis.pipeline(transaction=True) as pipeline:
             pipeline.set(self._ended(session_id), "1", ex=self._seconds)
             pipeline.delete(self._key(session_id))
             await pipeline.execute()
 
     async def drop(self, session_id: str) -> None:
-        """Keep a record no longer.
+        """Delete a record.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        await self._link.redis.delete(self._key(session_id))
+        await self._replica.redis.delete(self._key(session_id))
 
     async def renew(self, records: Iterable[SessionRecord]) -> list[str]:
-        """Keep the records of sessions that are used, anew where they are lost; gives those that were ended elsewhere.
+        """Renew the records of used sessions, and store lost ones again; return the ids of sessions ended elsewhere.
 
         Raises:
             RedisError: Redis does not answer.
         """
         ended = []
         for record in records:
-            async with self._link.redis.pipeline(transaction=False) as pipeline:
+            async with self._replica.redis.pipeline(transaction=False) as pipeline:
                 pipeline.exists(self._ended(record.id))
                 pipeline.expire(self._key(record.id), self._seconds)
                 is_ended, is_kept = await pipeline.execute()
@@ -142,14 +135,14 @@ class SessionRecords:
         return ended
 
     def _key(self, session_id: str) -> str:
-        return self._link.key("session", session_id)
+        return self._replica.key("session", session_id)
 
     def _ended(self, session_id: str) -> str:
-        return self._link.key("ended", session_id)
+        return self._replica.key("ended", session_id)
 
 
 def owner_digest(user: object, session_id: str) -> str:
-    """Whose session it is, where a request carries a user: a digest of what the SDK compares, and of no secret."""
+    """Return a digest of the user as the SDK compares users; empty without one."""
     if not isinstance(user, AuthenticatedUser):
         return ""
     principal = json.dumps([session_id, authorization_context(user)], sort_keys=True)
@@ -158,74 +151,74 @@ def owner_digest(user: object, session_id: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class LiveSession:
-    """What there is of it here."""
+    """A session that this replica serves."""
 
     transport: StreamableHTTPServerTransport
     events: SessionEvents
     record: SessionRecord | None = None
     """None until ``initialize`` was answered."""
-    is_kept: bool = True
-    """Whether Redis has what the record says."""
+    is_stored: bool = True
+    """True if Redis has the record."""
     connection: Connection | None = None
     """None until it is served."""
 
 
 class ClusterLogLevels:
-    """Keeps the level of a session in its record, and tells it to the replicas in which the session is alive.
+    """Stores the log level of a session in its record, and sends it to the replicas that serve the session.
 
     Args:
-        levels: Those of the server that is served here.
-        link: The way to the other replicas.
-        keep: Keeps the record of a session that is alive here.
-        find: Gives a session that is alive here, when it is not just being revived.
+        levels: Log levels of this replica's server.
+        replica: This replica.
+        store: Stores the record of a session.
+        find: Returns a session of this replica, after waiting for it to be restored.
     """
 
     def __init__(
         self,
         levels: LogLevels,
-        link: Replica,
-        keep: Callable[[LiveSession], Awaitable[None]],
+        replica: Replica,
+        store: Callable[[LiveSession], Awaitable[None]],
         find: Callable[[str], Awaitable[LiveSession | None]],
     ) -> None:
         self._levels = levels
-        self._keep = keep
-        self._link = link
+        self._store = store
+        self._replica = replica
         self._find = find
-        levels.on_change = self._said
-        link.hear("log_level", self._heard)
+        levels.on_change = self._changed
+        replica.on_message("log_level", self._receive)
 
-    def revive(self, alive: LiveSession) -> None:
-        """Let a session that comes to life here have the level that its client said elsewhere."""
+    def restore(self, alive: LiveSession) -> None:
+        """Set the level of a restored session from its record."""
         level = None if alive.record is None else alive.record.log_level
         if level is not None and alive.connection is not None and alive.connection.client_params is not None:
             self._levels.keep(alive.connection.client_params, level)
 
-    async def tell(self, alive: LiveSession) -> None:
-        """Tell other replicas the level of a session, of which they may know an earlier one.
+    async def publish(self, alive: LiveSession) -> None:
+        """Send the level of a session to the other replicas.
 
         Raises:
             RedisError: Redis does not answer.
         """
         if alive.record is not None and alive.record.log_level is not None:
-            await self._link.tell(_message(alive.record.id, alive.record.log_level))
+            await self._replica.publish(_message(alive.record.id, alive.record.log_level))
 
-    async def _said(self, session_id: str, level: LogLevel) -> None:
+    async def _changed(self, session_id: str, level: LogLevel) -> None:
         alive = await self._find(session_id)
         if alive is None or alive.record is None:
             return
         alive.record = replace(alive.record, log_level=level)
-        await self._keep(alive)
-        if alive.is_kept:
+        await self._store(alive)
+        if alive.is_stored:
             try:
-                await self._link.tell_surely(_message(session_id, level))
-            except self._link.failures as error:
-                self._link.failed(error)
+                await self._replica.publish_and_wait(_message(session_id, level))
+            except self._replica.failures as error:
+                self._replica.failed(error)
 
-    async def _heard(self, message: Mapping[str, Any]) -> None:
+    async def _receive(self, message: Mapping[str, Any]) -> None:
         alive = await self._find(message["session"])
         if alive is not None and alive.record is not None and message["level"] in LOG_LEVELS:
             alive.record = replace(alive.record, log_level=message["level"])
-            self.revive(alive)
+            self.restore(alive)
 
 
 def _message(session_id: str, level: LogLevel) -> dict[str, str]:

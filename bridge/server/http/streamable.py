@@ -170,7 +170,7 @@ class StreamableEndpoint:
                 session.version = None
             elif method == "notifications/cancelled":
                 session.cancel(params.get("requestId"))
-            if self._shared is not None and await self._shared.passed_on(session, message, body, send):
+            if self._shared is not None and await self._shared.forward(session, message, body, send):
                 return
         await self._in_session(self._handle, scope, receive, send, message.get("id") if method is not None else None)
 

@@ -1,4 +1,4 @@
-"""Limits: how much of a server one caller may take, and how many callers share it."""
+"""Limits on the usage of a server by each caller."""
 
 from __future__ import annotations
 

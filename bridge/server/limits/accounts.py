@@ -1,9 +1,4 @@
-"""Usage per caller.
-
-Accounts: what each caller takes of a server at the moment.
-
-What somebody who is over a limit is told.
-"""
+"""Accounts: current usage by each caller, and the refusals of calls over a limit."""
 
 from __future__ import annotations
 
@@ -29,26 +24,25 @@ if TYPE_CHECKING:
     from bridge.server.limits.limits import Limits, MakeMeter
 
 MAX_ACCOUNTS = 10_000
-"""How many callers are remembered; of more, first those are forgotten who take nothing."""
+"""Maximum number of remembered callers; unused accounts are dropped first."""
 
-_KEPT_NETWORKS = 4096
+_CACHED_NETWORKS = 4096
 
-_BESIDE_CALLS = 16
+_MAX_OTHER_REQUESTS = 16
+"""Requests that a session may have beside its calls, such as answers to questions of a tool."""
 
 RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
-"""Where the result of a call that was refused says, in ``_meta``, when to try again."""
+"""Key in ``_meta`` of a refused call's result: seconds after which the client may try again."""
 
-_WHEN_ONE_IS_DONE_SECONDS = 1
-
+_CONCURRENCY_RETRY_SECONDS = 1
 
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
 
-
-_ANSWERED_AT_ONCE = Rate(10, 1)
+_IMMEDIATE_REFUSALS = Rate(10, 1)
 
 
 class ToolAccount:
-    """What one caller takes of one tool. A call that runs leaves it when it is done."""
+    """Usage of one tool by one caller."""
 
     __slots__ = ("_account", "calls", "concurrency", "meters", "name")
 
@@ -61,7 +55,7 @@ class ToolAccount:
         self.meters = tuple((rate, make_meter(name, each, rate=rate)) for each, rate in rates)
 
     def refusal(self, now: float) -> LimitExceeded | None:
-        """Why one more call has to wait."""
+        """Return the refusal of a further call; None if it may run."""
         if self.concurrency and self.calls >= self.concurrency:
             return too_many(f"too many calls of {self.name!r} at once", self.concurrency, "--tool-concurrency")
         for rate, meter in self.meters:
@@ -70,41 +64,41 @@ class ToolAccount:
         return None
 
     def leave(self) -> None:
-        """A call is done."""
+        """Note the end of a call."""
         self.calls -= 1
         self._account.calls -= 1
 
 
 class Account:
-    """What one caller takes.
+    """Usage of a server by one caller.
 
     Args:
-        limits: How much it may.
-        make_meter: Makes the meters of its rates.
+        limits: Limits of the caller.
+        make_meter: Creates the meters of its rates.
     """
 
-    __slots__ = ("_answers", "_limits", "_make_meter", "_meter", "_tools", "calls", "requests", "streams")
+    __slots__ = ("_limits", "_make_meter", "_meter", "_refusals", "_tools", "calls", "requests", "streams")
 
     def __init__(self, limits: Limits, make_meter: MakeMeter = local_meter) -> None:
         self._limits = limits
         self._make_meter = make_meter
         self._meter = None if limits.rate is None else make_meter(rate=limits.rate)
-        self._answers = Meter(_ANSWERED_AT_ONCE)
+        self._refusals = Meter(_IMMEDIATE_REFUSALS)
         self._tools: dict[str, ToolAccount] = {}
         self.requests = 0
-        """How many of its requests are being answered, without streams."""
+        """Number of requests that are being answered, without streams."""
         self.streams = 0
-        """How many of its streams are open."""
+        """Number of open streams."""
         self.calls = 0
-        """How many of its calls run."""
+        """Number of running calls."""
 
     def refusal(self, now: float, version: bytes | None) -> LimitExceeded | None:
-        """Why one more request has to wait.
+        """Return the refusal of a further request; None if it is admitted.
 
         Args:
             now: The time.
-            version: The revision of the protocol that it says. In a session, what a call asks is answered by a request
-                beside it: calls themselves are counted there, and of requests a few more are let through.
+            version: Protocol version in the request's header. In a session, a client answers the questions of a running
+                call by a further request, so that calls are limited, and some more requests are admitted.
         """
         limits = self._limits
         if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
@@ -113,12 +107,12 @@ class Account:
         most = limits.concurrency
         if most is None or self.requests < most > self.calls:
             return None
-        if version in _MODERN or self.requests >= most + _BESIDE_CALLS:
+        if version in _MODERN or self.requests >= most + _MAX_OTHER_REQUESTS:
             return too_many("too many requests at once", most, "--concurrency")
         return None
 
     def stream_refusal(self, now: float) -> LimitExceeded | None:
-        """Why one more stream has to wait."""
+        """Return the refusal of a further stream; None if it is admitted."""
         limits = self._limits
         if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
             assert limits.rate is not None
@@ -128,19 +122,19 @@ class Account:
         return None
 
     def count(self, now: float) -> None:
-        """One more request, which is let through."""
+        """Count an admitted request."""
         if self._meter is not None:
             self._meter.count(now)
 
     def is_answered_at_once(self, now: float) -> bool:
-        """Whether a refusal is answered at once, as the first ones are: who goes on regardless has to wait for it."""
-        if self._answers.wait_seconds(now) > 0:
+        """Return True if a refusal is sent without delay, which the first few of a caller are."""
+        if self._refusals.wait_seconds(now) > 0:
             return False
-        self._answers.count(now)
+        self._refusals.count(now)
         return True
 
     def enter(self, name: str, now: float) -> ToolAccount | LimitExceeded:
-        """One more call of a tool that is there: what it leaves when it is done, or why it has to wait."""
+        """Count a call of an existing tool; return the account to leave at its end, or the refusal of the call."""
         most = self._limits.concurrency
         if most is not None and self.calls >= most:
             return too_many("too many calls at once", most, "--concurrency")
@@ -157,7 +151,7 @@ class Account:
         return tool
 
     def is_unused(self, now: float) -> bool:
-        """Whether nothing would be lost with it."""
+        """True if the account can be dropped."""
         if self.requests or self.streams or self.calls or not (self._meter is None or self._meter.is_unused(now)):
             return False
         return all(meter.is_unused(now) for tool in self._tools.values() for _, meter in tool.meters)
@@ -167,19 +161,19 @@ class Accounts:
     """The accounts of one server.
 
     Args:
-        limits: How much each caller may take.
-        clock: Says what time it is, and never goes back.
+        limits: Limits of each caller.
+        clock: Monotonic clock.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
         self.limits = limits
         self.clock = clock
         self.make_meter: MakeMeter = local_meter
-        """Makes the meters of accounts that are opened from now on, of which it is told the caller."""
+        """Creates the meters of new accounts, given the caller's key first."""
         self._accounts: dict[str, Account] = {}
 
     def of(self, scope: Scope) -> Account:
-        """The account of whoever sent a request."""
+        """Return the account of a request's caller."""
         key = caller_key(scope)
         account = self._accounts.get(key)
         if account is None:
@@ -200,7 +194,7 @@ class Accounts:
 
 
 def caller_key(scope: Scope) -> str:
-    """What tells one caller from another: the name that a credential proves, else the address."""
+    """Return the key of a caller: the authenticated name, else the network address."""
     user = scope.get("user")
     if user is not None and (caller := getattr(user, "caller", None)) is not None:
         name: str = caller.name
@@ -210,11 +204,11 @@ def caller_key(scope: Scope) -> str:
 
 
 def account_of(request: ServerRequestContext[Any, Any]) -> str:
-    """The `caller_key` of a request that the SDK handles; empty where only one can call, as over stdio."""
+    """Return the `caller_key` of a request that the SDK handles; empty over stdio, which has one caller."""
     return "" if request.request is None else caller_key(request.request.scope)
 
 
-@lru_cache(_KEPT_NETWORKS)
+@lru_cache(_CACHED_NETWORKS)
 def _network(address: str) -> str:
     if ":" not in address:
         return address
@@ -225,12 +219,12 @@ def _network(address: str) -> str:
 
 
 class Usage:
-    """One request's use of its caller's account, while the request is answered.
+    """Usage of an account by one request, while it is answered.
 
     Args:
         account: The caller's account.
         now: Time at which the request was admitted.
-        is_stream: True for an open-ended stream, which has a limit of its own.
+        is_stream: True for a stream, which has its own limit.
     """
 
     __slots__ = ("_has_begun", "_is_stream", "_now", "account")
@@ -261,46 +255,46 @@ class Usage:
 
 
 current_account: ContextVar[Account | None] = ContextVar("bridge.server.limits", default=None)
-"""Whose call is run; None where only one caller can be, as over stdio."""
+"""Account of the caller of the running call; None over stdio, which has one caller."""
 
 
 class LimitExceeded(NamedTuple):
-    """Why something goes no further, and when trying again may help."""
+    """Refusal of a request or call that is over a limit."""
 
     message: str
     limit: str
-    """The option that sets the limit."""
+    """Name of the option that sets the limit."""
     retry_after_seconds: int
 
     @property
     def told(self) -> str:
-        """The message, with when to try again."""
+        """The message with the time to try again."""
         seconds = self.retry_after_seconds
         return f"{self.message}; try again in {seconds} second{'' if seconds == 1 else 's'}"
 
     @property
     def data(self) -> dict[str, str | int]:
-        """The data of an error."""
+        """Data of a JSON-RPC error."""
         return {"limit": self.limit, "retryAfterSeconds": self.retry_after_seconds}
 
     @property
     def result(self) -> ToolExecutionResult:
-        """The result of a call that was not run."""
+        """Result of a refused call."""
         return ToolExecutionResult(
             (Text(self.told),), is_error=True, metadata={RETRY_AFTER_META_KEY: self.retry_after_seconds}
         )
 
 
 def too_often(what: str, rate: Rate, wait_seconds: float, limit: str) -> LimitExceeded:
-    """Somebody is over a rate."""
+    """Return the refusal of a caller over a rate."""
     return LimitExceeded(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait_seconds)))
 
 
 def too_many(what: str, at_most: int, limit: str) -> LimitExceeded:
-    """Somebody has too many of something at once."""
-    return LimitExceeded(f"{what}: a caller has {at_most} at once", limit, _WHEN_ONE_IS_DONE_SECONDS)
+    """Return the refusal of a caller over a maximum."""
+    return LimitExceeded(f"{what}: a caller has {at_most} at once", limit, _CONCURRENCY_RETRY_SECONDS)
 
 
 def too_many_of_all(what: str, at_most: int, limit: str) -> LimitExceeded:
-    """All callers together have too many of something at once."""
-    return LimitExceeded(f"{what}: the server has {at_most} at once for all callers", limit, _WHEN_ONE_IS_DONE_SECONDS)
+    """Return the refusal when all callers together are over a maximum."""
+    return LimitExceeded(f"{what}: the server has {at_most} at once for all callers", limit, _CONCURRENCY_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""Calls within limits: counted where they run, so that no transport and no way of hanging up leads around it."""
+"""Limits of calls, counted at execution, so that they hold for every transport and after a client has disconnected."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
 
 
 class LimitedCalls:
-    """Runs calls as `bridge.tools.execution.execute` does, those that are over a limit excepted.
+    """Executes calls unless they are over a limit of their caller.
 
     Args:
-        accounts: What each caller takes.
+        accounts: Accounts of the callers.
     """
 
     def __init__(self, accounts: Accounts) -> None:
         self._clock = accounts.clock
-        self._alone = Account(accounts.limits)
+        self._single = Account(accounts.limits)
+        """Account of the only caller over stdio."""
 
     async def execute(
         self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> ToolExecutionResult:
-        """Run one request; one that is over a limit is a failed result that says when to try again."""
+        """Run a request; over a limit, return an error result that says when to try again."""
         if tools.find(request.name) is None:
             return await execute(tools, request, context, policy)
-        place = (current_account.get() or self._alone).enter(request.name, self._clock())
-        if isinstance(place, LimitExceeded):
-            return place.result
+        entered = (current_account.get() or self._single).enter(request.name, self._clock())
+        if isinstance(entered, LimitExceeded):
+            return entered.result
         try:
             return await execute(tools, request, context, policy)
         finally:
-            place.leave()
+            entered.leave()
 
 
 class BoundedCalls:
-    """Runs calls as long as there are not too many of all callers: those that wait take memory.
+    """Executes calls up to a maximum number of all callers together, because waiting calls take memory.
 
-    A caller may have as many as places are left, as with `bridge.server.limits.shares.Shares`: so one who takes all
-    that it gets leaves half of them to others, and two a third.
+    A caller may have as many calls as stay free, as in `bridge.server.limits.shares.Shares`.
 
     Args:
         execute: Runs a call.
-        max_calls: How many may run or wait at once.
-        running: Those that do, the one that is to be run among them.
+        max_calls: Maximum number of calls that run or wait.
+        running: These calls, including the one to be executed.
 
     Raises:
-        ValueError: None may.
+        ValueError: The maximum is not positive.
     """
 
     def __init__(self, execute: Execute, max_calls: int, running: RunningCalls) -> None:
@@ -80,12 +80,12 @@ class BoundedCalls:
     def execute(
         self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> Awaitable[ToolExecutionResult]:
-        """Run one request; one too many is refused by an error that says when to try again.
+        """Run a request.
 
         Raises:
-            CallRefused: Too many run or wait, of all callers or of this one.
+            CallRefused: Too many calls run or wait, of all callers or of this one.
         """
-        # Nobody has more than all: while half are free, the calls of the caller need not be counted.
+        # While half of the places are free, no caller can be over its share, and its calls need not be counted.
         if 2 * len(self._running) > self._max_calls and self._is_over(context) and tools.find(request.name) is not None:
             refusal = too_many_of_all("too many calls", self._max_calls, "--max-calls")
             raise CallRefused(ProtocolError(LIMIT_EXCEEDED, refusal.told, refusal.data))
@@ -100,7 +100,7 @@ class ResultTooLongError(Exception):
     """A result is over its limit.
 
     Attributes:
-        result_bytes: How long it is.
+        result_bytes: Length of the result.
     """
 
     def __init__(self, result_bytes: int) -> None:
@@ -109,12 +109,12 @@ class ResultTooLongError(Exception):
 
 
 def write_within_limit(max_bytes: int, wire: Json, write: Callable[[Json], _Written]) -> _Written:
-    """What is sent of a result, if the result is no longer than it may be.
+    """Write a result unless it is too long.
 
     Args:
-        max_bytes: How long it may be as JSON, without what the protocol adds.
+        max_bytes: Maximum length of the result as JSON, without members of the protocol.
         wire: The result.
-        write: Makes of it what is sent, and may add to it.
+        write: Writes the result; may add members.
 
     Raises:
         ResultTooLongError: It is longer.
@@ -122,7 +122,7 @@ def write_within_limit(max_bytes: int, wire: Json, write: Callable[[Json], _Writ
     plain = dict(wire)
     written = write(wire)
     text = written[0] if isinstance(written, tuple) else written
-    # What is sent is never shorter: only where it is too long, or is not written yet, is the result written for this.
+    # The written form is never shorter than the result: if it is within the limit, so is the result.
     if isinstance(text, bytes) and len(text) <= max_bytes:
         return written
     if (length := len(to_json(plain, inf_nan_mode="null"))) > max_bytes:

@@ -1,4 +1,4 @@
-"""Rate limit guard: refuses requests of callers who are over their limits, before their bodies are read."""
+"""Rate limit guard: refuses requests of callers over their limits, before their bodies are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 HOLD_SECONDS = 1.0
-"""Average delay of a refusal to a caller who keeps sending, so that such refusals cost next to nothing."""
+"""Default average delay of a refusal to a caller that keeps sending, which bounds the cost of refusals."""
 
 _VERSION = b"mcp-protocol-version"
 _OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
@@ -31,7 +31,7 @@ class RateLimitGuard:
 
     Args:
         accounts: The accounts of the callers.
-        hold_seconds: Average delay of a refusal to a caller who keeps sending.
+        hold_seconds: Average delay of a refusal to a caller that keeps sending.
     """
 
     def __init__(self, accounts: Accounts, *, hold_seconds: float = HOLD_SECONDS) -> None:
@@ -72,14 +72,11 @@ class RateLimitGuard:
 
 
 async def delay_refusal(seconds: float) -> None:
-    """Wait about so long before a refusal.
-
-    Delays differ, because requests that are refused together come again together.
-    """
+    """Wait for a random time around ``seconds``, because clients that are refused together retry together."""
     await sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
 
 
 def _is_stream(request: Request) -> bool:
-    """True for a request of an open-ended stream. The SDK refuses a request that says so and is none."""
+    """True for a request that opens a stream, judged by its headers."""
     method: str = request.scope["method"]
     return method == "GET" or (method == "POST" and request.headers.get(b"mcp-method") == b"subscriptions/listen")

@@ -1,11 +1,7 @@
-"""Limits, Rate and meters (GCRA).
+"""Limits of one server, and rates, counted by the generic cell rate algorithm (ITU-T I.371).
 
-The limits of one server, as its operator says them.
-
-Rates: so many in so much time, counted by the generic cell rate algorithm (ITU-T I.371).
-
-Capacity comes back evenly, and all of it may be used at once. A meter is one number, and asking it takes a fifth of a
-microsecond; a library that does the same takes five, which is why there is none.
+Capacity is restored evenly, and all of it may be used at once. A meter is one number, and checking it takes 0.2 µs;
+libraries for this take 5 µs.
 """
 
 from __future__ import annotations
@@ -20,35 +16,35 @@ from bridge.server.auth.access import matches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NOTHING: Mapping[str, Any] = {}
+_EMPTY: Mapping[str, Any] = {}
 
-_WRITTEN = re.compile(r"(?P<calls>\d+)/(?P<seconds>\d+(?:\.\d+)?)")
+_RATE = re.compile(r"(?P<calls>\d+)/(?P<seconds>\d+(?:\.\d+)?)")
 
 _ROUNDING_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much one caller may take. None means without limit.
+    """Limits of each caller; None means no limit.
 
-    A caller is whoever bears a key or token, by the name that it proves, and where nobody is asked for one, whoever
-    comes from one address: of IPv6, one network of 64 bits.
+    A caller is identified by the name of its key or token; without authentication, by its IPv4 address or IPv6 /64
+    network.
     """
 
     rate: Rate | None = None
-    """How many requests over HTTP, messages of SSE among them."""
+    """Rate of HTTP requests, including messages over SSE."""
     concurrency: int | None = None
-    """How many calls at once, in each process, whatever became of the requests that asked for them."""
+    """Maximum running calls in each process, including calls whose clients have disconnected."""
     max_streams: int | None = None
-    """How many streams at once, in each process: those of sessions, of subscriptions and of SSE."""
-    tool_rates: Mapping[str, Rate] = field(default_factory=lambda: _NOTHING)
-    """How many calls of one tool, by its name or a pattern such as ``delete_*``; where several match, all count."""
-    tool_concurrency: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    """How many calls of one tool at once, likewise."""
+    """Maximum open streams in each process: of sessions, subscriptions and SSE."""
+    tool_rates: Mapping[str, Rate] = field(default_factory=lambda: _EMPTY)
+    """Rates of calls by tool name or pattern, such as ``delete_*``; if several match, all apply."""
+    tool_concurrency: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    """Maximum running calls by tool name or pattern; if several match, the smallest applies."""
     max_result_bytes: int | None = None
-    """How long the result of one call may be, as JSON; a longer one is an error instead."""
-    tool_result_bytes: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    """The same of one tool, by its name or a pattern; of all that are said of a tool the smallest counts."""
+    """Maximum length of a call's result as JSON; a longer result becomes an error."""
+    tool_result_bytes: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    """Maximum length of results by tool name or pattern; the smallest that matches applies."""
 
     def __post_init__(self) -> None:
         counts = {"concurrency": self.concurrency, "max_streams": self.max_streams}
@@ -60,7 +56,7 @@ class Limits:
                 raise DefinitionError(f"{name} must be at least 1, or None, not {count!r}")
 
     def result_bytes_of(self, tool: str) -> int | None:
-        """How long a result of a tool may be; None without limit."""
+        """Return the maximum length of a tool's results; None for no limit."""
         most = [count for name, count in self.tool_result_bytes.items() if matches((name,), tool)]
         if self.max_result_bytes is not None:
             most.append(self.max_result_bytes)
@@ -68,28 +64,28 @@ class Limits:
 
     @property
     def are_of_results(self) -> bool:
-        """Whether results have to be measured."""
+        """True if the length of results is limited."""
         return self.max_result_bytes is not None or bool(self.tool_result_bytes)
 
     @property
     def are_of_requests(self) -> bool:
-        """Whether requests over HTTP have to be looked at."""
+        """True if HTTP requests have to be checked."""
         return self.are_of_calls or self.rate is not None or self.max_streams is not None
 
     @property
     def are_of_calls(self) -> bool:
-        """Whether calls have to be counted."""
+        """True if calls have to be counted."""
         return self.concurrency is not None or bool(self.tool_rates or self.tool_concurrency)
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many in so much time."""
+    """A number of calls in a period."""
 
     calls: int
-    """How many."""
+    """Number of calls."""
     per_seconds: float
-    """In how much time."""
+    """Length of the period."""
 
     def __post_init__(self) -> None:
         if self.calls < 1 or self.per_seconds <= 0:
@@ -97,12 +93,12 @@ class Rate:
 
     @classmethod
     def read(cls, text: str) -> Rate:
-        """A rate as it is written: ``100/60`` for a hundred in a minute.
+        """Parse a rate: ``100/60`` is a hundred calls a minute.
 
         Raises:
-            DefinitionError: It is not written like that.
+            DefinitionError: The text has another form.
         """
-        found = _WRITTEN.fullmatch(text.strip())
+        found = _RATE.fullmatch(text.strip())
         if found is None:
             raise DefinitionError(f"a rate is written N/SECONDS, such as 100/60, not {text!r}")
         return cls(int(found["calls"]), float(found["seconds"]))
@@ -112,7 +108,7 @@ class Rate:
 
 
 class Meter:
-    """How much of a rate is used. It knows no clock: whoever asks says when it is, by one that never goes back.
+    """Usage of a rate, given the times of calls by a monotonic clock.
 
     Args:
         rate: The rate.
@@ -126,31 +122,31 @@ class Meter:
         self._due = 0.0
 
     def wait_seconds(self, now: float) -> float:
-        """How long until one more is within the rate; 0 or less where it is at once."""
+        """Return the seconds until a further call is within the rate; 0 or less if it is now."""
         return self._due - self._leeway - now
 
     def count(self, now: float) -> None:
-        """One more."""
+        """Count a call."""
         self._due = max(self._due, now) + self._interval
 
     def is_unused(self, now: float) -> bool:
-        """Whether nothing that was counted matters any more."""
+        """True if no counted call matters any more."""
         return self._due <= now
 
 
 class MakeMeter(Protocol):
-    """Makes the meter of a rate: for one process, or for several that count together."""
+    """Creates the meter of a rate, for one process or for replicas."""
 
     def __call__(self, *of: str, rate: Rate) -> Meter:
-        """A meter.
+        """Create a meter.
 
         Args:
-            of: Of whom and what it is, so that processes that count together mean the same one.
+            of: Identity of the meter among replicas, such as a caller and a tool.
             rate: The rate.
         """
         ...
 
 
 def local_meter(*_: str, rate: Rate) -> Meter:
-    """A meter of this process alone (`MakeMeter`)."""
+    """Create a meter for this process (`MakeMeter`)."""
     return Meter(rate)

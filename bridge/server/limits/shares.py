@@ -1,4 +1,4 @@
-"""Places that callers share: a bounded number, of which nobody can take all that others need."""
+"""Shares of a bounded resource, of which no caller can take everything."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Shares:
     """Counts the places that each caller has taken.
 
-    A caller may take as many as are free afterwards (dynamic thresholds, Choudhury and Hahne 1998): one caller alone
-    gets half of them, each of two callers a third.
+    A caller may take as many places as stay free (dynamic thresholds, Choudhury and Hahne 1998): a single caller gets
+    half of them, each of two callers a third.
 
     Args:
         places: Number of places, or of bytes.
@@ -25,11 +25,11 @@ class Shares:
     def __init__(self, places: int) -> None:
         self.places = places
         self.taken = 0
-        """Places that are taken now."""
+        """Number of taken places."""
         self._taken_by: Counter[str] = Counter()
 
     def has_room(self, caller: str, wanted: int = 1) -> bool:
-        """Whether a caller may take more.
+        """Return True if a caller may take more places.
 
         Args:
             caller: The caller's account; empty for the only caller of a process, who may take all.
@@ -38,7 +38,7 @@ class Shares:
         return self.taken + wanted + (self._taken_by[caller] if caller else 0) <= self.places
 
     def take(self, caller: str, count: int = 1) -> None:
-        """Count places as taken, whether there is room or not."""
+        """Count places as taken, even if there is no room."""
         self.taken += count
         self._taken_by[caller] += count
 
@@ -51,7 +51,7 @@ class Shares:
 
     @contextmanager
     def taking(self, caller: str, count: int = 1) -> Iterator[None]:
-        """The time during which places are taken."""
+        """Context in which places are taken."""
         self.take(caller, count)
         try:
             yield
@@ -60,7 +60,7 @@ class Shares:
 
     @contextmanager
     def growing(self, caller: str) -> Iterator[Callable[[int], bool]]:
-        """The time during which places are taken bit by bit; gives what takes some, if there is room."""
+        """Context in which places are taken; yields a function that takes some, and returns False without room."""
         taken = 0
 
         def take(count: int) -> bool:

@@ -74,7 +74,7 @@ async def test_a_change_that_every_replica_makes_is_announced_once_by_each(redis
     first, second = Replica(name, redis.url), Replica(name, redis.url)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with first.running(), second.running():
-            while await first.shared.link.tell({"kind": "changed", "fingerprint": ""}) < 2:
+            while await first.shared.replica.publish({"kind": "changed", "fingerprint": ""}) < 2:
                 await anyio.lowlevel.checkpoint()
             await second.until_told(1)  # it hears of what is news to it
             second.told = 0

@@ -41,27 +41,27 @@ DEADLINE_SECONDS = 20
 async def test_what_is_used_up_at_one_is_used_up_at_the_other_once_it_asks(redis: RedisServer) -> None:
     async with replicas(redis.url, 2) as (time, (one, other)):
         assert [one.lets_in() for _ in range(6)] == [True] * 5 + [False]
-        await one.rates.tell()
+        await one.rates.synchronize()
         assert other.lets_in()  # it has not asked yet
-        await other.rates.tell()
+        await other.rates.synchronize()
         assert not other.lets_in()
         assert other.wait_seconds == pytest.approx(2 * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
         await time.passes(2 * INTERVAL_SECONDS)
         assert other.lets_in()
         assert one.lets_in()
-        await one.rates.tell()
-        await other.rates.tell()
+        await one.rates.synchronize()
+        await other.rates.synchronize()
         assert other.wait_seconds == pytest.approx(2 * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
 
 
 async def test_a_clock_of_redis_that_is_set_back_keeps_nobody_out_for_as_long(redis: RedisServer) -> None:
     async with replicas(redis.url, 1) as (time, (replica,)):
         assert [replica.lets_in() for _ in range(6)] == [True] * 5 + [False]
-        await replica.rates.tell()
+        await replica.rates.synchronize()
         time.redis_behind_seconds = 1_000_000
         await time.passes(0)
         assert not replica.lets_in()
-        await replica.rates.tell()
+        await replica.rates.synchronize()
         most = replica.meter.most_seconds
         assert replica.wait_seconds <= most
         await time.passes(most)
@@ -72,10 +72,10 @@ async def test_what_is_counted_while_it_asks_stays_counted(redis: RedisServer) -
     async with replicas(redis.url, 1) as (_, (replica,)):
         assert replica.lets_in()
         replica.redis.meanwhile = replica.lets_in
-        await replica.rates.tell()
+        await replica.rates.synchronize()
         assert replica.wait_seconds == pytest.approx((2 - 4) * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
         replica.redis.meanwhile = nothing
-        await replica.rates.tell()
+        await replica.rates.synchronize()
         assert replica.wait_seconds == pytest.approx((2 - 4) * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
 
 
@@ -84,9 +84,9 @@ async def test_who_is_refused_hears_what_the_others_let_in_meanwhile(redis: Redi
         for replica in (one, other):
             while replica.lets_in():
                 pass
-            await replica.rates.tell()
+            await replica.rates.synchronize()
         assert one.wait_seconds == pytest.approx(INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
-        await one.rates.tell()
+        await one.rates.synchronize()
         assert one.wait_seconds == pytest.approx(6 * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
 
 
@@ -96,9 +96,9 @@ async def test_microseconds_are_counted(redis: RedisServer) -> None:
         await one.redis.set(meters[0].key, round((time() + EPOCH_SECONDS + 5) * 1_000_000))
         for _ in range(20):
             meters[0].count(time())
-            await one.rates.tell()
+            await one.rates.synchronize()
         meters[1].count(time())
-        await other.rates.tell()
+        await other.rates.synchronize()
         assert meters[1].wait_seconds(time()) == pytest.approx(5 + (21 - 99_999) / 100_000, abs=2e-6)
 
 
@@ -121,7 +121,7 @@ async def test_in_redis_stands_no_name_and_nothing_for_longer_than_it_matters(re
         many = [replica.meter_of(f"zoë-{number}") for number in range(1200)]
         for meter in many:
             meter.count(replica.clock())
-        await replica.rates.tell()
+        await replica.rates.synchronize()
         client = replica.link.redis
         keys = [key async for key in client.scan_iter(f"{replica.link.key('rate')}*", count=10_000)]
         assert sorted(keys) == sorted(meter.key for meter in many)
@@ -183,17 +183,17 @@ async def test_a_redis_that_comes_back_empty_is_told_all_that_still_matters(tmp_
         async with replicas(redis.url, 2) as (time, (one, other)):
             for _ in range(4):
                 assert one.lets_in()
-            await one.rates.tell()
+            await one.rates.synchronize()
             redis.end()
             assert one.lets_in()
             assert not one.lets_in()  # without Redis it is limited too
             with pytest.raises(connection_errors()):
-                await one.rates.tell()
+                await one.rates.synchronize()
             redis.start()
             await time.passes(0)
             await one.ask()
             assert other.lets_in()
-            await other.rates.tell()
+            await other.rates.synchronize()
             assert other.wait_seconds == pytest.approx(2 * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
 
 
@@ -220,7 +220,7 @@ async def test_what_is_made_up_for_when_redis_is_back_is_not_told(tmp_path: Path
 async def test_while_redis_is_gone_not_without_end_many_meters_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rates_module, "_MOST_UNTOLD", 4)
+    monkeypatch.setattr(rates_module, "_MAX_PENDING", 4)
     with redis_server(tmp_path) as redis, anyio.fail_after(DEADLINE_SECONDS):
         running = Running(redis.url)
         redis.end()
@@ -239,7 +239,7 @@ async def test_while_redis_is_gone_not_without_end_many_meters_wait_for_it(
 async def test_a_redis_that_refuses_to_count_is_said_once_and_is_not_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rates_module, "BEAT_SECONDS", 0)
+    monkeypatch.setattr(rates_module, "HEARTBEAT_SECONDS", 0)
     caplog.set_level(logging.INFO)
     with redis_server(tmp_path) as redis, anyio.fail_after(DEADLINE_SECONDS):
         running = Running(redis.url)

@@ -56,7 +56,7 @@ class History:
         before, is_asking = self._untold[replica].copy(), replica in self._asking
         self._asking.discard(replica)
         try:
-            await rates.tell()
+            await rates.synchronize()
         except ConnectionError:
             self.lost += len(before)
             self._asking.add(replica)

@@ -65,7 +65,7 @@ def test_without_redis_what_is_here_goes_on_and_what_is_elsewhere_waits(
         assert talk.end(other) == 200
         while talk.sum(one, 1, 2).status_code != 404:  # the other replica may still be about to listen again
             pass
-        gone = [record for record in caplog.records if "Redis cannot be used" in record.getMessage()]
+        gone = [record for record in caplog.records if "Redis is unavailable" in record.getMessage()]
         assert len(gone) == 2  # each of both says it once
 
 
@@ -107,13 +107,13 @@ def test_what_is_no_message_of_replicas_is_logged_and_nothing_else_comes_of_it(
 async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_process(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_module, "SOON_SECONDS", 0.01)
+    monkeypatch.setattr(link_module, "MAX_WAIT_SECONDS", 0.01)
     async with redis_at(redis.url) as client:
         link = Replica(client, f"late-{uuid4().hex}")
 
         async def late() -> None:
             try:
-                with link.soon():
+                with link.bounded_wait():
                     await anyio.sleep_forever()
             except TimeoutError as error:
                 link.failed(error)
@@ -122,7 +122,7 @@ async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_proces
             tasks.start_soon(late)
             tasks.start_soon(late)
         assert link.is_up
-        with link.soon():
+        with link.bounded_wait():
             await client.ping()
         await late()
         assert link.is_up
@@ -131,7 +131,7 @@ async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_proces
 
 
 def test_all_keys_of_a_server_are_on_one_node_of_a_cluster(redis: RedisServer) -> None:
-    link = Cluster(redis.url, Publisher(TOOLS, name="one"), Sessions(), None).link
+    link = Cluster(redis.url, Publisher(TOOLS, name="one"), Sessions(), None).replica
     assert {key_slot(link.key(*parts).encode()) for parts in (("session", "a"), ("ended", "b"), ("rate", "c"))} == {
         key_slot(b"{one}")
     }
@@ -155,7 +155,7 @@ def test_a_command_that_redis_refuses_is_no_outage(
     elsewhere = Talk(other)
     assert elsewhere.sum(one, 1, 2).status_code == 200, "the replica that was asked looks sessions up in Redis on"
     told = [record.getMessage() for record in caplog.records]
-    assert not [each for each in told if "Redis cannot be used" in each]
+    assert not [each for each in told if "Redis is unavailable" in each]
     assert len([each for each in told if "Redis refused a command" in each]) == (event_id == "1-0/5")
 
 

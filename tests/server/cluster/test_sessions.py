@@ -136,7 +136,7 @@ def test_a_client_that_says_too_much_of_itself_opens_no_session(replicas: Replic
     many: dict[str, Any] = {"experimental": {"x": {str(number): {} for number in range(10_000)}}}
     refused = httpx.post(replicas.one, json=http.initialize(many), headers=http.HEADERS, timeout=DEADLINE_SECONDS)
     assert refused.status_code == 413
-    assert "may take 262144" in refused.json()["error"]["message"]
+    assert "may keep 262144" in refused.json()["error"]["message"]
     assert Talk(replicas.one).sum(replicas.other, 1, 2).status_code == 200
 
 

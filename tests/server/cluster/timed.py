@@ -87,7 +87,7 @@ class TimedReplica:
         """Tell and learn what Redis may not know, as when it is back."""
         for each in self.link.on_return:
             await each()
-        await self.rates.tell()
+        await self.rates.synchronize()
 
     @property
     def wait_seconds(self) -> float:
