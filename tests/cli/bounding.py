@@ -36,9 +36,9 @@ def add(a: int, b: int) -> int:
 
 
 @contextmanager
-def served(protocol: str, bounds: ConnectionLimits, *tools: object) -> Iterator[int]:
-    """The port at which `add` is served, with more tools."""
-    app = http_app(ToolBox(add, *tools))
+def served(protocol: str, bounds: ConnectionLimits, *tools: object, **options: Any) -> Iterator[int]:
+    """The port at which `add` is served, with more tools and options of `http_app`."""
+    app = http_app(ToolBox(add, *tools), **options)
     kinds = {
         "direct": lambda: http_protocol(app.pre_asgi_handler(lambda: True), bounds),
         "httptools": lambda: http_protocol(None, bounds),

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
+import tracemalloc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.server.publisher import Publisher
 from bridge.tools.function import tool
+from bridge.tools.toolbox import ToolBox
 from tests.cli import bounding
-from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected
-from tests.server.http_mutations import modern
+from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, add, answer, connected
+from tests.server.http_mutations import (
+    Sessions,
+    handshake,
+    initialize,
+    modern,
+    post,
+    request,
+    without_body,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,13 +44,13 @@ async def many() -> str:
 
 
 @contextmanager
-def asked(port: int) -> Iterator[socket.socket]:
+def asked(port: int, raw: bytes = MANY) -> Iterator[socket.socket]:
     """A connection over which much was asked for, of which nothing is read."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connection.settimeout(DEADLINE_SECONDS)
         connection.connect(("127.0.0.1", port))
-        connection.sendall(MANY)
+        connection.sendall(raw)
         yield connection
 
 
@@ -91,3 +105,56 @@ def test_where_too_much_is_unread_one_is_cut_off_and_the_others_are_not(protocol
         assert cut_off.wait(DEADLINE_SECONDS)
         lengths = sorted(map(length_of_all, (one, other)))
     assert lengths[0] < RESULT_BYTES <= lengths[1]
+
+
+@pytest.mark.parametrize("protocol", ["direct", "h11"])
+@pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
+def test_a_client_that_hangs_up_on_what_it_does_not_read_gives_memory_and_places_back(protocol: str, kind: str) -> None:
+    bounds = ConnectionLimits(max_connections=2 if kind == "sse" else 1)
+    publisher = Publisher(ToolBox(add, many), name="tests", max_calls=1)
+    call = request("tools/call", name="many", arguments={})
+
+    def taken(raw: bytes) -> bytes:
+        """Send a request until there is a place for it."""
+        while True:
+            with connected(port, raw) as connection:
+                head = answer(connection)
+            if b" 503 " not in head.splitlines()[0]:
+                assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 202")), head
+                return head
+
+    with bounding.served(protocol, bounds, publisher=publisher, max_sessions=1) as port:
+        taken(CALL)
+        raw, again = MANY, CALL
+        if kind == "handshake":
+            found = re.search(rb"mcp-session-id: (\w+)", taken(initialize().raw))
+            assert found is not None
+            session = Sessions(found[1].decode(), "", "")
+            taken(handshake(session, {"jsonrpc": "2.0", "method": "notifications/initialized"}).raw)
+            raw = handshake(session, call).raw
+            again = handshake(session, request("tools/call", name="add", arguments={"a": 1, "b": 2})).raw
+        elif kind == "sse":
+            raw, again = without_body("GET", "/sse").raw, initialize().raw
+        tracemalloc.start()
+        try:
+            with asked(port, raw) as unread:
+                if kind == "sse":
+                    head = answer(unread)
+                    while (target := re.search(rb"data: (/messages/\S+)\r?\n", head)) is None:
+                        head += unread.recv(65_536)
+                    opening = request("initialize", protocolVersion="2024-11-05", capabilities={}, clientInfo={})
+                    opening["params"]["clientInfo"] = {"name": "tests", "version": "1"}
+                    for message in (
+                        opening,
+                        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+                        call | {"id": 2},
+                    ):
+                        taken(post(target[1].decode(), message).raw)
+                text = b""
+                while b"xxx" not in text:
+                    text = unread.recv(65_536)
+                assert tracemalloc.get_traced_memory()[0] > RESULT_BYTES // 2, "the rest waits in the server"
+            taken(again)
+            assert tracemalloc.get_traced_memory()[0] < RESULT_BYTES // 10
+        finally:
+            tracemalloc.stop()
