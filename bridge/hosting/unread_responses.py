@@ -1,11 +1,14 @@
 """Unread responses: connections whose clients do not read are closed.
 
 The transport buffers unread data. Above its high-water mark uvicorn pauses writing, but the buffer stays in memory
-while the connection is open.
+while the connection is open. Afterwards some of it is in reference cycles: the exception of a task that is cancelled
+while it sends refers to its frames, and anyio's task group to the exception. So unread data of `COLLECTED_BYTES` is
+followed by a garbage collection, which might not come by itself for long.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +19,12 @@ if TYPE_CHECKING:
     from bridge.hosting.connection_limits import ConnectionLimits
 
 _logger = logging.getLogger("bridge.hosting")
+
+COLLECTED_BYTES = 32 * 1024 * 1024
+"""Unread bytes of closed connections after which garbage is collected."""
+
+_COLLECTION_SECONDS = 0.5
+"""Seconds in which the tasks of closed connections end."""
 
 
 def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa: C901 - methods of a class
@@ -47,6 +56,8 @@ def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa
             super().resume_writing()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            if self._unread_timer is not None and unread.is_to_be_collected(self.unread_bytes):
+                self.loop.call_later(_COLLECTION_SECONDS, gc.collect)
             self._read_on()
             super().connection_lost(exc)
 
@@ -83,7 +94,15 @@ class _Unread:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._paused: dict[Any, int] = {}
-        self._bytes = 0
+        self._bytes = self._dropped_bytes = 0
+
+    def is_to_be_collected(self, dropped_bytes: int) -> bool:
+        """Count the unread bytes of a closed connection; return True if garbage is to be collected."""
+        self._dropped_bytes += dropped_bytes
+        if self._dropped_bytes < COLLECTED_BYTES:
+            return False
+        self._dropped_bytes = 0
+        return True
 
     def add(self, connection: Any) -> None:
         """Add a connection; over the limit, close the fullest connection of the address with the most unread bytes."""
