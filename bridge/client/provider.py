@@ -86,12 +86,12 @@ class McpToolProvider:
         self._handlers = handlers
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
-        self._cataloguing = CatalogRules(filter=filter, name_mapper=name_mapper, prefix=prefix)
+        self._catalog_rules = CatalogRules(filter=filter, name_mapper=name_mapper, prefix=prefix)
         self._headers_supplier = headers_supplier
         self._meta_supplier = meta_supplier
         self._offers_resources = resources
         self._validates_results = validates_results
-        self._catalogue: ToolCatalog = EMPTY
+        self._catalog: ToolCatalog = EMPTY
         self._upstreams: dict[str, Upstream] = {}
         self._local = ToolBox() if local is None else local
         self._local.on_change(self._rebuild)
@@ -177,7 +177,7 @@ class McpToolProvider:
     @property
     def origins(self) -> Mapping[str, RemoteName]:
         """Server and remote name of each tool, by local name."""
-        return self._catalogue.origins
+        return self._catalog.origins
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
@@ -248,9 +248,9 @@ class McpToolProvider:
                 connection=upstream.connection.status(),
                 required=upstream.config.required,
                 is_listed=upstream.is_listed,
-                tools=self._catalogue.of_server(upstream.name),
+                tools=self._catalog.of_server(upstream.name),
                 problem=upstream.problem,
-                skipped=(*upstream.skipped, *self._catalogue.left_out.get(upstream.name, ())),
+                skipped=(*upstream.skipped, *self._catalog.left_out.get(upstream.name, ())),
             )
             for upstream in self._upstreams.values()
         )
@@ -315,15 +315,15 @@ class McpToolProvider:
             _logger.exception("the tools cannot be named; the previous tools stay in use")
 
     def _rebuild(self) -> None:
-        before = self._catalogue
+        before = self._catalog
         beside = self.resources.tools() if self._offers_resources else ()
         listed = ((upstream.config, upstream.tools) for upstream in self._upstreams.values())
-        self._catalogue = self._cataloguing.catalogue(listed, beside, {tool.name for tool in self._local})
-        for server, reasons in self._catalogue.left_out.items():
+        self._catalog = self._catalog_rules.build(listed, beside, {tool.name for tool in self._local})
+        for server, reasons in self._catalog.left_out.items():
             if reasons != before.left_out.get(server):
                 _logger.warning("server %r: left out: %s", server, "; ".join(reasons))
-        self.tools.replace(self._catalogue.tools)
-        if self._change_listeners and (change := self._catalogue.change_from(before)):
+        self.tools.replace(self._catalog.tools)
+        if self._change_listeners and (change := self._catalog.change_from(before)):
             self._change_listeners.notify(change)
 
 

@@ -1,6 +1,6 @@
 """Local names, filters and status of remote tools.
 
-The catalogue gives each tool a name that is unique, valid, and independent of the order and availability of servers:
+The catalog gives each tool a name that is unique, valid, and independent of the order and availability of servers:
 
     always         the server's name is prepended to each tool name: `files_read`
     on_collision   it is prepended only if a local tool or another server's tool has the same name
@@ -233,7 +233,7 @@ class ToolCatalog:
         return tuple(name for name, origin in self.origins.items() if origin.server == server)
 
     def change_from(self, before: ToolCatalog) -> ToolsChange:
-        """Compute the difference from an earlier catalogue."""
+        """Compute the difference from an earlier catalog."""
         old = {tool.name: tool for tool in before.tools}
         new = {tool.name: tool for tool in self.tools}
         return ToolsChange(
@@ -244,12 +244,12 @@ class ToolCatalog:
 
 
 EMPTY = ToolCatalog(origins={})
-"""The empty catalogue."""
+"""The empty catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogRules:
-    """Filter and naming rules of a catalogue."""
+    """Filter and naming rules of a catalog."""
 
     filter: ToolFilter | None = None
     """Selects tools among those that the configuration allows; None for all."""
@@ -263,13 +263,13 @@ class CatalogRules:
         if self.prefix is not None and self.prefix not in get_args(Prefixing):
             raise DefinitionError(f"prefix must be 'always', 'on_collision', 'never' or None, not {self.prefix!r}")
 
-    def catalogue(
+    def build(
         self,
         servers: Iterable[tuple[ServerConfig, Iterable[Tool]]],
         beside: Iterable[Tool] = (),
         taken: Collection[str] = (),
     ) -> ToolCatalog:
-        """Build the catalogue of these servers and of additional tools, which keep their names.
+        """Build the catalog of these servers and of additional tools, which keep their names.
 
         Args:
             servers: All servers, including those whose tools are not known yet, since names must not depend on that.

@@ -88,7 +88,7 @@ class RedirectListener:
             self._result = SignInError(f"the login page cannot be shown: {error}")
             self._answered.set()
 
-    def hear(self, target: str) -> tuple[int, str, str]:
+    def receive(self, target: str) -> tuple[int, str, str]:
         """Handle a browser's request; returns the status, title and text of the page to respond with."""
         parts = urlsplit(target)
         if parts.path != self._path:
@@ -118,7 +118,9 @@ class RedirectListener:
         async with stream:
             with anyio.move_on_after(_READ_SECONDS), suppress(*_GONE):
                 target = _target(await _head(stream))
-                page = (400, "Not understood", "A browser is expected here.") if target is None else self.hear(target)
+                page = (
+                    (400, "Not understood", "A browser is expected here.") if target is None else self.receive(target)
+                )
                 await stream.send(_response(*page))
         if self._result is not None:
             self._answered.set()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bridge.client.auth.grants import ClientCredentials, OAuthLogin
 from bridge.client.config.schema import AuthEntry
+from bridge.client.config.variables import Expanded
+from bridge.client.redaction import HIDDEN
 
 if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
+    from bridge.client.config.entry_reader import EntryReader
 
 _HERE = ("127.0.0.1", "::1", "localhost")
 _TEXTS = ("token", "client_id", "client_secret", "client_metadata_url", "private_key", "issuer", "redirect_uri")
@@ -22,64 +25,57 @@ _ONLY_FOR = {
 }
 
 
-class CredentialReader(Protocol):
-    """Reads the texts of one server's entry."""
+class Auth(NamedTuple):
+    """Authentication of an entry: a grant, a header, or neither."""
 
-    def text(self, text: str, key: str, place: str = "") -> str | None:
-        """Expand a text's references; None after a problem was reported."""
-
-    def file(self, text: str, key: str, place: str = "") -> str | None:
-        """Read a file; None after a problem was reported."""
-
-    def problem(self, message: str, key: str, place: str = "") -> None:
-        """Report a problem."""
+    grant: Grant | None = None
+    """Grant type."""
+    header: Expanded | None = None
+    """Value of the ``Authorization`` header."""
+    texts: tuple[Expanded, ...] = ()
+    """All texts that were read, which may be secret."""
 
 
-def read_auth(said: AuthEntry | str, reader: CredentialReader) -> Grant | str | None:
-    """Convert an ``auth`` entry to a grant or a token; None after a problem was reported.
+def read_auth(entry: AuthEntry | str | None, reader: EntryReader) -> Auth:
+    """Convert an ``auth`` entry; neither grant nor header after a problem was reported.
 
     Args:
-        said: The value of ``auth``.
+        entry: The value of ``auth``; None without one.
         reader: Reads its texts.
     """
-    if isinstance(said, str):
-        return OAuthLogin() if said == "oauth" else _token(reader.text(said, "auth"), reader)
-    kind = said.type or ("bearer" if said.token is not None else "oauth")
-    unused = sorted(said.model_fields_set - _ONLY_FOR[kind] - {"type", "scopes"})
+    if entry is None:
+        return Auth()
+    if isinstance(entry, str):
+        return Auth(OAuthLogin()) if entry == "oauth" else _token(reader.expand(entry, "auth"), reader)
+    kind = entry.type or ("bearer" if entry.token is not None else "oauth")
+    unused = sorted(entry.model_fields_set - _ONLY_FOR[kind] - {"type", "scopes"})
     for name in unused:
         reader.problem(f"is not used for {kind!r}: remove it", "auth", f".{_written(name)}")
-    texts = _texts(said, reader)
-    if unused or texts is None:
-        return None
-    match kind:
-        case "bearer":
-            return _token(texts.get("token", ""), reader)
-        case "client_credentials":
-            return _credentials(said, texts, reader)
-        case _:
-            return _login(said, texts, reader)
-
-
-def _texts(said: AuthEntry, reader: CredentialReader) -> dict[str, str] | None:
-    """Expand the texts by name; None if one fails."""
-    found = {
-        name: reader.text(text, "auth", f".{_written(name)}")
+    read = {
+        name: reader.expand(text, "auth", f".{_written(name)}")
         for name in _TEXTS
-        if (text := getattr(said, name)) is not None
+        if (text := getattr(entry, name)) is not None
     }
-    if said.private_key_file is not None:
-        found["private_key"] = reader.file(said.private_key_file, "auth", ".privateKeyFile")
-    texts = {name: text for name, text in found.items() if text is not None}
-    return texts if len(texts) == len(found) else None
+    if entry.private_key_file is not None:
+        read["private_key"] = reader.file(entry.private_key_file, "auth", ".privateKeyFile")
+    secrets = tuple(read.values())
+    if unused or any(text.is_missing for text in secrets):
+        return Auth(texts=secrets)
+    if kind == "bearer":
+        return _token(read.get("token", Expanded("", "")), reader)
+    texts = {name: text.value for name, text in read.items()}
+    grant = (_credentials if kind == "client_credentials" else _login)(entry, texts, reader)
+    return Auth(grant, texts=secrets)
 
 
-def _token(token: str | None, reader: CredentialReader) -> str | None:
-    if token == "":
+def _token(token: Expanded, reader: EntryReader) -> Auth:
+    if not token.value and not token.is_missing:
         reader.problem("is empty: give a token, or 'oauth' for a login", "auth")
-    return token or None
+    header = Expanded(f"Bearer {token.value}", HIDDEN, (token.value,)) if token.value else None
+    return Auth(header=header, texts=(token,))
 
 
-def _credentials(said: AuthEntry, texts: dict[str, str], reader: CredentialReader) -> ClientCredentials | None:
+def _credentials(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> ClientCredentials | None:
     missing = [_written(name) for name in ("client_id", "issuer") if not texts.get(name)]
     if not (texts.get("client_secret") or texts.get("private_key")):
         missing.append("clientSecret")
@@ -90,24 +86,24 @@ def _credentials(said: AuthEntry, texts: dict[str, str], reader: CredentialReade
         reader.problem("must be the URL of the authorization server", "auth", ".issuer")
         return None
     options: dict[str, Any] = {}
-    if said.client_authentication is not None:
-        options["client_authentication"] = said.client_authentication
-    if said.signing_algorithm is not None:
-        options["signing_algorithm"] = said.signing_algorithm
+    if entry.client_authentication is not None:
+        options["client_authentication"] = entry.client_authentication
+    if entry.signing_algorithm is not None:
+        options["signing_algorithm"] = entry.signing_algorithm
     return ClientCredentials(
         client_id=texts["client_id"],
         client_secret=texts.get("client_secret"),
         private_key=texts.get("private_key"),
         issuer=texts["issuer"],
-        scopes=tuple(said.scopes or ()),
+        scopes=tuple(entry.scopes or ()),
         **options,
     )
 
 
-def _login(said: AuthEntry, texts: dict[str, str], reader: CredentialReader) -> OAuthLogin | None:
+def _login(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> OAuthLogin | None:
     redirect_uri = texts.get("redirect_uri")
-    if said.callback_port is not None and redirect_uri is None:
-        redirect_uri = f"http://localhost:{said.callback_port}/callback"
+    if entry.callback_port is not None and redirect_uri is None:
+        redirect_uri = f"http://localhost:{entry.callback_port}/callback"
     if redirect_uri is not None and not _is_here(redirect_uri):
         reader.problem("must be http on this machine, such as http://localhost:8765/callback", "auth", ".redirectUri")
         return None
@@ -121,10 +117,10 @@ def _login(said: AuthEntry, texts: dict[str, str], reader: CredentialReader) -> 
     return OAuthLogin(
         client_id=texts.get("client_id"),
         client_secret=texts.get("client_secret"),
-        client_authentication=said.client_authentication,
+        client_authentication=entry.client_authentication,
         client_metadata_url=metadata_url,
         issuer=texts.get("issuer"),
-        scopes=tuple(said.scopes or ()),
+        scopes=tuple(entry.scopes or ()),
         redirect_uri=redirect_uri,
     )
 

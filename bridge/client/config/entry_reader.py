@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.client.config.credentials import read_auth
 from bridge.client.config.variables import Expanded, ExpansionError
 from bridge.client.redaction import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.client.auth.grants import Grant
     from bridge.client.config.document import Diagnostics
-    from bridge.client.config.schema import AuthEntry
     from bridge.client.config.variables import Variables
 
 _MISSING = Expanded("", "", is_missing=True)
@@ -24,7 +21,7 @@ _MISSING = Expanded("", "", is_missing=True)
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """Reads the values of one server's entry; see `bridge.client.transports.transport.EntryReader`."""
+    """Reads the values of one server's entry, for `Transport.from_entry`."""
 
     server: str
     """The server's name."""
@@ -58,20 +55,16 @@ class EntryReader:
         path = self.expand(text, key, place)
         return path if path.is_missing else Expanded(str(self.workspace_folder / Path(path.value)), path.shown)
 
-    def credentials(self, entry: AuthEntry | str | None) -> tuple[Grant | None, Expanded | None, tuple[Expanded, ...]]:
-        """Convert an ``auth`` entry to a grant, or to the value of an ``Authorization`` header.
-
-        Args:
-            entry: The value of ``auth``; None without one.
-
-        Returns:
-            The grant, the header's value, and all texts that were read, which may be secret.
-        """
-        texts = _AuthTexts(self)
-        auth = read_auth(entry, texts) if entry is not None else None
-        if isinstance(auth, str):
-            return None, Expanded(f"Bearer {auth}", HIDDEN, (auth,)), tuple(texts.read)
-        return auth, None, tuple(texts.read)
+    def file(self, text: str, key: str, place: str = "") -> Expanded:
+        """Read a PEM file; empty after a problem was reported."""
+        path = self.path(text, key, place)
+        try:
+            return path if path.is_missing else Expanded(Path(path.value).read_text(encoding="ascii"), HIDDEN)
+        except OSError as error:
+            self.problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", key, place)
+        except ValueError:
+            self.problem(f"{path.shown!r} is not a PEM file", key, place)
+        return _MISSING
 
     def problem(self, message: str, key: str, place: str = "") -> None:
         """Report a problem."""
@@ -80,35 +73,6 @@ class EntryReader:
     def warning(self, message: str, key: str, place: str = "") -> None:
         """Report a warning."""
         self.diagnostics.warning(message, server=self.server, key=self.written.get(key, key) + place)
-
-
-class _AuthTexts:
-    """Reads the texts under ``auth`` and records them (`CredentialReader`)."""
-
-    def __init__(self, reader: EntryReader) -> None:
-        self._reader = reader
-        self.read: list[Expanded] = []
-
-    def text(self, text: str, key: str, place: str = "") -> str | None:
-        """Expand a text's references; None after a problem was reported."""
-        self.read.append(self._reader.expand(text, key, place))
-        return None if self.read[-1].is_missing else self.read[-1].value
-
-    def file(self, text: str, key: str, place: str = "") -> str | None:
-        """Read a file; None after a problem was reported."""
-        path = self._reader.path(text, key, place)
-        try:
-            return None if path.is_missing else Path(path.value).read_text(encoding="ascii")
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            self.problem(f"cannot read {path.shown!r}: {reason}", key, place)
-        except ValueError:
-            self.problem(f"{path.shown!r} is not a PEM file", key, place)
-        return None
-
-    def problem(self, message: str, key: str, place: str = "") -> None:
-        """Report a problem."""
-        self._reader.problem(message, key, place)
 
 
 def _is_encodable(text: str) -> bool:

@@ -215,56 +215,58 @@ def _usable_server(
 
 
 def _transport_of(
-    name: str, entry: ServerEntry, said: NormalizedEntry, diagnostics: Diagnostics
+    name: str, entry: ServerEntry, normalized: NormalizedEntry, diagnostics: Diagnostics
 ) -> type[Transport] | None:
     """Select the transport of an entry by the key of its address; None after a problem was reported."""
-    given = [transport for transport in TRANSPORTS if transport.address_key in said.values]
-    keys = [said.written[transport.address_key] for transport in given]
+    given = [transport for transport in TRANSPORTS if transport.address_key in normalized.values]
+    keys = [normalized.written[transport.address_key] for transport in given]
     wanted = next((transport for transport in TRANSPORTS if entry.type in transport.entry_types), None)
     if len(given) > 1:
         diagnostics.problem(f"has both {' and '.join(map(repr, keys))}: keep one", server=name)
     elif not given:
         addresses = {transport.address_key for transport in TRANSPORTS}
-        slips = [key for key, meant in said.meant.items() if canonical_key(meant) in addresses]
-        hint = f"; did you mean {said.meant[slips[0]]!r} by {slips[0]!r}?" if slips else ""
+        slips = [key for key, meant in normalized.meant.items() if canonical_key(meant) in addresses]
+        hint = f"; did you mean {normalized.meant[slips[0]]!r} by {slips[0]!r}?" if slips else ""
         message = f"has neither 'command' (a program to start) nor 'url' (a server to connect to){hint}"
         diagnostics.problem(message, server=name)
     elif wanted not in {None, given[0]}:
         assert wanted is not None
         message = f"is {entry.type!r}, which needs a {wanted.address_key!r}, not a {keys[0]!r}"
-        diagnostics.problem(message, server=name, key=said.written["type"])
+        diagnostics.problem(message, server=name, key=normalized.written["type"])
     else:
         return given[0]
     return None
 
 
-def _check_seconds(name: str, entry: ServerEntry, said: NormalizedEntry, diagnostics: Diagnostics) -> None:
+def _check_seconds(name: str, entry: ServerEntry, normalized: NormalizedEntry, diagnostics: Diagnostics) -> None:
     for key in _SECONDS_KEYS:
-        seconds = said.values.get(key)
+        seconds = normalized.values.get(key)
         if seconds is not None and seconds > _SURELY_MILLISECONDS:
             diagnostics.warning(
                 f"{seconds:g} is in seconds here; if milliseconds were meant, write {seconds / 1000:g}",
                 server=name,
-                key=said.written[key],
+                key=normalized.written[key],
             )
     if entry.timeout is not None and entry.max_call_seconds is not None and entry.max_call_seconds < entry.timeout:
         diagnostics.problem("is shorter than 'timeout', which would have no effect", server=name, key="maxCallSeconds")
 
 
-def _warn_of_unused(name: str, transport: type[Transport], said: NormalizedEntry, diagnostics: Diagnostics) -> None:
+def _warn_of_unused(
+    name: str, transport: type[Transport], normalized: NormalizedEntry, diagnostics: Diagnostics
+) -> None:
     unused = frozenset().union(*(other.entry_keys for other in TRANSPORTS)) - transport.entry_keys
-    for key in said.values:
+    for key in normalized.values:
         if key in unused:
             message = f"has no effect with {transport.address_key!r}, ignored"
-            diagnostics.warning(message, server=name, key=said.written[key])
+            diagnostics.warning(message, server=name, key=normalized.written[key])
 
 
-def _protocol(name: str, entry: ServerEntry, said: NormalizedEntry, diagnostics: Diagnostics) -> ProtocolPin:
+def _protocol(name: str, entry: ServerEntry, normalized: NormalizedEntry, diagnostics: Diagnostics) -> ProtocolPin:
     if entry.type != "sse":
         return entry.protocol or "auto"
     if entry.protocol not in {None, "auto", "legacy"}:
         message = f"is {entry.protocol!r}, which is not available over SSE: remove it"
-        diagnostics.problem(message, server=name, key=said.written["protocol"])
+        diagnostics.problem(message, server=name, key=normalized.written["protocol"])
     return "legacy"
 
 
@@ -281,14 +283,14 @@ class LockFiles:
     """The lock files of one configuration, each read once.
 
     Args:
-        said: Top-level settings, for servers without their own.
+        settings: Top-level settings, for servers without their own.
         variables: Values of references.
         diagnostics: Collects problems.
         are_read: Read the files; False for `bridge pin`, which writes them.
     """
 
     def __init__(
-        self, said: Mapping[str, Any], variables: Variables, diagnostics: Diagnostics, *, are_read: bool
+        self, settings: Mapping[str, Any], variables: Variables, diagnostics: Diagnostics, *, are_read: bool
     ) -> None:
         self._variables = variables
         self._diagnostics = diagnostics
@@ -296,11 +298,11 @@ class LockFiles:
         self._read: dict[tuple[str, PinMode], Mapping[str, ServerPins]] = {}
         self._lock: str | None = None
         self._mode: PinMode = "refuse"
-        if (lock := said.get("pins")) is not None:
+        if (lock := settings.get("pins")) is not None:
             self._lock = lock if isinstance(lock, str) else None
             if self._lock is None:
                 diagnostics.problem(f"must be the path of a lock file, not {json_type_name(lock)}", key="pins")
-        if (mode := said.get("pinMode")) is not None:
+        if (mode := settings.get("pinMode")) is not None:
             if mode in _MODES:
                 self._mode = mode
             else:

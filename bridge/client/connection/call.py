@@ -140,12 +140,12 @@ class Call:
             self._over = self._over or anyio.Event()
             await self._over.wait()
 
-    async def heard_progress(self, progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Handle a progress notification."""
         self.touch()
         await self._deliver(self.context.progress, progress, total, message)
 
-    async def heard_log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+    async def on_log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         """Handle a log message for this call."""
         await self._deliver(self.context.log, level, data, logger)
 

@@ -77,7 +77,7 @@ class Callbacks:
             severity = getattr(logging, params.level.upper(), logging.INFO)
             _logger.log(severity, "server %r: %s", self._name, params.data)
         else:
-            await call.heard_log(params.level, params.data, params.logger)
+            await call.on_log(params.level, params.data, params.logger)
 
     async def _on_elicitation(
         self, _context: ClientRequestContext, params: ElicitRequestParams
@@ -104,12 +104,12 @@ class Callbacks:
         )
         async with anyio.create_task_group() as tasks:
             if calls:
-                tasks.start_soon(_when_over, calls, tasks.cancel_scope.cancel)
-            answer = await self._answered_within(calls, wire)
+                tasks.start_soon(_call_after, calls, tasks.cancel_scope.cancel)
+            answer = await self._answer_for_calls(calls, wire)
             tasks.cancel_scope.cancel()
         return answer if isinstance(answer, ErrorData) else kind.model_validate(answer)
 
-    async def _answered_within(self, calls: Sequence[Call], wire: Json) -> Json | ErrorData:
+    async def _answer_for_calls(self, calls: Sequence[Call], wire: Json) -> Json | ErrorData:
         call = self._session.current_call()
         try:
             with ExitStack() as stack:
@@ -121,7 +121,7 @@ class Callbacks:
             return ErrorData(code=error.code, message=str(error), data=error.data)
 
 
-async def _when_over(calls: Sequence[Call], then: Callable[[], None]) -> None:
+async def _call_after(calls: Sequence[Call], then: Callable[[], None]) -> None:
     """Call a function after all these calls have ended: their server requests are cancelled."""
     for call in calls:
         await call.over()

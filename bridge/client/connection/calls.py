@@ -99,7 +99,7 @@ async def request(
     """Send a repeatable request; see `bridge.client.connection.connection.Connection.request`."""
 
     async def send(session: Session, outgoing: OutgoingRequest) -> Json:
-        return await session.request(method, params, outgoing, outgoing.call.heard_progress if outgoing.call else None)
+        return await session.request(method, params, outgoing, outgoing.call.on_progress if outgoing.call else None)
 
     return await request_with_retry(
         supervisor, config, f"requesting {method}", send, is_repeatable=True, context=context
@@ -129,7 +129,7 @@ async def request_with_retry(
         ServerError: There was no response.
     """
     call = Call(supervisor.deadlines, context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
-    send = _Sending(supervisor, config, phase, is_repeatable=is_repeatable, is_for_somebody=context is not None)
+    send = _Sending(supervisor, config, phase, is_repeatable=is_repeatable, has_caller=context is not None)
     with call:
         result = await send.through(call, ask)
         await call.finish()
@@ -142,7 +142,7 @@ def _calling(
 ) -> Callable[[Session, OutgoingRequest], Awaitable[Json]]:
     def ask(session: Session, outgoing: OutgoingRequest) -> Awaitable[Json]:
         params = _params(name, arguments, options, session, call.context)
-        return session.request("tools/call", params, outgoing, call.heard_progress)
+        return session.request("tools/call", params, outgoing, call.on_progress)
 
     return ask
 
@@ -186,13 +186,13 @@ class _Sending:
         phase: str,
         *,
         is_repeatable: bool,
-        is_for_somebody: bool = True,
+        has_caller: bool = True,
     ) -> None:
         self._supervisor = supervisor
         self._config = config
         self._phase = phase
         self._is_repeatable = is_repeatable
-        self._is_for_somebody = is_for_somebody
+        self._is_for_somebody = has_caller
         self._session: Session | None = None
         self._outgoing: OutgoingRequest | None = None
         self._sends = 0

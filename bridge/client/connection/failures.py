@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from bridge.client.connection.session import SessionExpiredError, UnauthorizedError
 from bridge.client.transports.channel import CONNECTION_CLOSED, Cause, TransportFailedError
 from bridge.client.transports.limits import ResponseTooLongError
-from bridge.client.transports.sse_streams import NO_WORDS
+from bridge.client.transports.sse_streams import HTTP_ERROR_MESSAGE
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAnswerError,
@@ -160,7 +160,7 @@ def is_connection_loss(error: MCPError, session: Session, outgoing: OutgoingRequ
 
 def is_bare_http_error(error: MCPError, status: int | None) -> bool:
     """True if a server or proxy failed with an HTTP status and no protocol error."""
-    return status is not None and status >= _SERVER_ERROR and error.message == NO_WORDS
+    return status is not None and status >= _SERVER_ERROR and error.message == HTTP_ERROR_MESSAGE
 
 
 def _is_closed(error: BaseException) -> bool:

@@ -33,13 +33,13 @@ class HealthMonitor:
         changes_wanted: Set when there is a listener for tool changes.
 
     Attributes:
-        hears_changes: Set when changes are received, or cannot be.
+        receives_changes: Set when changes are received, or cannot be.
     """
 
     def __init__(self, session: Session, name: str, reconnect: ReconnectPolicy, changes_wanted: anyio.Event) -> None:
-        self.hears_changes = anyio.Event()
+        self.receives_changes = anyio.Event()
         if session.era != "modern" or not session.info.announces_tools:  # the handshake era needs no subscription
-            self.hears_changes.set()
+            self.receives_changes.set()
         self._session = session
         self._name = name
         self._reconnect = reconnect
@@ -69,7 +69,7 @@ class HealthMonitor:
         finally:
             checked.set()
 
-    async def hear_changes(self) -> None:
+    async def receive_changes(self) -> None:
         """Subscribe to tool changes, if there is a listener, while the session lasts."""
         session = self._session
         await self._changes_wanted.wait()
@@ -87,7 +87,7 @@ class HealthMonitor:
             except SubscriptionLost:
                 pass
             finally:
-                self.hears_changes.set()
+                self.receives_changes.set()
             losses = 1 if anyio.current_time() - began >= LASTING_SECONDS else losses + 1
             session.suspect()
             await self._reconnect.wait(session.ended, self._reconnect.delay_seconds(losses))
@@ -98,8 +98,8 @@ class HealthMonitor:
             with as_current_request(outgoing):
                 listening = self._session.client.listen(tools_list_changed=True)
                 subscription = await stack.enter_async_context(listening)
-            if self.hears_changes.is_set():
+            if self.receives_changes.is_set():
                 self._session.tools_changed()  # they may have changed without a subscription
-            self.hears_changes.set()
+            self.receives_changes.set()
             async for _ in subscription:
                 self._session.tools_changed()

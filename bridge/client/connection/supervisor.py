@@ -156,7 +156,7 @@ class Supervisor:
         """Wait briefly until change notifications are received, if there is a listener for them."""
         if self._changes_wanted.is_set() and self._health is not None:
             with anyio.move_on_after(seconds):
-                await self._health.hears_changes.wait()
+                await self._health.receives_changes.wait()
 
     def want_changes(self) -> None:
         """Record that there is a listener for tool changes."""
@@ -321,8 +321,8 @@ class Supervisor:
         """Monitor a session until it ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(health.keep_alive)
-            if not health.hears_changes.is_set():
-                tasks.start_soon(health.hear_changes)
+            if not health.receives_changes.is_set():
+                tasks.start_soon(health.receive_changes)
             await session.ended.wait()
             await self._settle(session)
             tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Streams of server-sent events over HTTP: notice of their end, and short data in place of long data."""
+"""Streams of server-sent events over HTTP: notification of their end, and replacement of long data."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 MAX_EVENT_LINES = 2_000_000
-"""Maximum lines of one event: each costs up to ten times its bytes."""
+"""Maximum lines of one event; a line takes up to ten times its bytes in memory."""
 
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
 _MAX_BLANK_LINE_BYTES = 4
 
 
 class EndingStream(httpx2.AsyncByteStream):
-    """A stream of events that reports its end; a broken connection ends it without an error.
+    """Event stream that reports its end; a broken connection ends it without an error.
 
     Args:
-        stream: The stream as it came.
-        ended: Called at its end, with the error that ended it, if any. An event that is too long is raised as well.
+        stream: The received stream.
+        ended: Called at its end with the error, if any. An event beyond the limit is raised as well.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[Exception | None], None]) -> None:
@@ -48,13 +48,11 @@ class EndingStream(httpx2.AsyncByteStream):
 
 
 class ShortenedEvents(httpx2.AsyncByteStream):
-    """A stream of server-sent events whose long ones have their data replaced.
-
-    Short events pass as they came, each when it is complete.
+    """Event stream that replaces the data of long events. Short events pass unchanged when they are complete.
 
     Args:
-        stream: The stream as it came.
-        shortened: Returns the data that replaces the data of a long event.
+        stream: The received stream.
+        shortened: Returns the replacement of a long event's data.
         max_event_bytes: Maximum bytes of an event.
     """
 

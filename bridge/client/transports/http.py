@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.auth.grants import Grant
+    from bridge.client.config.entry_reader import EntryReader
     from bridge.client.config.schema import ServerEntry
     from bridge.client.config.variables import Expanded
     from bridge.client.transports.channel import ChannelOptions
     from bridge.client.transports.http_client import TrackedHttpClient
-    from bridge.client.transports.transport import EntryReader
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -69,6 +69,8 @@ class HttpTransport(Transport):
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:
         """Create the transport of an entry with a ``url``."""
+        from bridge.client.config.credentials import read_auth  # noqa: PLC0415 - only for configurations
+
         url = reader.expand(entry.url or "", "url")
         if not url.is_missing and (complaint := _url_complaint(url.value)):
             reader.problem(complaint, "url")
@@ -82,17 +84,17 @@ class HttpTransport(Transport):
             reader.problem("a header is given twice in different case: remove one", "headers")
         if entry.auth is not None and any(name.lower() == "authorization" for name in headers):
             reader.problem("is given together with an 'Authorization' header: keep one of them", "auth")
-        grant, header, read = reader.credentials(entry.auth)
-        if header is not None:
-            headers["Authorization"] = header
-            _check_header_value(header, reader, "auth")
+        auth = read_auth(entry.auth, reader)
+        if auth.header is not None:
+            headers["Authorization"] = auth.header
+            _check_header_value(auth.header, reader, "auth")
         return cls(
             url.value,
             headers={name: value.value for name, value in headers.items()},
-            auth=grant,
+            auth=auth.grant,
             kind=None if entry.type == "stdio" else entry.type,
             shown=redact_url(url.shown).shown,
-            expanded=secrets_of(url, *headers.values(), *read),
+            expanded=secrets_of(url, *headers.values(), *auth.texts),
         )
 
     @property

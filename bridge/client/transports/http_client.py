@@ -1,11 +1,7 @@
-"""HTTP client that reports the fate of each request.
+"""HTTP client of the SDK's HTTP transports that records the outcome of each request.
 
-HTTP: the client under the SDK's HTTP transports, which knows what became of each request.
-
-The SDK's transports end as a whole when one request fails on its way, and say little of why. Here a request that
-fails is answered to them as a refusal, its outgoing is told what happened, and the link is told what it means for it.
-
-Beside: what a request begins, waits for briefly, and then leaves to go on without it.
+The SDK's transports end as a whole after one failed request, and hide the reason. This client answers them with an
+HTTP error instead, records the failure on the `OutgoingRequest`, and notifies the session.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.client")
 
 UNAUTHORIZED = 401
-"""The status with which a server asks for credentials."""
+"""Status of a response that demands credentials."""
 
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
@@ -56,7 +52,7 @@ _UNKNOWN_SESSION = re.compile(
     rb"(?:not found|unknown|invalid|expired|terminated|closed|does not exist|doesn't exist)",
     re.IGNORECASE,
 )
-"""Matches the text of servers that answer 400 in place of 404 for an unknown session."""
+"""Error texts of servers that respond 400 instead of 404 for an unknown session."""
 
 _WRITE_SECONDS = 30.0
 
@@ -65,18 +61,19 @@ _MAX_REDIRECTS = 5
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 START_SOON = "bridge.client.start_soon"
-"""Request extension with which a signer starts tasks that live as long as the connection."""
+"""Request extension: starts a background task of the session, for `httpx2.Auth`."""
 
 
 class TrackedHttpClient(httpx2.AsyncClient):
-    """An HTTP client whose requests' fates are told to their outgoings and to a watcher.
+    """HTTP client that records outcomes on outgoing requests and reports events.
 
     Args:
-        watcher: Who is told.
-        is_sse: Answers come on a stream of their own, so that a message which does not get through has nobody to tell.
-        headers: Headers that go with every request.
-        connect_seconds: How long a TCP connection may take.
-        auth: How requests are signed; None for not at all.
+        events: Receives the events.
+        record_status: Called with the status of each response to a message.
+        is_sse: True if one event stream carries all responses.
+        headers: Headers of every request.
+        connect_seconds: Maximum seconds for a TCP connection.
+        auth: Authentication of the requests; None for none.
     """
 
     def __init__(
@@ -102,17 +99,17 @@ class TrackedHttpClient(httpx2.AsyncClient):
         self._is_sse = is_sse
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send one request; see the class."""
+        """Send a request; failures of a POST become responses with an HTTP error."""
         request.extensions[START_SOON] = self._events.start_soon
-        await request.aread()  # to follow a redirect with it, and to look into it
+        await request.aread()  # redirects send it again, and its message is read here
         if request.method == "GET":
             return await self._get(request, options)
         outgoing = current_request.get()
         if request.method != "POST":
-            return await self._goodbye(request, options)
+            return await self._delete(request, options)
         if outgoing is None or outgoing.sent:
-            if _goes_behind(request, outgoing):
-                self._events.start_soon(self._send_behind, request)
+            if _is_background(request, outgoing):
+                self._events.start_soon(self._send_in_background, request)
                 return httpx2.Response(202, request=request)
             outgoing = None
         return await self._post(request, options, outgoing)
@@ -146,7 +143,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         return response
 
     def _shortened_response(self, response: httpx2.Response, outgoing: OutgoingRequest | None) -> httpx2.Response:
-        """A response with a short message in place of a long one.
+        """Replace a large message in a response by a short one.
 
         Raises:
             ResponseTooLongError: It has too many values.
@@ -156,7 +153,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
 
     def _shortened(self, text: bytes, outgoing: OutgoingRequest | None) -> bytes:
-        """Parse a long message, and return a short one for the SDK's transport; the text itself if it is no message.
+        """Parse a large message and return a short one for the SDK; the text itself if it is not a message.
 
         Raises:
             ResponseTooLongError: It has too many values.
@@ -168,10 +165,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         return stand_in(message, self._events.parsed(message, outgoing))
 
     async def _answered(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """Send a request, again where the server has it sent to another place of its own origin.
-
-        Other redirects are answers. The method stays: none but 307 and 308 redirect a POST as one.
-        """
+        """Send a request, and follow redirects within its origin that keep the method (307 and 308 for a POST)."""
         options = {**options, "follow_redirects": False}
         is_streamed = options.pop("stream", False)
         for _ in range(_MAX_REDIRECTS):
@@ -198,7 +192,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
             outgoing.failure = refusal
             if outgoing.call is not None and _answers(request, response):
                 if lost or status == UNAUTHORIZED:
-                    self._events.suspect()  # it may have meant more than the call, and then says so again
+                    self._events.suspect()  # the health check shows if it concerned the session
                 return
             outgoing.expired = lost
             outgoing.sent = not lost and status not in _NEVER_RUN_STATUSES
@@ -210,7 +204,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
     def _not_signed(
         self, request: httpx2.Request, error: SignInError, outgoing: OutgoingRequest | None = None
     ) -> httpx2.Response:
-        """What the SDK's transport is told where no token can be had."""
+        """Create the response for a request that cannot be signed."""
         status = httpx2.codes.FORBIDDEN if error.is_step_up else UNAUTHORIZED
         if outgoing is not None:
             outgoing.failure, outgoing.sent = error, False
@@ -220,14 +214,14 @@ class TrackedHttpClient(httpx2.AsyncClient):
         return httpx2.Response(status, request=request)
 
     def _undelivered(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
-        """What the SDK's transport is told of a message that did not get through."""
-        _logger.debug("a message did not get through: %r", error)
+        """Create the response for a message that could not be sent."""
+        _logger.debug("a message could not be sent: %r", error)
         self._events.undelivered(error)
         refusal = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
         return httpx2.Response(503, json={"jsonrpc": "2.0", "id": 0, "error": refusal}, request=request)
 
     async def _get(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """Open the stream on which the server speaks of its own accord; its end is worth a look at the server."""
+        """Open the stream for the server's own messages; its end requests a health check."""
         try:
             response = await self._answered(request, options)
         except httpx2.TransportError:
@@ -240,7 +234,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
             self._events.unauthorized(response.status_code)
         elif response.status_code == httpx2.codes.OK:
             if (outgoing := current_request.get()) is not None:
-                outgoing.cut_off = False  # the answer goes on here
+                outgoing.cut_off = False  # the response continues here
             self._watch(response, self._stream_ended)
         elif response.status_code == httpx2.codes.NOT_FOUND and not self._is_sse:
             self._events.suspect()
@@ -255,8 +249,8 @@ class TrackedHttpClient(httpx2.AsyncClient):
         response.stream = EndingStream(stream, ended)
 
     def _answer_ended(self, error: Exception | None) -> None:
-        """A stream has ended that nobody had read enough of: nobody reads on behind an answer."""
-        _logger.debug("the stream of an answer ended: %r", error)
+        """Handle the end of a stream before the response was complete."""
+        _logger.debug("the stream of a response ended: %r", error)
         if (outgoing := current_request.get()) is not None:
             outgoing.cut_off = True
             if isinstance(error, ResponseTooLongError):
@@ -269,8 +263,8 @@ class TrackedHttpClient(httpx2.AsyncClient):
         else:
             self._events.suspect()
 
-    async def _goodbye(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """End a session; there is nobody to say it to where the connection was lost, and nothing to do if it fails."""
+    async def _delete(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """End the session on the server, unless the connection was lost; a failure is only logged."""
         if not self._events.is_lost:
             try:
                 return await self._answered(request, options)
@@ -278,19 +272,19 @@ class TrackedHttpClient(httpx2.AsyncClient):
                 _logger.debug("the session could not be ended: %r", error)
         return httpx2.Response(204, request=request)
 
-    async def _send_behind(self, request: httpx2.Request) -> None:
-        """Send what nobody waits for; the SDK's transports would let every later message wait for it."""
+    async def _send_in_background(self, request: httpx2.Request) -> None:
+        """Send a message without blocking later ones, as the SDK's transports would."""
         try:
             response = await self._answered(request, {})
             if response.status_code >= httpx2.codes.BAD_REQUEST:
                 self._events.suspect()
         except (httpx2.TransportError, SignInError) as error:
-            _logger.debug("a message did not get through: %r", error)
+            _logger.debug("a message could not be sent: %r", error)
             self._events.suspect()
 
 
-def _goes_behind(request: httpx2.Request, outgoing: OutgoingRequest | None) -> bool:
-    """True for a response or a cancellation, which no later message has to wait for."""
+def _is_background(request: httpx2.Request, outgoing: OutgoingRequest | None) -> bool:
+    """True for a response or a cancellation: later messages need not wait for it."""
     message = from_json(request.content)
     if message.get("method") == "notifications/cancelled" and outgoing is not None:
         outgoing.request_id = message["params"]["requestId"]
@@ -298,7 +292,7 @@ def _goes_behind(request: httpx2.Request, outgoing: OutgoingRequest | None) -> b
 
 
 def _is_within_origin(request: httpx2.Request, following: httpx2.Request) -> bool:
-    """True for a redirect that keeps the method, the origin and the credentials of a request."""
+    """True for a redirect that keeps the method, origin and credentials of a request."""
     url, other = request.url, following.url
     is_upgrade = (url.scheme, url.port, other.scheme, other.port) == ("http", None, "https", None)
     is_same = (url.scheme, url.port) == (other.scheme, other.port) or is_upgrade
@@ -312,7 +306,7 @@ def _media_type(response: httpx2.Response) -> str:
 
 
 def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """True for a refusal with the request's own id: the server answered the request, and may have run it."""
+    """True for an error with the request's ID: the server handled the request, and may have run it."""
     if _media_type(response) != "application/json":
         return False
     try:
@@ -323,7 +317,7 @@ def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:
 
 
 async def _lost_session(response: httpx2.Response) -> bool:
-    """True where a server no longer knows a session: 404, as in the protocol, or 400 with a text about it."""
+    """True if the server no longer knows the session: 404, as in the protocol, or 400 with a text about it."""
     if response.status_code == httpx2.codes.NOT_FOUND:
         return True
     if response.status_code != httpx2.codes.BAD_REQUEST:
@@ -334,14 +328,14 @@ async def _lost_session(response: httpx2.Response) -> bool:
 async def start_and_wait(
     work: Callable[[], Coroutine[Any, Any, None]], request: httpx2.Request, wait_seconds: float
 ) -> None:
-    """Begin some work, and wait for its end for so long.
+    """Start a background task and wait for its end, for a maximum number of seconds.
 
-    It belongs to the connection that the request goes over, if to any: that ends when what is shielded of it has.
+    The task belongs to the session that sends the request, if any.
 
     Args:
-        work: What to do; it handles its own exceptions.
-        request: Who begins it.
-        wait_seconds: How long this waits, at most.
+        work: The task; it handles its own exceptions.
+        request: The request.
+        wait_seconds: Maximum seconds to wait.
     """
     is_over = Event()
 

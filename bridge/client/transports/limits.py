@@ -1,4 +1,4 @@
-"""Limits of what is read from a server: bytes of a message and of a response, whatever the transport."""
+"""Limits of received data, for all transports: bytes and values of a message, bytes of a response."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""Maximum bytes of one message of a server, in each transport: 64 MiB."""
+"""Maximum bytes of one message of a server: 64 MiB."""
 MAX_DOCUMENT_BYTES = 1024 * 1024
-"""Maximum bytes of what an authorization server answers: metadata, a registration, tokens."""
+"""Maximum bytes of a response of an authorization server."""
 
 LARGE_BYTES = 256 * 1024
-"""Bytes of a message from which on it is parsed by `large_message`."""
+"""Longer messages are parsed by `large_message`."""
 BOUNDS = ValueBounds(containers=2_000_000, entries=16_000_000)
-"""Maximum numbers of values in one message."""
+"""Maximum values in one message."""
 
 _LARGE_KEY = "io.github.mcp-toolbridge/large"
 _SUCCESS = range(200, 300)
@@ -33,27 +33,26 @@ _PIECE_BYTES = 64 * 1024
 
 
 class ResponseTooLongError(httpx2.SSEError):
-    """A server's response is longer than is read of it, or has too many values.
+    """A server's response exceeds the limits.
 
-    It is an error of the SSE stream as well: the SDK resumes a stream after any other error, and would read it again.
+    It is an `SSEError`, because the SDK resumes a stream after any other error, and would read the response again.
     """
 
 
 @cache
 def default_ssl_context() -> ssl.SSLContext:
-    """The certificates to trust, read once: reading takes ten times as long as all the rest of a connection."""
+    """TLS context with the trusted certificates; cached, since reading them is slow."""
     return httpx2.create_ssl_context()
 
 
 def large_message(text: bytes) -> JSONRPCMessage:
-    """Parse a long message, some seven times as fast as the SDK does, which tries each kind of message on the text.
+    """Parse a large message, about seven times as fast as the SDK, which tries each message type on the text.
 
-    The parser keeps the interpreter lock, so a thread would not help; the garbage collector, which would look at
-    every new object several times, waits until it is done.
+    The garbage collector is disabled meanwhile. A thread would not help: the parser holds the interpreter lock.
 
     Raises:
         ResponseTooLongError: It has too many values.
-        ValueError: It is no message of the protocol.
+        ValueError: It is not a message of the protocol.
     """
     if (excess := BOUNDS.excess(text)) is not None:
         raise ResponseTooLongError(f"its answer has {excess}")
@@ -67,11 +66,11 @@ def large_message(text: bytes) -> JSONRPCMessage:
 
 
 def stand_in(message: JSONRPCMessage, key: str) -> bytes:
-    """JSON of a short message of the same kind, under whose key a long one is found.
+    """Create the JSON of a short message that refers to a large one, for the SDK.
 
     Args:
-        message: The long message.
-        key: The key; see `key_in`.
+        message: The large message.
+        key: The key that refers to it; see `key_in`.
     """
     short: dict[str, Any] = {"jsonrpc": "2.0"}
     if isinstance(message, JSONRPCRequest | JSONRPCResponse | JSONRPCError):
@@ -86,7 +85,7 @@ def stand_in(message: JSONRPCMessage, key: str) -> bytes:
 
 
 def key_in(message: JSONRPCMessage) -> object:
-    """The key that a short message of `stand_in` has; None in any other message."""
+    """Return the key in a short message of `stand_in`; None for any other message."""
     if isinstance(message, JSONRPCResponse):
         part: Any = message.result
     else:
@@ -95,10 +94,10 @@ def key_in(message: JSONRPCMessage) -> object:
 
 
 def authority_client(timeout_seconds: float) -> httpx2.AsyncClient:
-    """A client for authorization servers and identity providers, which reads bounded responses.
+    """Create an HTTP client for authorization servers and identity providers, with limited responses.
 
     Args:
-        timeout_seconds: How long connecting, and each read and write, may take.
+        timeout_seconds: Maximum seconds to connect, and of each read and write.
     """
     return httpx2.AsyncClient(
         timeout=timeout_seconds,
@@ -109,11 +108,9 @@ def authority_client(timeout_seconds: float) -> httpx2.AsyncClient:
 
 
 def limited(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """A hook for responses that bounds their bodies, before anything reads them.
+    """Create a response hook that limits the bytes of a body after decompression.
 
-    Bytes are counted as they are after decompression, which is done in pieces: a kilobyte may stand for a megabyte.
-    The stream of events of a successful response goes on for as long as it lasts; each of its events is bounded by its
-    reader.
+    Event streams of successful responses have no limit; their reader limits each event.
 
     Args:
         max_bytes: Maximum bytes of a body.
@@ -133,7 +130,7 @@ def limited(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    """A body, decompressed, of which so much is read at most."""
+    """Decompressed body of limited length."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int | None, is_compressed: bool) -> None:
         self._stream = stream

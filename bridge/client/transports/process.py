@@ -1,12 +1,8 @@
-"""Child process of a stdio server.
+"""Child processes of stdio servers: start, standard error, and end of the process group.
 
-Process: a child that is a server, its last words, and the end of its whole tree.
-
-A child leads a session of its own, so that its process group can be ended as one: the shell that it was started by,
-and whatever it started itself. Only a process that leaves the group on purpose, as a daemon does, escapes. It ends with
-this process too, even where that is killed (see `bridge.client.transports.watchdog`).
-
-Environment: the variables that a child process gets.
+A child leads its own session, so that its process group can be ended with all descendants. Only a process that leaves
+the group, as a daemon does, continues. The group also ends with this process, even if that is killed (see
+`bridge.client.transports.watchdog`).
 """
 
 from __future__ import annotations
@@ -33,10 +29,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.client")
 
 EXIT_GRACE_SECONDS = 2.0
-"""How long a child may take to end by itself once its input has ended (MCP lifecycle, shutdown)."""
+"""Seconds that a child has to end after its input was closed (MCP, Lifecycle, "Shutdown")."""
 
 TERMINATE_GRACE_SECONDS = 2.0
-"""How long it may take to end once it was asked to by a signal."""
+"""Seconds that it has to end after a signal."""
 
 _REAP_SECONDS = 2.0
 
@@ -49,10 +45,10 @@ _MAX_WORDS = 20
 _MAX_WORD_CHARS = 500
 
 _alive: set[int] = set()
-"""The process groups of children that have not been ended: ended with this process, whatever happens to its loops."""
+"""Process groups of running children; they are killed when this process ends."""
 
 _watchdog = Watchdog()
-"""Ends them where this process is killed."""
+"""Kills them if this process is killed."""
 
 MINIMAL = (
     (
@@ -62,7 +58,7 @@ MINIMAL = (
     if sys.platform == "win32"
     else ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 )
-"""What any program needs, and nothing that may be secret."""
+"""Environment variables that programs need and that contain no secrets."""
 
 
 InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
@@ -98,12 +94,12 @@ class Command(Protocol):
 
 
 class ChildProcess:
-    """A child that runs.
+    """A running child process.
 
     Attributes:
-        pid: Its process id, which is its group's and its session's too.
-        stdin: What it reads.
-        stdout: What it writes.
+        pid: Process ID; also the ID of its process group and session.
+        stdin: Its standard input.
+        stdout: Its standard output.
     """
 
     def __init__(self, process: Process, command: Command, name: str) -> None:
@@ -116,33 +112,33 @@ class ChildProcess:
         self.stdin: ByteSendStream = process.stdin
         self.stdout: ByteReceiveStream = process.stdout
         self._last_words: deque[str] = deque(maxlen=_MAX_WORDS)
-        self._fell_silent = anyio.Event()
+        self._stderr_ended = anyio.Event()
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; None while it runs. A negative number is that of the signal that ended it."""
+        """Exit code; None while it runs. A negative number is that of a signal."""
         return self._process.returncode
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        """The last lines that it wrote to its standard error, without what is secret."""
+        """Last lines of its standard error, without secrets."""
         return tuple(self._last_words)
 
-    def heard(self, line: str) -> None:
-        """Keep a line that the child wrote for people."""
+    def log_line(self, line: str) -> None:
+        """Keep and log a line of output that is not a message."""
         if line.strip():
             shown = self._command.scrub(line.rstrip()[:_MAX_WORD_CHARS])
             self._last_words.append(shown)
             _logger.debug("server %r: %s", self._name, shown)
 
     async def settle(self, seconds: float) -> None:
-        """Wait, for so long at most, until a child that has closed its output has ended and said its last words."""
+        """Wait until a child that closed its output has ended, for a maximum number of seconds."""
         with anyio.move_on_after(seconds):
             await self._ended(math.inf)
-            await self._fell_silent.wait()
+            await self._stderr_ended.wait()
 
-    async def listen(self) -> None:
-        """Read what the child writes to its standard error, until that ends."""
+    async def read_stderr(self) -> None:
+        """Read the child's standard error until it ends."""
         assert self._process.stderr is not None
         rest = b""
         try:
@@ -151,15 +147,15 @@ class ChildProcess:
                     *lines, rest = (rest + chunk).split(b"\n")
                     rest = rest[-4 * _MAX_WORD_CHARS :]
                     for line in lines:
-                        self.heard(line.decode(errors="replace"))
-            self.heard(rest.decode(errors="replace"))
+                        self.log_line(line.decode(errors="replace"))
+            self.log_line(rest.decode(errors="replace"))
         finally:
-            self._fell_silent.set()
+            self._stderr_ended.set()
 
     async def end(self) -> None:
-        """End the child and all that it started; bounded, and to be run under a shield.
+        """End the child with all descendants; limited in time, to be called in a shielded scope.
 
-        Its input ends first, as the protocol has it; a signal asks whatever is left; a second one does not ask.
+        Its input is closed first, as the protocol demands. Remaining processes get SIGTERM, then SIGKILL.
         """
         try:
             await _close(self.stdin)
@@ -169,22 +165,22 @@ class ChildProcess:
         finally:
             self.kill()
         await self._ended(_REAP_SECONDS)
-        if self._process.returncode is not None:  # else it would be waited for without end
+        if self._process.returncode is not None:  # otherwise this would wait for it without a limit
             with anyio.move_on_after(_REAP_SECONDS), suppress(*_CLOSING_ERRORS):
-                await self._process.aclose()  # on asyncio nothing else gives a pipe's descriptor back
+                await self._process.aclose()  # on asyncio nothing else closes the pipe's descriptor
         for stream in (self.stdout, self._process.stderr):
             if stream is not None:
                 await _close(stream)
 
     def kill(self) -> None:
-        """End the child and all that it started, at once."""
+        """Kill the child with all descendants."""
         if self.pid in _alive:
             _alive.discard(self.pid)
             _signal_group(self.pid, _KILL)
             _watchdog.discard(self.pid)
 
     async def _ended(self, seconds: float) -> None:
-        """Wait until the child itself has ended. `Process.wait` waits for its pipes too, which others may hold."""
+        """Wait until the child has ended. `Process.wait` also waits for its pipes, which descendants may hold."""
         with anyio.move_on_after(seconds):
             while self._process.returncode is None:  # noqa: ASYNC110 - there is no event for it
                 await anyio.sleep(_POLL_SECONDS)
@@ -198,20 +194,20 @@ class ChildProcess:
 
 @asynccontextmanager
 async def child_process(command: Command, name: str) -> AsyncIterator[ChildProcess]:
-    """Start a server as a child; it and all that it started have ended when the context has.
+    """Start a server as a child process in this block; afterwards it has ended with all descendants.
 
     Args:
         command: The program.
-        name: What the server is called.
+        name: The server's name.
 
     Raises:
         OSError: It cannot be started.
     """
-    with anyio.CancelScope(shield=True):  # half a start would leave a child that nobody knows
+    with anyio.CancelScope(shield=True):  # a cancelled start would leave an unknown child
         child = await _started(command, name)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(child.listen)
+            tasks.start_soon(child.read_stderr)
             try:
                 yield child
             finally:
@@ -219,7 +215,7 @@ async def child_process(command: Command, name: str) -> AsyncIterator[ChildProce
                     await child.end()
                 tasks.cancel_scope.cancel()
     finally:
-        child.kill()  # where even a shield did not hold
+        child.kill()  # if the shielded end was interrupted
 
 
 async def _started(command: Command, name: str) -> ChildProcess:
@@ -258,25 +254,25 @@ else:
             os.killpg(pid, number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # macOS says so of zombies
+        except PermissionError:  # on macOS, for zombies
             return True
         return True
 
 
 def running_children() -> int:
-    """How many children run."""
+    """Number of running children."""
     return len(_alive)
 
 
 @atexit.register
 def kill_all_children() -> None:
-    """End every child with all that it started, at once: for a process that ends without a word."""
+    """Kill all children with their descendants, before this process ends."""
     for pid in tuple(_alive):
         _signal_group(pid, _KILL)
 
 
 def _forget_children() -> None:
-    """Leave the children to the process that this one was forked from."""
+    """Forget the children in a fork: they belong to its parent."""
     _alive.clear()
     _watchdog.forget()
 
@@ -288,14 +284,14 @@ if sys.platform != "win32":
 def child_environment(
     inherit: InheritEnvironment, added: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The whole environment of a child.
+    """Build the environment of a child.
 
     Args:
-        inherit: What it inherits: what any program needs, everything, or these variables beside that.
-        added: What it gets beside that; stronger.
-        environ: What there is to inherit; by default this process's environment.
+        inherit: Variables that it inherits.
+        added: More variables; they take precedence.
+        environ: Environment to inherit from; by default this process's.
     """
-    there = os.environ if environ is None else environ
-    names = there.keys() if inherit == "all" else (*MINIMAL, *(() if inherit == "minimal" else inherit))
-    inherited = {name: there[name] for name in names if name in there}
+    source = os.environ if environ is None else environ
+    names = source.keys() if inherit == "all" else (*MINIMAL, *(() if inherit == "minimal" else inherit))
+    inherited = {name: source[name] for name in names if name in source}
     return {name: value for name, value in inherited.items() if not value.startswith("()")} | dict(added)

@@ -1,8 +1,7 @@
-"""SSE: the older transport over HTTP, as the pair of streams that the SDK's client wants.
+"""Message streams of HTTP with SSE, as a transport of the SDK.
 
-Messages go out by POST, and what the server says comes on one stream of events. Beside what the SDK's own does: a
-message may be as long as in the other transports, and a request whose POST fails is answered by an error of its own,
-while the requests before it go on.
+Messages are sent by POST, and one event stream carries all messages of the server. Unlike in the SDK's transport,
+messages may be as long as elsewhere, and a refused POST fails only its own request.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 _Incoming = SessionMessage | Exception
-NO_WORDS = "Server returned an error response"
-"""The SDK's message for a refusal without an error of the protocol."""
+HTTP_ERROR_MESSAGE = "Server returned an error response"
+"""The SDK's message for an HTTP error without a protocol error."""
 
 _logger = logging.getLogger("bridge.client")
 
 
 class PostWriter(ObjectSendStream[SessionMessage]):
-    """The stream that the SDK writes its messages to: each is a POST.
+    """Stream that the SDK writes messages to; sends each as a POST.
 
     Args:
-        http: Sends them.
-        url: Where to.
-        incoming: What the SDK reads from; gets an error for each request that is refused.
+        http: The HTTP client.
+        url: Endpoint for messages.
+        incoming: Stream that the SDK reads; gets an error for each refused request.
     """
 
     def __init__(self, http: httpx2.AsyncClient, url: str, incoming: MemoryObjectSendStream[_Incoming]) -> None:
@@ -54,7 +53,7 @@ class PostWriter(ObjectSendStream[SessionMessage]):
         self._incoming = incoming
 
     async def send(self, item: SessionMessage) -> None:
-        """Send one message."""
+        """Send a message."""
         message = item.message
         content = message.model_dump_json(by_alias=True, exclude_unset=True)
         response = await self._http.post(self._url, content=content, headers={"content-type": "application/json"})
@@ -63,22 +62,22 @@ class PostWriter(ObjectSendStream[SessionMessage]):
             await self._incoming.send(SessionMessage(refusal))
 
     async def aclose(self) -> None:
-        """Send no more; the stream of events goes on."""
+        """Do nothing: the event stream stays open."""
 
 
 @asynccontextmanager
 async def sse_streams(
     url: str, http: httpx2.AsyncClient
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[_Incoming], PostWriter]]:
-    """The streams to and from a server over SSE, as a transport of the SDK.
+    """Open the message streams of a server.
 
     Args:
-        url: The server's stream of events.
-        http: Sends the requests; closed with the context.
+        url: URL of the event stream.
+        http: The HTTP client; closed with this block.
 
     Raises:
-        HTTPError: The server cannot be reached, or answers no stream of events.
-        RemoteProtocolError: Its stream begins with something else than the place to send to, or names another origin.
+        HTTPError: The server cannot be reached, or its response is not an event stream.
+        RemoteProtocolError: The stream does not begin with an endpoint of the same origin.
     """
     incoming, received = anyio.create_memory_object_stream[_Incoming](0)
     async with (
@@ -97,16 +96,16 @@ async def sse_streams(
 
 
 async def _endpoint(url: str, events: AsyncIterator[httpx2.ServerSentEvent]) -> str:
-    """Where messages are to be sent, which is what a stream begins with."""
+    """Read the endpoint for messages, the first event of the stream."""
     async for event in events:
         if event.event == "endpoint":
             endpoint = urljoin(url, event.data)
             if urlsplit(endpoint)[:2] != urlsplit(url)[:2]:
-                raise httpx2.RemoteProtocolError(f"it wants messages sent to another origin: {endpoint}")
+                raise httpx2.RemoteProtocolError(f"its endpoint for messages has another origin: {endpoint}")
             return endpoint
         if event.event == "message":
             break
-    raise httpx2.RemoteProtocolError("its stream does not begin with the place to send messages to")
+    raise httpx2.RemoteProtocolError("its event stream does not begin with an endpoint for messages")
 
 
 async def _read(events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryObjectSendStream[_Incoming]) -> None:
@@ -116,7 +115,7 @@ async def _read(events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryO
                 if event.event == "message" and event.data:
                     await incoming.send(_message(event.data))
         except httpx2.TransportError as error:
-            _logger.debug("the stream of events ended: %r", error)
+            _logger.debug("the event stream ended: %r", error)
 
 
 def _message(data: str) -> _Incoming:
@@ -127,9 +126,9 @@ def _message(data: str) -> _Incoming:
 
 
 def _error_in(response: httpx2.Response) -> ErrorData:
-    """The error of the protocol that a refusal carries, or a general one."""
+    """Protocol error in a refused response, or a general one."""
     try:
-        said: Any = from_json(response.content)
-        return ErrorData.model_validate(said["error"])
+        body: Any = from_json(response.content)
+        return ErrorData.model_validate(body["error"])
     except (ValueError, LookupError, TypeError):
-        return ErrorData(code=INTERNAL_ERROR, message=NO_WORDS)
+        return ErrorData(code=INTERNAL_ERROR, message=HTTP_ERROR_MESSAGE)

@@ -16,10 +16,10 @@ from bridge.client.transports.transport import Transport, secrets_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from bridge.client.config.entry_reader import EntryReader
     from bridge.client.config.schema import ServerEntry
     from bridge.client.transports.channel import ChannelOptions
     from bridge.client.transports.process import ChildProcess, InheritEnvironment
-    from bridge.client.transports.transport import EntryReader
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,7 +1,7 @@
-"""Stdio: a child's pipes as the pair of streams that the SDK's client wants.
+"""Message streams over a child's pipes, as a transport of the SDK.
 
-Beside what the SDK's own does: a request is known to be sent or not (see `bridge.client.connection.requests`), a child
-that ends is told at once, and what is no message of the protocol is kept for the error that may follow.
+Unlike in the SDK's transport, each request records whether it was sent, the end of the child is reported immediately,
+and output that is not a message is kept for errors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _FLUSH_SECONDS = 0.5
 _MAX_NOISE_BYTES = 256 * 1024
-"""How much may come before the first message that is none: more than any banner, or an installer's progress."""
+"""Maximum bytes of other output before the first message, such as a banner or an installer's progress."""
 
 
 class NoProtocolError(TransportFailedError):
@@ -54,28 +54,30 @@ class LineTooLongError(TransportFailedError):
 
 
 class LineWriter(ObjectSendStream[SessionMessage]):
-    """Messages to lines; the child's input, as the SDK's client writes to it."""
+    """Stream that the SDK writes messages to; encodes each as a line of the child's input."""
 
     def __init__(self, lines: MemoryObjectSendStream[tuple[bytes, OutgoingRequest | None]]) -> None:
         self._lines = lines
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write one message."""
+        """Send a message."""
         message, outgoing = item.message, current_request.get()
         if outgoing is not None and outgoing.sent and isinstance(message, JSONRPCNotification):
-            outgoing.request_id = (message.params or {}).get("requestId")  # nothing else is said for it but its end
+            outgoing.request_id = (message.params or {}).get(
+                "requestId"
+            )  # the only notification of a sent request is its cancellation
         text = message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._lines.send((text.encode() + b"\n", outgoing))
 
     async def aclose(self) -> None:
-        """Write no more."""
+        """Close the stream; the child's input stays open until the lines are flushed."""
         self._lines.close()
 
 
 class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
-    """Lines to messages; the child's output, as the SDK's client reads from it.
+    """Stream that the SDK reads messages from; decodes the lines of the child's output.
 
-    It is read by whoever wants the next message: a task between the two would cost each call a turn of the event loop.
+    The SDK's reader reads the pipe itself: a task between the two would add a turn of the event loop to each call.
 
     Args:
         child: As for `stdio_streams`.
@@ -87,15 +89,15 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         self._child = child
         self._ended = ended
         self._refused = refused
-        self._noise_bytes: int | None = 0  # None once it has spoken the protocol
+        self._noise_bytes: int | None = 0  # None after the first message
         self._lines: deque[bytes] = deque()
-        self._part = bytearray()  # of a line that has not ended yet
+        self._part = bytearray()  # of an incomplete line
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message.
+        """Receive the next message.
 
         Raises:
-            EndOfStream: The child says no more, or is read no further.
+            EndOfStream: The child closed its output, or its output is not the protocol.
         """
         has_read = False
         while True:
@@ -103,10 +105,10 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
                 if (message := self._read(self._lines.popleft())) is not None:
                     self._noise_bytes = None
                     return message
-                self._bear_noise()
-            self._bear_line()
+                self._check_noise()
+            self._check_part()
             if has_read:
-                await anyio.lowlevel.checkpoint()  # a flood is read without ever waiting
+                await anyio.lowlevel.checkpoint()  # a full pipe is read without waiting
             try:
                 self._split(await self._child.stdout.receive())
                 has_read = True
@@ -114,12 +116,12 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
                 self._ended()
                 raise anyio.EndOfStream from None
 
-    def _bear_noise(self) -> None:
+    def _check_noise(self) -> None:
         if self._noise_bytes is not None and self._noise_bytes > _MAX_NOISE_BYTES:
             self._refuse(NoProtocolError())
 
-    def _bear_line(self) -> None:
-        """Bear with a line that has not ended yet: it may be a long message, or noise already."""
+    def _check_part(self) -> None:
+        """Check an incomplete line: it may be a long message, or noise."""
         if len(self._part) > MAX_MESSAGE_BYTES:
             self._refuse(LineTooLongError())
         may_be_noise = self._noise_bytes is not None and len(self._part) > _MAX_NOISE_BYTES
@@ -150,23 +152,23 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         except ValueError:
             if self._noise_bytes is not None:
                 self._noise_bytes += len(line) + 1
-            self._child.heard(f"(on standard output) {line.decode(errors='replace')}" if line.strip() else "")
+            self._child.log_line(f"(on standard output) {line.decode(errors='replace')}" if line.strip() else "")
             return None
 
     async def aclose(self) -> None:
-        """Read no more; the child goes on."""
+        """Do nothing: the child continues."""
 
 
 @asynccontextmanager
 async def stdio_streams(
     child: ChildProcess, ended: Callable[[], None], refused: Callable[[Exception], None]
 ) -> AsyncIterator[tuple[LineReader, LineWriter]]:
-    """The streams to and from a child, as a transport of the SDK.
+    """Open the message streams of a child.
 
     Args:
-        child: The child; it is left running.
-        ended: Called when it can no longer be talked to.
-        refused: Called when what it says is no protocol, or too long, and is read no further.
+        child: The child; it is not ended.
+        ended: Called when its input or output is closed.
+        refused: Called when its output is not the protocol, or exceeds the limits; nothing more is read.
     """
     lines, written = anyio.create_memory_object_stream[tuple[bytes, "OutgoingRequest | None"]](0)
     flushed = anyio.Event()
@@ -180,7 +182,7 @@ async def stdio_streams(
                     await child.stdin.send(line)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             ended()
-            await child.stdout.aclose()  # whoever reads would wait for answers that cannot come
+            await child.stdout.aclose()  # the reader would wait for responses that cannot arrive
         finally:
             flushed.set()
 

@@ -11,41 +11,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bridge.client.transports.channel import Cause, TransportFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from bridge.client.auth.grants import Grant, OAuthLogin
+    from bridge.client.auth.grants import OAuthLogin
     from bridge.client.config.variables import Expanded
     from bridge.client.transports.channel import Channel, ChannelOptions
     from bridge.errors import ConfigProblem
-
-
-class EntryReader(Protocol):
-    """Reads the values of one server's entry in a configuration; problems are collected."""
-
-    @property
-    def workspace_folder(self) -> Path:
-        """The configuration's folder."""
-
-    def expand(self, text: str, key: str, place: str = "") -> Expanded:
-        """Expand a text's references; empty after a problem was reported."""
-
-    def path(self, text: str, key: str) -> Expanded:
-        """Expand a path, relative to the workspace folder."""
-
-    def credentials(self, entry: Any) -> tuple[Grant | None, Expanded | None, tuple[Expanded, ...]]:
-        """Convert an ``auth`` entry to a grant, or to an ``Authorization`` header; also returns the texts read."""
-
-    def problem(self, message: str, key: str, place: str = "") -> None:
-        """Report a problem."""
-
-    def warning(self, message: str, key: str, place: str = "") -> None:
-        """Report a warning."""
 
 
 def secrets_of(*texts: Expanded) -> tuple[str, ...]:
@@ -88,12 +64,12 @@ class Transport(ABC):
     """Further keys of an entry that are valid only with this transport."""
 
     @classmethod
-    def from_entry(cls, entry: Any, reader: EntryReader) -> Self:
+    def from_entry(cls, entry: Any, reader: Any) -> Self:
         """Create the transport of an entry in ``mcp.json``.
 
         Args:
             entry: The validated entry (`bridge.client.config.schema.ServerEntry`).
-            reader: Reads its values.
+            reader: Reads its values (`bridge.client.config.entry_reader.EntryReader`).
         """
         raise NotImplementedError(f"{cls.__name__} has no form in mcp.json")
 

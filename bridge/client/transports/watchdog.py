@@ -1,7 +1,7 @@
-"""Watchdog: ends the children of this process when it was killed, and could not do so itself.
+"""Watchdog that kills the children of this process after it was killed.
 
-A small shell process reads the process groups of the children from a pipe. Only this process can write to it, so the
-pipe ends when this process does, however that happens; the groups that are left then are killed.
+A small shell process reads the process groups of the children from a pipe. Only this process can write to the pipe, so
+it ends with this process. Then the shell kills the remaining groups.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ _logger = logging.getLogger("bridge.client")
 
 
 class Watchdog:
-    """Kills process groups when this process has ended; does nothing on Windows, or where there is no shell."""
+    """Kills process groups after this process has ended; does nothing on Windows, or without a shell."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
         self._pipe: int | None = None
 
     def add(self, group: int) -> None:
-        """Have a process group killed when this process has ended."""
+        """Register a process group."""
         self._groups.add(group)
-        self._say(group)
+        self._write(group)
 
     def discard(self, group: int) -> None:
-        """Leave a process group alone from now on: it has ended."""
+        """Unregister a process group that has ended."""
         if group in self._groups:
             self._groups.discard(group)
-            self._say(-group)
+            self._write(-group)
 
     def forget(self) -> None:
-        """Forget all groups, in a fork: they belong to the parent, and its watchdog waits for its pipe to be closed."""
+        """Unregister all groups in a fork, and close the pipe: they belong to the parent."""
         self._groups.clear()
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
 
-    def _say(self, number: int) -> None:
+    def _write(self, number: int) -> None:
         if sys.platform == "win32":
             return
         try:
             if self._pipe is None:
                 self._start()
             elif not _written(self._pipe, number):
-                os.close(self._pipe)  # somebody has killed it
+                os.close(self._pipe)  # the shell was killed
                 self._start()
         except (OSError, NotImplementedError) as error:
             self._pipe = None
-            _logger.debug("children outlive this process if it is killed: %r", error)
+            _logger.debug("no watchdog: children continue if this process is killed: %r", error)
 
     def _start(self) -> None:
-        """Start the shell, and name all groups to it."""
+        """Start the shell, and register all groups."""
         reading, writing = os.pipe()
         try:
             actions = [(os.POSIX_SPAWN_DUP2, reading, 0)]
