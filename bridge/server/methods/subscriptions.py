@@ -6,11 +6,11 @@ handshake era every session gets them. MCP 2026-07-28, "Subscriptions"; 2025-11-
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from pydantic_core import to_json
 
 from bridge.server.methods.method import Method, session_id
 from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS, ProtocolError
@@ -76,7 +76,7 @@ class Listen(Method):
                 f"try again in {_RETRY_SECONDS} seconds"
             )
             raise ProtocolError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
-        kept = kept_bytes(to_json(request.sdk.params))
+        kept = kept_bytes(json.dumps(request.sdk.params).encode())  # which writes lone surrogates, too
         if kept > MAX_KEPT_BYTES:
             raise ProtocolError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes here, and not {kept}")
         handler = ListenHandler(self._bus)

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from bridge.server import http_app
 from bridge.server.methods import subscriptions
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
 from tests.server.tools import ADD
-
-if TYPE_CHECKING:
-    import pytest
 
 LISTEN = http.modern(http.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
 
@@ -35,3 +33,20 @@ def test_subscriptions_are_ended_by_their_results_each_for_itself(monkeypatch: p
         (result,) = said
         assert result["id"] == 1
         assert result["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
+
+
+@pytest.mark.parametrize(
+    "params", [{"resourceSubscriptions": ["\ud800"]}, {"toolsListChanged": True, "\ud800": "\ud800"}]
+)
+def test_a_subscription_with_a_lone_surrogate_logs_nothing(
+    params: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    message = http.modern(http.request("subscriptions/listen", {"notifications": params}))
+    with (
+        http.serving(http_app(ToolBox(ADD))) as origin,
+        httpx.stream(
+            "POST", f"{origin}/mcp", content=json.dumps(message), headers=http.modern_headers(message), timeout=20
+        ) as stream,
+    ):
+        assert stream.status_code in {200, 400}
+    assert caplog.records == []
