@@ -35,76 +35,40 @@ if TYPE_CHECKING:
     from bridge.client.transports.transport import UnusableTransport
 
 __all__ = [
-    "BlockingToolProvider",
-    "CallOptions",
-    "ClientCredentials",
-    "ClientHandlers",
-    "Connection",
-    "ConnectionState",
-    "ConnectionStatus",
-    "HttpTransport",
-    "IdentityAssertion",
-    "InputDefinition",
-    "InputSource",
-    "McpToolProvider",
-    "MemoryTransport",
-    "OAuthLogin",
-    "ReconnectPolicy",
-    "RemoteExecutor",
-    "RemoteName",
-    "RemoteResource",
-    "ServerConfig",
-    "ServerInfo",
-    "ServerStatus",
-    "ServersConfig",
-    "StdioTransport",
-    "ToolListing",
-    "ToolsChange",
-    "UnusableTransport",
-    "config_json_schema",
-    "connect",
-    "load_config",
-    "parse_config",
-]
+    "BlockingToolProvider", "CallOptions", "ClientCredentials", "ClientHandlers", "Connection", "ConnectionState",
+    "ConnectionStatus", "HttpTransport", "IdentityAssertion", "InputDefinition", "InputSource", "McpToolProvider",
+    "MemoryTransport", "OAuthLogin", "ReconnectPolicy", "RemoteExecutor", "RemoteName", "RemoteResource",
+    "ServerConfig", "ServerInfo", "ServerStatus", "ServersConfig", "StdioTransport", "ToolListing", "ToolsChange",
+    "UnusableTransport", "config_json_schema", "connect", "load_config", "parse_config",
+]  # fmt: skip
 
-_HOMES = {
-    "BlockingToolProvider": "bridge.client.blocking",
-    "CallOptions": "bridge.client.connection.call",
-    "ClientCredentials": "bridge.client.auth.grants",
-    "ClientHandlers": "bridge.client.connection.handlers",
-    "Connection": "bridge.client.connection.connection",
-    "ConnectionState": "bridge.client.connection.state",
-    "ConnectionStatus": "bridge.client.connection.state",
-    "ReconnectPolicy": "bridge.client.connection.state",
-    "HttpTransport": "bridge.client.transports.http",
-    "IdentityAssertion": "bridge.client.auth.grants",
-    "InputDefinition": "bridge.client.config.variables",
-    "InputSource": "bridge.client.config.variables",
-    "McpToolProvider": "bridge.client.provider",
-    "MemoryTransport": "bridge.client.transports.memory",
-    "OAuthLogin": "bridge.client.auth.grants",
-    "RemoteExecutor": "bridge.client.remote_tool",
-    "RemoteName": "bridge.client.tool_catalog",
-    "RemoteResource": "bridge.client.resources",
-    "ServerConfig": "bridge.client.config.servers",
-    "ServerInfo": "bridge.client.connection.state",
-    "ServerStatus": "bridge.client.tool_catalog",
-    "ServersConfig": "bridge.client.config.servers",
-    "StdioTransport": "bridge.client.transports.stdio",
-    "ToolListing": "bridge.client.connection.state",
-    "ToolsChange": "bridge.client.tool_catalog",
-    "UnusableTransport": "bridge.client.transports.transport",
-    "config_json_schema": "bridge.client.config.schema",
-    "connect": "bridge.client.blocking",
-    "load_config": "bridge.client.config.loading",
-    "parse_config": "bridge.client.config.loading",
+_NAMES = {
+    "bridge.client.auth.grants": "ClientCredentials IdentityAssertion OAuthLogin",
+    "bridge.client.blocking": "BlockingToolProvider connect",
+    "bridge.client.config.loading": "load_config parse_config",
+    "bridge.client.config.schema": "config_json_schema",
+    "bridge.client.config.servers": "ServerConfig ServersConfig",
+    "bridge.client.config.variables": "InputDefinition InputSource",
+    "bridge.client.connection.call": "CallOptions",
+    "bridge.client.connection.connection": "Connection",
+    "bridge.client.connection.handlers": "ClientHandlers",
+    "bridge.client.connection.state": "ConnectionState ConnectionStatus ReconnectPolicy ServerInfo ToolListing",
+    "bridge.client.provider": "McpToolProvider",
+    "bridge.client.remote_tool": "RemoteExecutor",
+    "bridge.client.resources": "RemoteResource",
+    "bridge.client.tool_catalog": "RemoteName ServerStatus ToolsChange",
+    "bridge.client.transports.http": "HttpTransport",
+    "bridge.client.transports.memory": "MemoryTransport",
+    "bridge.client.transports.stdio": "StdioTransport",
+    "bridge.client.transports.transport": "UnusableTransport",
 }
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -52,11 +52,7 @@ class UnjudgedError(Exception):
 
 
 class Steps:
-    """Step budget of one validation.
-
-    Args:
-        left: Steps that may be spent.
-    """
+    """Step budget of one validation."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -103,10 +99,6 @@ class BoundedSchema:
 
     def problem(self, value: Any, steps: int) -> str | None:
         """Describe the first violation in a value; None if the value is valid.
-
-        Args:
-            value: JSON data.
-            steps: Maximum steps.
 
         Raises:
             UnjudgedError: The steps are exceeded, or the schema turns out to be unusable.

@@ -148,9 +148,6 @@ def _identity(headers: Mapping[Any, Any], server: str) -> Identity:
 def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
     """Resolve an argument to a list of servers and connections.
 
-    Args:
-        servers: A value of any type that `Servers` allows.
-
     Raises:
         ConfigError: The configuration is invalid, or has no server of that name.
         DefinitionError: The argument has another type.

@@ -19,7 +19,6 @@ _WORK_A_STEP = 100
 _UNICODE_STATES = 50
 """Minimum states of a character class that includes the letters of all languages."""
 _MAX_CACHED = 1_024
-
 _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|.", re.DOTALL)
 _UNICODE = re.compile(r"\\[wWpP]")
 _SET_OPERATION = re.compile(r"&&|--|~~|\[")
@@ -27,10 +26,6 @@ _SET_OPERATION = re.compile(r"&&|--|~~|\[")
 
 class LinearRegex:
     """A regular expression that is searched for in texts of limited length.
-
-    Args:
-        pattern: The expression.
-        states: Estimated number of states.
 
     Raises:
         SchemaError: The engine does not support the expression.

@@ -43,13 +43,9 @@ _KEYWORDS_AT_ONCE = 500
 """Steps of the general validator that may run in the event loop."""
 
 _MAX_WARNINGS = 3
-
 _SMALL_VALUES = 200
-
 _SMALL_CHARS = 10_000
-
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
-
 _DEFINITIONS: Final = "#/$defs/"
 
 MAX_SCHEMAS: Final = 2_000
@@ -166,9 +162,6 @@ class _NotPlainError(Exception):
 
 def compile_validator(schema: Mapping[str, Any]) -> Proof | None:
     """Compile a schema to a fast check.
-
-    Args:
-        schema: A JSON Schema.
 
     Returns:
         The check; None if the schema uses unsupported keywords, refers to itself, or is too large when references are

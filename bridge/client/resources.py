@@ -73,10 +73,6 @@ class Resources:
     async def list(self, server: str, *, context: InvocationContext | None = None) -> tuple[RemoteResource, ...]:
         """List a server's resources and then its resource templates, all pages.
 
-        Args:
-            server: The server's name.
-            context: Invocation context.
-
         Raises:
             DefinitionError: There is no such server.
             ServerError: The request failed.
@@ -90,11 +86,6 @@ class Resources:
 
     async def read(self, server: str, uri: str, *, context: InvocationContext | None = None) -> tuple[Content, ...]:
         """Read a resource as text, image or audio; other media types are returned as a file.
-
-        Args:
-            server: The server's name.
-            uri: The resource's URI.
-            context: Invocation context.
 
         Raises:
             DefinitionError: There is no such server.

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
-
 _HASH_CHARS = 8
-
 _MAX_PREFIX_CHARS = 64
 
 _PLAIN, _PREFIXED, _CHANGED = range(3)

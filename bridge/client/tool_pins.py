@@ -101,22 +101,14 @@ class ServerPins:
     """Handling of tools that are not pinned or differ from their pins."""
 
     def drift(self, tools: Iterable[Mapping[str, Any]]) -> list[ToolDrift]:
-        """Compare listed tools with the pins.
-
-        Args:
-            tools: Each as MCP's ``Tool``.
-        """
+        """Compare listed tools, each as MCP's ``Tool``, with the pins."""
         current = {str(tool.get("name")): ToolPin.of(tool) for tool in tools}
         found = [_compared(name, self.tools.get(name), pin) for name, pin in current.items()]
         removed = [ToolDrift(name=name, kind="removed") for name in self.tools if name not in current]
         return [*filter(None, found), *removed]
 
     def admitted(self, server: str, tools: Sequence[Json]) -> tuple[list[Json], tuple[str, ...]]:
-        """Select the listed tools that may be used; differences from the pins are logged.
-
-        Args:
-            server: The server's name, for the log.
-            tools: Each as MCP's ``Tool``.
+        """Select the listed tools (MCP's ``Tool``) that may be used; differences from the pins are logged.
 
         Returns:
             The tools, and one sentence with the reason for each refused tool.
@@ -131,11 +123,7 @@ class ServerPins:
 
 
 def pins_of(tools: Iterable[Mapping[str, Any]]) -> ServerPins:
-    """Create pins from the current tools of a server.
-
-    Args:
-        tools: Each as MCP's ``Tool``.
-    """
+    """Create pins from the current tools of a server, each as MCP's ``Tool``."""
     return ServerPins(tools={str(tool["name"]): ToolPin.of(tool) for tool in tools})
 
 

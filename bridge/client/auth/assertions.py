@@ -36,11 +36,8 @@ if TYPE_CHECKING:
     from bridge.client.auth.token_binding import TokenBinding
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
-
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - a kind of token
-
 _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
-
 _SECONDS = 10.0
 
 

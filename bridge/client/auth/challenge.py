@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     from bridge.client.auth.login import Login
 
 _ASKING_STATUSES = (401, 403)
-
 _QUOTED = re.compile(r'"[^"]*"')
-
 _PROOF_SCHEME = re.compile(r"(?:^|,)\s*DPoP(?![^\s,])", re.IGNORECASE)
-
 _PROOF_ERROR = re.compile(rf'\berror="?({USE_NONCE}|{BAD_PROOF})\b')
 
 
@@ -123,11 +120,7 @@ def token_refused(challenge: Challenge, login: Login | None) -> str:
 
 
 def no_authorization_server(challenge: Challenge) -> str:
-    """Describe a server for which no authorization server can be found.
-
-    Args:
-        challenge: The challenge.
-    """
+    """Describe a server for which no authorization server can be found."""
     if challenge.is_unasked:
         return "no login is needed: it accepts requests without one and names no authorization server"
     return f"it names no authorization server, so a login is impossible: give a key, {BY_A_KEY}"
@@ -166,12 +159,7 @@ class RequestSigner:
         return request
 
     def wants_nonce(self, response: httpx2.Response, used: Login | None) -> bool:
-        """Return True if the request must be repeated with the nonce of this response (RFC 9449 section 9).
-
-        Args:
-            response: The response.
-            used: The login that signed the request.
-        """
+        """Return True if the request must be repeated with the nonce of this response (RFC 9449 section 9)."""
         if used is None or used.proof_key is None or not self._nonces.learn(response):
             return False
         challenge = parse_challenge(response)
@@ -179,10 +167,6 @@ class RequestSigner:
 
     def challenge_in(self, response: httpx2.Response, used: Login | None) -> Challenge | None:
         """Parse the challenge of a response; None if another token would not help.
-
-        Args:
-            response: The response.
-            used: The login that signed the request.
 
         Raises:
             SignInError: The server refuses the proof.

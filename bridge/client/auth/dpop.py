@@ -139,12 +139,7 @@ def add_proof(request: httpx2.Request, key: ProofKey, nonces: Nonces, token: str
 
 
 def refused_proof(who: str, error: str) -> SignInError:
-    """Create the error for a refused proof.
-
-    Args:
-        who: Subject of the message.
-        error: The error code.
-    """
+    """Create the error for a refused proof."""
     if error == USE_NONCE:
         return SignInError(f"{who} rejects the nonce in the proof (DPoP) that it issued itself", is_permanent=False)
     return SignInError(f"{who} refuses the proof (DPoP) of a request ({error})", hint="check this machine's clock")

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _Provider: TypeAlias = "OAuthClientProvider | IdentityAssertionOAuthProvider"
 
 _logger = logging.getLogger("bridge.client")
-
 _LONG_AGO = 1.0
 """Expiry time in the past; 0 would mean an unknown expiry."""
 _UNUSED_REDIRECT = "http://127.0.0.1/callback"

@@ -22,7 +22,6 @@ _MAX_MARGIN_SECONDS = 30.0
 """Maximum seconds before its expiry at which a token is renewed."""
 
 _MARGIN_OF_LIFETIME = 0.1
-
 _logger = logging.getLogger("bridge.client")
 
 

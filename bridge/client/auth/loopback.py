@@ -33,13 +33,7 @@ _PAGE = """<!doctype html><meta charset="utf-8"><title>bridge</title>
 
 
 class RedirectListener:
-    """Receives the redirect of one login.
-
-    Args:
-        redirect_uri: The redirect URI.
-        listeners: Listening sockets for it.
-        show_page: Shows a page to the user.
-    """
+    """Receives the redirect of one login."""
 
     def __init__(
         self, redirect_uri: str, listeners: Iterable[_Listener], show_page: Callable[[str], Awaitable[None]]

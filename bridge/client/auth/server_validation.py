@@ -116,11 +116,6 @@ def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: Allow
     when an authorization server is unavailable, and would send the MCP server secrets meant for the authorization
     server.
 
-    Args:
-        context: The SDK's OAuth state.
-        grant: Client and issuer of the login.
-        reach: Allowed addresses.
-
     Raises:
         SignInError: It is not the configured issuer, its metadata is insufficient, or an endpoint is not allowed.
     """

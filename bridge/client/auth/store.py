@@ -43,9 +43,7 @@ _LOOK_SECONDS = 0.02
 """Seconds between attempts to acquire a lock; the operating system sends no notification."""
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
 _logger = logging.getLogger("bridge.client")
-
 _SECONDS = 10.0
 
 
@@ -215,11 +213,6 @@ def _write_folder_through(folder: Path) -> None:
 
 async def log_out(url: str, grant: OAuthLogin, store: LoginStore | None = None) -> bool:
     """Delete a login, and revoke its tokens if the authorization server supports it.
-
-    Args:
-        url: The server.
-        grant: The grant of the login.
-        store: Storage of logins.
 
     Returns:
         True if there was a login.

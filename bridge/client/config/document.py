@@ -24,11 +24,8 @@ _IN_WORDS = {
 }
 
 _STRING = r'"(?:\\.|[^"\\])*+"?'
-
 _COMMENT = re.compile(rf"(?P<kept>{_STRING})|/\*.*?\*/|//[^\r\n]*", re.DOTALL)
-
 _TRAILING_COMMA = re.compile(rf"(?P<kept>{_STRING}|[\[{{,:]\s*+,)|,(?=\s*+[\]}}])", re.DOTALL)
-
 _VISIBLE = re.compile(r"[^\r\n]")
 
 
@@ -111,10 +108,6 @@ class JsonObject(dict[str, Any]):
 
 def parse_jsonc(text: str, source: str) -> Any:
     """Parse JSON with comments and trailing commas.
-
-    Args:
-        text: The text.
-        source: Name of the source, for errors.
 
     Returns:
         The value; objects are `JsonObject`.

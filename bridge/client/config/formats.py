@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     from bridge.client.config.variables import InputDefinition
 
 _MAPS = ("mcpServers", "servers")
-
 _PINNING = ("pins", "pinMode")
-
 _PREFIX = "prefix"
-
 _ROOT_KEYS = frozenset({*_MAPS, *_PINNING, _PREFIX, "inputs", "$schema"})
-
 _MAX_NAMES = 5
 
 _KEY_SPELLINGS = {

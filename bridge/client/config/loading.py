@@ -45,13 +45,9 @@ TRANSPORTS: tuple[type[Transport], ...] = (StdioTransport, HttpTransport)
 """Transports that an entry can name."""
 
 _logger = logging.getLogger("bridge.client")
-
 _HOST_FOLDERS = frozenset({".vscode", ".cursor"})
-
 _SECONDS_KEYS = ("timeout", "maxCallSeconds", "connectTimeoutSeconds", "connectWaitSeconds")
-
 _SURELY_MILLISECONDS = 1000
-
 _MODES = get_args(PinMode)
 
 

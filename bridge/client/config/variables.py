@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from bridge.client.config.document import Diagnostics
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<reference>[^{}]*)(?P<closed>\})?")
-
 _VARIABLE = re.compile(r"(?:(?P<plain>[A-Za-z_]\w*)|env:(?P<env>[^:=\s]+))(?P<rest>:-(?P<default>.*))?", re.DOTALL)
-
 _FOREIGN = re.compile(r"(?P<kind>[A-Za-z]+):")
-
 _PUBLIC_VARIABLES = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER", "USERPROFILE"})
-
 _FORMS = "${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, ${workspaceFolder} and ${userHome}"
 
 

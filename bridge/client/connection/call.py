@@ -51,12 +51,6 @@ NO_OPTIONS = CallOptions()
 class Call:
     """One call of a server.
 
-    Args:
-        deadlines: Cancels the call at its deadline.
-        context: Invocation context.
-        idle_seconds: Maximum seconds without progress.
-        max_seconds: Maximum seconds in total.
-
     Attributes:
         max_seconds: Maximum seconds in total, limited by the context's deadline.
         deadline: Current deadline, in the event loop's time.

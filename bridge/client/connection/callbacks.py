@@ -39,13 +39,7 @@ _Answer = TypeVar("_Answer", bound="BaseModel")
 
 
 class Callbacks:
-    """Callbacks for one session.
-
-    Args:
-        name: The server's name.
-        session: The session.
-        handlers: Handlers of server requests.
-    """
+    """Callbacks for one session."""
 
     def __init__(self, name: str, session: Session, handlers: ClientHandlers) -> None:
         self._name = name

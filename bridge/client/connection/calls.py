@@ -32,9 +32,7 @@ from bridge.tools.context import InvocationContext
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.call import CallOptions
-    from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.state import ToolListing
     from bridge.client.connection.supervisor import Supervisor
     from bridge.types import Json
@@ -53,14 +51,11 @@ _MAX_SESSIONS = 2
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 _STATE_ONLY_SECONDS = 0.1
-
 _EXIT_CODE_SECONDS = 0.5
 
 
 async def call_tool(
     supervisor: Supervisor,
-    config: ServerConfig,
-    handlers: ClientHandlers,
     name: str,
     arguments: Mapping[str, Any],
     context: InvocationContext | None,
@@ -68,12 +63,12 @@ async def call_tool(
 ) -> Json:
     """Call a tool, with all its rounds; see `bridge.client.connection.connection.Connection.call_tool`."""
     _check_sendable(name, arguments, options)
-    context = context or InvocationContext()
+    config = supervisor.config
     phase = f"calling {name!r}"
-    send = _Sending(supervisor, config, phase, is_repeatable=options.repeatable and config.trusted)
+    send = _Sending(supervisor, phase, is_repeatable=options.repeatable and config.trusted)
     call = Call(
         supervisor.deadlines,
-        context,
+        context or InvocationContext(),
         config.timeout_seconds if options.timeout_seconds is None else options.timeout_seconds,
         config.max_call_seconds,
     )
@@ -83,53 +78,42 @@ async def call_tool(
             if options.hands_on_questions or result.get("resultType") != "input_required":
                 await call.finish()
                 return result
-            answers = await _answers(supervisor, result, handlers, call)
+            answers = await _answers(supervisor, result, call)
             options = replace(options, input_responses=answers, request_state=result.get("requestState"))
         raise supervisor.failures.unreadable(phase, WireError(f"it requests input more than {MAX_ROUNDS} times"))
     raise send.unanswered(call)
 
 
 async def request(
-    supervisor: Supervisor,
-    config: ServerConfig,
-    method: str,
-    params: Mapping[str, Any],
-    context: InvocationContext | None,
+    supervisor: Supervisor, method: str, params: Mapping[str, Any], context: InvocationContext | None
 ) -> Json:
     """Send a repeatable request; see `bridge.client.connection.connection.Connection.request`."""
 
     async def send(session: Session, outgoing: OutgoingRequest) -> Json:
         return await session.request(method, params, outgoing, outgoing.call.on_progress if outgoing.call else None)
 
-    return await request_with_retry(
-        supervisor, config, f"requesting {method}", send, is_repeatable=True, context=context
-    )
+    return await _repeatable(supervisor, f"requesting {method}", send, context)
 
 
-async def request_with_retry(
+async def list_tools(supervisor: Supervisor) -> ToolListing:
+    """List a server's tools; see `bridge.client.connection.connection.Connection.list_tools`."""
+    return await _repeatable(supervisor, "listing tools", list_all_pages)
+
+
+async def _repeatable(
     supervisor: Supervisor,
-    config: ServerConfig,
     phase: str,
     ask: Callable[[Session, OutgoingRequest], Awaitable[_T]],
-    *,
-    is_repeatable: bool,
     context: InvocationContext | None = None,
 ) -> _T:
-    """Send a request to a server, over as many sessions as needed.
-
-    Args:
-        supervisor: The connection's supervisor.
-        config: The server.
-        phase: Current action, for errors.
-        ask: Sends the request over one session.
-        is_repeatable: True if repeating is harmless.
-        context: Invocation context.
+    """Send a repeatable request over as many sessions as needed.
 
     Raises:
         ServerError: There was no response.
     """
+    config = supervisor.config
     call = Call(supervisor.deadlines, context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
-    send = _Sending(supervisor, config, phase, is_repeatable=is_repeatable, has_caller=context is not None)
+    send = _Sending(supervisor, phase, is_repeatable=True, has_caller=context is not None)
     with call:
         result = await send.through(call, ask)
         await call.finish()
@@ -168,7 +152,6 @@ class _Sending:
     """Sends one request, with retries."""
 
     __slots__ = (
-        "_config",
         "_has_relisted",
         "_is_for_somebody",
         "_is_repeatable",
@@ -182,14 +165,12 @@ class _Sending:
     def __init__(
         self,
         supervisor: Supervisor,
-        config: ServerConfig,
         phase: str,
         *,
         is_repeatable: bool,
         has_caller: bool = True,
     ) -> None:
         self._supervisor = supervisor
-        self._config = config
         self._phase = phase
         self._is_repeatable = is_repeatable
         self._is_for_somebody = has_caller
@@ -200,7 +181,7 @@ class _Sending:
 
     async def through(self, call: Call, ask: Callable[[Session, OutgoingRequest], Awaitable[_T]]) -> _T:
         """Send until there is a response or a reason not to retry."""
-        wait_seconds = self._config.connect_wait_seconds
+        wait_seconds = self._supervisor.config.connect_wait_seconds
         waited_until: float | None = None
         while True:
             session = self._session = self._supervisor.ready_session or await self._supervisor.usable(
@@ -285,7 +266,7 @@ async def _examined(session: Session) -> None:
         await session.checked.wait()
 
 
-async def _answers(supervisor: Supervisor, result: Json, handlers: ClientHandlers, call: Call) -> Json | None:
+async def _answers(supervisor: Supervisor, result: Json, call: Call) -> Json | None:
     """Answer a modern server's input requests; None if it only asks to be called again."""
     questions = result.get("inputRequests")
     if not questions:
@@ -293,7 +274,10 @@ async def _answers(supervisor: Supervisor, result: Json, handlers: ClientHandler
         return None
     try:
         with call.asking():
-            return {key: await answer_question(handlers, question, call.context) for key, question in questions.items()}
+            return {
+                key: await answer_question(supervisor.handlers, question, call.context)
+                for key, question in questions.items()
+            }
     except QuestionRefusedError as error:
         problem = WireError(f"it requests input that cannot be provided: {error}")
         raise supervisor.failures.unreadable(f"calling, {', '.join(questions)}", problem) from error
@@ -306,12 +290,3 @@ def _check_sendable(name: str, arguments: Mapping[str, Any], options: CallOption
     except (TypeError, ValueError, RecursionError) as error:
         problem = ArgumentProblem("", f"JSON data ({error})")
         raise ArgumentsError(name, [problem]) from error
-
-
-async def list_tools(supervisor: Supervisor, config: ServerConfig) -> ToolListing:
-    """List a server's tools over any session.
-
-    Raises:
-        ServerError: They cannot be listed.
-    """
-    return await request_with_retry(supervisor, config, "listing tools", list_all_pages, is_repeatable=True)

@@ -210,7 +210,7 @@ class Connection:
         supervisor = self._opened("listing tools")
         await supervisor.usable("listing tools", self.config.connect_wait_seconds)
         await supervisor.notified(self.config.connect_wait_seconds)
-        listing = await list_tools(supervisor, self.config)
+        listing = await list_tools(supervisor)
         self._events.tools = listing.tools
         if (pins := self.config.pins) is None:
             return listing
@@ -248,7 +248,7 @@ class Connection:
         from bridge.client.connection.calls import call_tool  # noqa: PLC0415 - imports the SDK
 
         supervisor = self._opened(f"calling {name!r}")
-        return await call_tool(supervisor, self.config, self._handlers, name, arguments, context, options)
+        return await call_tool(supervisor, name, arguments, context, options)
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, context: InvocationContext | None = None
@@ -268,7 +268,7 @@ class Connection:
         """
         from bridge.client.connection.calls import request  # noqa: PLC0415 - imports the SDK
 
-        return await request(self._opened(f"requesting {method}"), self.config, method, params or {}, context)
+        return await request(self._opened(f"requesting {method}"), method, params or {}, context)
 
     # --- internals ---------------------------------------------------------------------------------------------------
 

@@ -41,11 +41,7 @@ _MAX_REASON_CHARS = 500
 
 
 class ErrorTranslator:
-    """Creates the errors of one server.
-
-    Args:
-        config: The server.
-    """
+    """Creates the errors of one server."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config

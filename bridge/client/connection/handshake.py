@@ -144,12 +144,7 @@ def _observed_handshake(session: Session, peer: Peer) -> Iterator[None]:
 
 
 class HandshakeWriter(ObjectSendStream[SessionMessage]):
-    """Stream that the SDK writes messages to; reports handshake requests to telemetry.
-
-    Args:
-        messages: The transport's stream.
-        session: The session.
-    """
+    """Stream that the SDK writes messages to; reports handshake requests to telemetry."""
 
     def __init__(self, messages: Any, session: Session) -> None:
         self._messages = messages

@@ -205,12 +205,7 @@ class Session:
     # --- server description ------------------------------------------------------------------------------------------
 
     def ready(self, client: Client, peer: Peer) -> None:
-        """Store the result of the handshake.
-
-        Args:
-            client: The SDK's client.
-            peer: The server, for telemetry.
-        """
+        """Store the result of the handshake."""
         self._client = client
         self._send_directly = self.channel.request_sender(client)
         self.peer = peer

@@ -44,15 +44,7 @@ _SETTLE_SECONDS = 0.5
 
 
 class Supervisor:
-    """Opens and closes one connection; `run` is its task.
-
-    Args:
-        config: The server.
-        handlers: Handlers of server requests.
-        reconnect: Reconnect policy.
-        auth: Authentication of HTTP requests.
-        events: State and listeners of the connection.
-    """
+    """Opens and closes one connection; `run` is its task."""
 
     def __init__(
         self,
@@ -72,8 +64,8 @@ class Supervisor:
         self.error: ServerUnavailableError | None = None
         self.failures = ErrorTranslator(config)
         self.deadlines = Deadlines()
-        self._config = config
-        self._handlers = handlers
+        self.config = config
+        self.handlers = handlers
         self._reconnect = reconnect
         self._auth = auth
         self._events = events
@@ -170,7 +162,7 @@ class Supervisor:
         try:
             tools = (await list_all_pages(session)).tools
         except Exception as error:  # noqa: BLE001 - listeners will list the tools and get the error
-            _logger.debug("server %r: the tools cannot be listed again: %r", self._config.name, error)
+            _logger.debug("server %r: the tools cannot be listed again: %r", self.config.name, error)
             events.tools_listeners.notify()
             return
         if tools != events.tools:
@@ -186,7 +178,7 @@ class Supervisor:
     async def run(self) -> None:
         """Run the supervisor until `stop`."""
         if (observer := switch.observer()) is not None:
-            observer.upstream_added(self._config.name)
+            observer.upstream_added(self.config.name)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.deadlines.watch)
@@ -194,7 +186,7 @@ class Supervisor:
                     await self._run_sessions(sessions)
                 tasks.cancel_scope.cancel()
         except Exception:
-            _logger.exception("internal error: the connection to the server %r ended", self._config.name)
+            _logger.exception("internal error: the connection to the server %r ended", self.config.name)
         finally:
             self._stopping.set()
             self.session = None
@@ -251,15 +243,15 @@ class Supervisor:
         lost: ServerUnavailableError | None = None
         is_reported = False
         scope = self._connecting = anyio.CancelScope(
-            deadline=anyio.current_time() + self._config.connect_timeout_seconds
+            deadline=anyio.current_time() + self.config.connect_timeout_seconds
         )
         try:
             with scope:
                 last_kind = self.last.channel.kind if self.last is not None else None
                 async with open_session(
                     session,
-                    self._config,
-                    self._handlers,
+                    self.config,
+                    self.handlers,
                     auth=self._auth,
                     last_kind=last_kind,
                     is_legacy=self._is_legacy,
@@ -309,8 +301,8 @@ class Supervisor:
         self._wanted = anyio.Event()  # the request is fulfilled
         self._ready_at = anyio.current_time()
         if (observer := switch.observer()) is not None:
-            observer.connected(self._config.name)
-        health = self._health = HealthMonitor(session, self._config.name, self._reconnect, self._changes_wanted)
+            observer.connected(self.config.name)
+        health = self._health = HealthMonitor(session, self.config.name, self._reconnect, self._changes_wanted)
         if self._events.tools_listeners:
             self._changes_wanted.set()
         self._events.change_state(ConnectionState.READY, None)
@@ -338,7 +330,7 @@ class Supervisor:
             seconds = anyio.current_time() - self._ready_at
             observer.disconnected(session.peer, seconds, type(error).__name__ if is_lost else None)
         if not self._stopping.is_set():
-            _logger.info("lost the server %r: %s", self._config.name, error.failure.reason)
+            _logger.info("lost the server %r: %s", self.config.name, error.failure.reason)
             self._events.change_state(_state_after(error, was_ready=True), error)
         return error
 

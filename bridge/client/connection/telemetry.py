@@ -34,12 +34,7 @@ def peer_of(config: ServerConfig, channel: Channel, protocol_version: str) -> Pe
 
 
 class HandshakeTelemetry:
-    """Reports handshake requests to an observer, one after the other.
-
-    Args:
-        observer: Receives each request.
-        peer: The server.
-    """
+    """Reports handshake requests to an observer, one after the other."""
 
     def __init__(self, observer: Observer, peer: Peer) -> None:
         self._observer = observer

@@ -108,11 +108,7 @@ class Cause:
 
 
 class TransportFailedError(Exception):
-    """A transport failed for a known cause.
-
-    Args:
-        cause: The cause.
-    """
+    """A transport failed for a known cause."""
 
     def __init__(self, cause: Cause) -> None:
         super().__init__(cause.reason)

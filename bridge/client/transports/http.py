@@ -34,9 +34,7 @@ _NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
 """Responses to a POST after which the older transport is tried (MCP, Transports, "Backwards Compatibility")."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
-
 _BLANK_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -183,12 +181,7 @@ class HttpTransport(Transport):
 
 
 class _HttpChannel(Channel):
-    """Requests of an HTTP client.
-
-    Args:
-        transport: The URL.
-        options: Settings of the session.
-    """
+    """Requests of an HTTP client."""
 
     finishes_calls = True
 

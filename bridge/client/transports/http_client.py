@@ -39,9 +39,7 @@ UNAUTHORIZED = 401
 """Status of a response that demands credentials."""
 
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
-
 _NEVER_RUN_STATUSES = frozenset({UNAUTHORIZED, 407, 421})
-
 _SESSION_HEADER = "mcp-session-id"
 
 _UNKNOWN_SESSION = re.compile(
@@ -55,9 +53,7 @@ _UNKNOWN_SESSION = re.compile(
 """Error texts of servers that respond 400 instead of 404 for an unknown session."""
 
 _WRITE_SECONDS = 30.0
-
 _MAX_REDIRECTS = 5
-
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 START_SOON = "bridge.client.start_soon"

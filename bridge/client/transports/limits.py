@@ -66,12 +66,7 @@ def large_message(text: bytes) -> JSONRPCMessage:
 
 
 def stand_in(message: JSONRPCMessage, key: str) -> bytes:
-    """Create the JSON of a short message that refers to a large one, for the SDK.
-
-    Args:
-        message: The large message.
-        key: The key that refers to it; see `key_in`.
-    """
+    """Create the JSON of a short message that refers to a large one, for the SDK."""
     short: dict[str, Any] = {"jsonrpc": "2.0"}
     if isinstance(message, JSONRPCRequest | JSONRPCResponse | JSONRPCError):
         short["id"] = message.id
@@ -111,9 +106,6 @@ def limited(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
     """Create a response hook that limits the bytes of a body after decompression.
 
     Event streams of successful responses have no limit; their reader limits each event.
-
-    Args:
-        max_bytes: Maximum bytes of a body.
     """
 
     async def limit(response: httpx2.Response) -> None:

@@ -45,11 +45,7 @@ class MemoryTransport(Transport):
 
 
 class MemoryChannel(Channel):
-    """A server to which the SDK's client passes messages directly.
-
-    Args:
-        server: The server.
-    """
+    """A server to which the SDK's client passes messages directly."""
 
     kind = "memory"
     records_requests = False

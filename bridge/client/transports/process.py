@@ -35,13 +35,9 @@ TERMINATE_GRACE_SECONDS = 2.0
 """Seconds that it has to end after a signal."""
 
 _REAP_SECONDS = 2.0
-
 _POLL_SECONDS = 0.01
-
 _CLOSING_ERRORS = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-
 _MAX_WORDS = 20
-
 _MAX_WORD_CHARS = 500
 
 _alive: set[int] = set()
@@ -195,10 +191,6 @@ class ChildProcess:
 @asynccontextmanager
 async def child_process(command: Command, name: str) -> AsyncIterator[ChildProcess]:
     """Start a server as a child process in this block; afterwards it has ended with all descendants.
-
-    Args:
-        command: The program.
-        name: The server's name.
 
     Raises:
         OSError: It cannot be started.

@@ -71,10 +71,6 @@ async def sse_streams(
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[_Incoming], PostWriter]]:
     """Open the message streams of a server.
 
-    Args:
-        url: URL of the event stream.
-        http: The HTTP client; closed with this block.
-
     Raises:
         HTTPError: The server cannot be reached, or its response is not an event stream.
         RemoteProtocolError: The stream does not begin with an endpoint of the same origin.

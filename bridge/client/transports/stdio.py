@@ -95,12 +95,7 @@ class StdioTransport(Transport):
 
 
 class StdioChannel(Channel):
-    """Pipes of a child process.
-
-    Args:
-        transport: The command to start.
-        options: Settings of the session.
-    """
+    """Pipes of a child process."""
 
     kind = "stdio"
 

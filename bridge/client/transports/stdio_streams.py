@@ -78,11 +78,6 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
     """Stream that the SDK reads messages from; decodes the lines of the child's output.
 
     The SDK's reader reads the pipe itself: a task between the two would add a turn of the event loop to each call.
-
-    Args:
-        child: As for `stdio_streams`.
-        ended: As for `stdio_streams`.
-        refused: As for `stdio_streams`.
     """
 
     def __init__(self, child: ChildProcess, ended: Callable[[], None], refused: Callable[[Exception], None]) -> None:
