@@ -1,4 +1,4 @@
-"""Serving: a ToolBox published over the Model Context Protocol."""
+"""Serve a ToolBox over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Probes", "Publisher", "http_app", "mount"]
 
-_HOMES = {"Probes": "http.probes", "Publisher": "publisher", "http_app": "http.app", "mount": "http.mount"}
+_MODULES = {"Probes": "http.probes", "Publisher": "publisher", "http_app": "http.app", "mount": "http.mount"}
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for, and nothing before: a server over stdio needs no HTTP."""
-    if name not in _HOMES:
+    """Import names on first use, since a server over stdio needs no HTTP."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

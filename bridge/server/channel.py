@@ -1,11 +1,7 @@
-"""Progress, log and questions from a running tool to its client.
+"""Channels: progress, log messages and questions from a running tool to its client, through the SDK.
 
-The way from a running tool back to a remote client, over the SDK, in both eras of the protocol.
-
-In the handshake era a question is a request that the server sends and waits for. In the modern era nothing may wait:
-the call ends in a result that asks, and is run again with the answers.
-
-What a tool asks its client, as an observer hears of it.
+In the handshake era a question is a request to the client, and the call waits for the answer. In the modern era the
+call ends with a result that contains the questions, and is run again with the answers.
 """
 
 from __future__ import annotations
@@ -59,15 +55,15 @@ if TYPE_CHECKING:
 
 
 class RemoteChannel:
-    """What both eras have in common: progress and log messages, which ride on the call's own stream.
+    """Progress and log messages, for both eras, on the call's own stream.
 
-    What is no JSON, such as a lone surrogate out of the name of a file, fails here, in the call: beyond, the SDK would
-    end the answer, or the whole session, because of it.
+    A value that cannot be written as JSON, such as a file name with a lone surrogate, fails here, in the call. In the
+    SDK it would end the response or the session.
 
     Args:
         request: The SDK's context of the call.
-        capabilities: What the client declared, in MCP's JSON.
-        log_level: From which severity on the client wants log messages; None for none.
+        capabilities: Capabilities that the client declared, in MCP's JSON.
+        log_level: Minimum severity of log messages for the client; None to send none.
     """
 
     def __init__(
@@ -75,23 +71,23 @@ class RemoteChannel:
     ) -> None:
         self._request = request
         self.capabilities = capabilities
-        """What the client declared."""
+        """Capabilities that the client declared."""
         self.peer: object | None = None
-        """What stands for whoever would be asked, where further calls may be of the same."""
+        """Token that identifies the client across calls; None if there is none."""
         self.round = 0
-        """How many times the call has been run before."""
+        """Number of earlier rounds of the call."""
         self.resumption: Resumption | None = None
-        """What an earlier round left for this one."""
+        """State that an earlier round saved for this one."""
         self._log_from = len(LOG_LEVELS) if log_level is None else LOG_LEVELS.index(log_level)
         self._progress = float("-inf")
         self._is_open = True
 
     def close(self) -> None:
-        """Let nothing more through: the call has ended."""
+        """Drop further messages, because the call has ended."""
         self._is_open = False
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Say how far the call is; dropped where nobody asked, and where it does not grow (the protocol's rule)."""
+        """Send progress, if the client asked for it; values that do not increase are dropped (the protocol's rule)."""
         if self._is_open and isfinite(progress) and progress > self._progress:
             self._progress = progress
             total = total if total is None or isfinite(total) else None
@@ -99,7 +95,7 @@ class RemoteChannel:
             await self._request.session.report_progress(progress, total, message)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        """Send a log message; dropped where the client wants none of that severity."""
+        """Send a log message, if the client wants messages of its severity."""
         if self._is_open and LOG_LEVELS.index(level) >= self._log_from:
             to_json([data, logger])
             params = LoggingMessageNotificationParams(level=level, data=data, logger=logger)
@@ -109,13 +105,13 @@ class RemoteChannel:
 
 
 class HandshakeChannel(RemoteChannel):
-    """The channel of a client that opened with a handshake: questions are requests to it.
+    """Channel of a client of the handshake era: questions are requests to the client.
 
     Args:
-        request: As above.
-        capabilities: As above.
-        log_level: As above.
-        running: Is told while an answer is waited for.
+        request: As for `RemoteChannel`.
+        capabilities: As for `RemoteChannel`.
+        log_level: As for `RemoteChannel`.
+        running: The running calls, which count open questions.
     """
 
     def __init__(
@@ -131,10 +127,10 @@ class HandshakeChannel(RemoteChannel):
         self._answers: dict[str, Answer] = {}
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        """Ask one after another, each key once, and wait.
+        """Ask questions one after another, each key once, and wait for the answers.
 
         Raises:
-            ToolError: The client cannot be asked that, would not answer, or its answer cannot be read.
+            ToolError: The client lacks the capability, did not answer, or its answer is invalid.
         """
         for key, question in questions.items():
             if key not in self._answers:
@@ -143,13 +139,13 @@ class HandshakeChannel(RemoteChannel):
 
     async def _ask(self, question: Question) -> Answer:
         if self.peer is None:
-            raise ToolError("this server keeps no sessions with clients of this era, and so cannot ask them")
+            raise ToolError("this server has no sessions with clients of this protocol version, and cannot ask them")
         if (required := missing_capability(question, self.capabilities)) is not None:
             raise ToolError(f"this tool needs a client with the capability {_spelled(required)}")
         if not self._is_open:
-            raise ToolError("the call has ended, and its caller cannot be asked any more")
+            raise ToolError("the call has ended, and its client cannot be asked any more")
         wire = question_to_wire(question)
-        if isinstance(question, UrlElicitation):  # this era wants one, which questions of the modern one do not have
+        if isinstance(question, UrlElicitation):  # required in this era only
             wire["params"].setdefault("elicitationId", uuid4().hex)
         to_json(wire)
         request = _REQUESTS[wire["method"]].model_validate(wire, by_name=False)
@@ -161,14 +157,14 @@ class HandshakeChannel(RemoteChannel):
         except MCPError as error:
             raise ToolError(f"the client did not answer {wire['method']!r}: {error.message}") from error
         except (ValidationError, WireError) as error:
-            raise ToolError(f"the client's answer to {wire['method']!r} cannot be read") from error
+            raise ToolError(f"the client's answer to {wire['method']!r} is invalid") from error
 
 
 class ModernChannel(RemoteChannel):
-    """The channel of a client of the 2026-07-28 revision: questions end the call, and answers come with the next.
+    """Channel of a client of version 2026-07-28: questions end the call, and the next round brings the answers.
 
     Args:
-        request: As for `RemoteChannel`; its ``requestState`` has been opened.
+        request: As for `RemoteChannel`; its ``requestState`` has been decrypted.
         capabilities: As for `RemoteChannel`.
         log_level: As for `RemoteChannel`.
     """
@@ -180,21 +176,21 @@ class ModernChannel(RemoteChannel):
         params = request.params or {}
         given = params.get("inputResponses") or {}
         sealed = params.get("requestState")
-        # A client that answers before it was asked (SEP-2322 lets it) is heard, as one that will be asked soon.
+        # A client may answer before it was asked (SEP-2322): keep its answers for questions of this round.
         state: Json = json.loads(sealed) if sealed else {"round": -1, "asked": list(given), "answers": {}}
         self.round = state["round"] + 1
-        # Otherwise an answer counts only where its question was asked.
+        # Otherwise, only answers to questions of the last round count.
         self._answers: Json = state["answers"] | {key: given[key] for key in state["asked"] if key in given}
-        if "state" in state:  # whoever left it knows what the answers are for, and may ask the same again
+        if "state" in state:  # the code that saved it handles the answers, and may ask the same questions again
             self.resumption = Resumption(state["state"], self._answers)
             self._answers = {}
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        """Return the answers where the client has given them all; else ask for those that are missing.
+        """Return the client's answers.
 
         Raises:
             InputRequired: Answers are missing.
-            CallRefused: An answer is not what its question asks for.
+            CallRefused: An answer does not fit its question.
         """
         missing = {key: question for key, question in questions.items() if key not in self._answers}
         if missing:
@@ -207,10 +203,10 @@ class ModernChannel(RemoteChannel):
             ) from error
 
     def input_required(self, asked: InputRequired) -> Json:
-        """The result that asks (MCP 2026-07-28, ``InputRequiredResult``); its state is not sealed yet.
+        """Return a result with questions (MCP 2026-07-28, ``InputRequiredResult``); its state is not encrypted yet.
 
         Raises:
-            ProtocolError: The client did not declare that it can be asked that.
+            ProtocolError: The client did not declare the capability that a question needs.
         """
         for question in asked.questions.values():
             if (required := missing_capability(question, self.capabilities)) is not None:
@@ -230,22 +226,22 @@ class ModernChannel(RemoteChannel):
 
 
 class _Anything(BaseModel):
-    """An answer as it came; `answer_from_wire` judges it."""
+    """An answer without validation, which `answer_from_wire` does."""
 
     model_config = ConfigDict(extra="allow")
 
 
 def missing_capability(question: Question, capabilities: Mapping[str, Any]) -> Json | None:
-    """What a client would have to declare to be asked something; None where it does.
+    """Return the capability that a question needs and the client did not declare; None if it did.
 
     Args:
-        question: What is to be asked.
-        capabilities: What the client declared, in MCP's JSON.
+        question: The question.
+        capabilities: Capabilities that the client declared, in MCP's JSON.
     """
     match question:
         case Elicitation():
             declared = capabilities.get("elicitation")
-            # An empty declaration is older than the modes, and means forms.
+            # Before there were modes, an empty declaration meant forms.
             has = declared is not None and ("form" in declared or "url" not in declared)
             return None if has else {"elicitation": {"form": {}}}
         case UrlElicitation():
@@ -265,7 +261,7 @@ def _spelled(capability: Json) -> str:
 
 
 def client_of(ctx: Request) -> Peer:
-    """Who sent a message, as telemetry tells of it."""
+    """Return the peer of a message, for telemetry."""
     return Peer(_transport_of(ctx), ctx.protocol_version or "")
 
 
@@ -276,13 +272,11 @@ def _transport_of(ctx: Request) -> str:
 
 
 def observed_question(method: str, request: ServerRequestContext[Any, Any]) -> AbstractContextManager[object]:
-    """A block in which a request is sent to a client, and its answer awaited.
-
-    Its trace needs nothing more: the SDK writes the current one into what it sends.
+    """Return a context in which a question to a client is recorded; the SDK writes the current trace into it.
 
     Args:
         method: MCP's method.
-        request: The client's request, while which it is asked.
+        request: The client's request that causes the question.
     """
     observer = switch.observer()
     return nullcontext() if observer is None else observer.asking(method, None, client_of(request))

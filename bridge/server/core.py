@@ -1,4 +1,4 @@
-"""ServerCore: identity, capabilities and views of what is served, and the execution of calls, without the SDK."""
+"""ServerCore: a server's identity, capabilities, views of tools, and execution of calls, without the SDK."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Raised = TypeVar("_Raised", bound=BaseException)
 _Written = TypeVar("_Written")
 
 DISCOVERY_TTL_MS = 60_000
-"""How long a client may rely on what the server said of itself, in milliseconds."""
+"""Milliseconds for which a client may cache the response to ``server/discover``."""
 
 
 class ServerCore:
@@ -77,22 +77,22 @@ class ServerCore:
         self.catalog = self.views.whole.catalog
         self.changes = ToolChanges(tools)
         self.running = RunningCalls()
-        """The calls that wait for something now."""
+        """The running calls."""
         self.accounts: Accounts | None = None
-        """What each caller takes, where that is limited."""
+        """Accounts of the callers; None without limits."""
         self._execute: Execute = execute
         self.limits = limits
-        """How much each caller may take; None for as much as it wants."""
+        """Limits of each caller; None for none."""
         self._max_result_bytes = _MaxResultBytes(limits) if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
             self._limit(limits)
         if max_calls is not None:
-            from bridge.server.limits.calls import BoundedCalls  # noqa: PLC0415 - only where there is a bound
+            from bridge.server.limits.calls import BoundedCalls  # noqa: PLC0415 - only with a maximum
 
             self._execute = BoundedCalls(self._execute, max_calls, self.running).execute
 
     def _limit(self, limits: Limits) -> None:
-        from bridge.server.limits.accounts import Accounts  # noqa: PLC0415 - only where there are limits
+        from bridge.server.limits.accounts import Accounts  # noqa: PLC0415 - only with limits
         from bridge.server.limits.calls import LimitedCalls  # noqa: PLC0415 - as above
 
         self.accounts = Accounts(limits)
@@ -101,26 +101,26 @@ class ServerCore:
 
     @property
     def implementation(self) -> Json:
-        """What the server says of itself (MCP's ``Implementation``)."""
-        said = {"name": self.name, "version": self.version}
-        return said if self.title is None else said | {"title": self.title}
+        """Name, version and title of the server (MCP's ``Implementation``)."""
+        named = {"name": self.name, "version": self.version}
+        return named if self.title is None else named | {"title": self.title}
 
     @property
     def capabilities(self) -> Json:
-        """What the server can do (MCP's ``ServerCapabilities``)."""
+        """Capabilities of the server (MCP's ``ServerCapabilities``)."""
         return {"logging": {}, "tools": {"listChanged": True}}
 
     @property
     def discovery(self) -> Json:
-        """What the server tells whoever discovers it (MCP's ``DiscoverResult``)."""
-        told = {
+        """Result of ``server/discover`` (MCP's ``DiscoverResult``)."""
+        result = {
             "resultType": "complete",
             "supportedVersions": sorted(MODERN_VERSIONS),
             "capabilities": self.capabilities,
             "ttlMs": DISCOVERY_TTL_MS,
             "cacheScope": CACHE_SCOPE,
         }
-        return told if self.instructions is None else told | {"instructions": self.instructions}
+        return result if self.instructions is None else result | {"instructions": self.instructions}
 
     async def call(
         self,
@@ -132,20 +132,20 @@ class ServerCore:
         modern: bool,
         access: Access = EVERYTHING,
     ) -> _Written:
-        """Run one call, as the result of ``tools/call``.
+        """Run a ``tools/call``.
 
         Args:
             name: The tool's name.
-            arguments: Its arguments, as they came.
-            context: What surrounds the call; to which memory the call belongs is settled here.
-            write: Makes of the result, as JSON, what is sent. Where it raises, the tool gave what cannot be sent.
-            modern: Whether the client speaks the 2026-07-28 revision. Older ones know structured content only as an
-                object, and go without where it is none.
-            access: What the caller may do; a tool that it may not know of is as unknown as one that is not there.
+            arguments: Its arguments, not yet validated.
+            context: The context of the call; its memory id is set here.
+            write: Writes the result, given as JSON. If it raises, the tool's result cannot be sent.
+            modern: True for a client of version 2026-07-28. Older versions allow only objects as structured content; of
+                other types it is left out.
+            access: Permissions of the caller; a tool outside of them is unknown.
 
         Raises:
-            ProtocolError: There is no such tool, or the call cannot be answered; its cause has been logged.
-            InputRequired: The tool asked something that only a later round can answer.
+            ProtocolError: The tool is unknown, or the call failed outside of the tool, which has been logged.
+            InputRequired: The tool asked a question that needs another round.
         """
         self.running.check_open(name)
         tools = self.views.of(access).tools
@@ -165,20 +165,20 @@ class ServerCore:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
             raise _failed(name, error) from None
         except BaseExceptionGroup as group:
-            # A tool that asks from inside a task group: its questions come wrapped.
+            # A tool asked from inside a task group, which wraps its questions.
             raise _unwrapped(name, group) from None
         except anyio.get_cancelled_exc_class():
             context.cancel()
             if self.running.was_ended():
-                told = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
-                raise ProtocolError(INTERNAL_ERROR, told) from None
+                message = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
+                raise ProtocolError(INTERNAL_ERROR, message) from None
             raise
-        except BaseException as error:  # noqa: BLE001 - as above: a library's panic, say, ends no session but its call
+        except BaseException as error:  # noqa: BLE001 - as above: a library's panic must not end the session
             raise _failed(name, error) from None
 
 
 class _MaxResultBytes(dict[str, int | None]):
-    """How long the result of each tool may be, looked up when it is called first."""
+    """Maximum length of each tool's results, looked up on its first call."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class _MaxResultBytes(dict[str, int | None]):
 
 
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:
-    """Refuse what HTTP's edge has refused already, with a 403, unless there is a way around it."""
+    """Refuse a call without its scope. Over HTTP, `ToolScopeGuard` has refused it before."""
     if name in tools and access.missing(name):
         raise ProtocolError(INVALID_REQUEST, f"the tool {name!r} needs a scope that was not granted")
 
@@ -211,7 +211,7 @@ def _written(
         wire = _of_era(result, modern=modern)
         return write(wire) if max_bytes is None else _written_within(name, wire, write, max_bytes, modern=modern)
     except Exception:
-        _logger.exception("the tool %r gave what cannot be sent", name)
+        _logger.exception("the result of the tool %r cannot be sent", name)
         failure = ToolExecutionResult.error(f"the tool {name!r} failed; its server's log says why")
         return write(_of_era(failure, modern=modern))
 
@@ -224,12 +224,12 @@ def _written_within(
     try:
         return write_within_limit(max_bytes, wire, write)
     except ResultTooLongError as error:
-        told = f"the result of {name!r} has {error.result_bytes} bytes, and may have {max_bytes}: ask for less"
-        return write(_of_era(ToolExecutionResult.error(told), modern=modern))
+        message = f"the result of {name!r} has {error.result_bytes} bytes, and may have {max_bytes}: ask for less"
+        return write(_of_era(ToolExecutionResult.error(message), modern=modern))
 
 
 def _of_era(result: ToolExecutionResult, *, modern: bool) -> Json:
-    """A result as the era of its client has it."""
+    """Return a result as JSON, in the form of its client's era."""
     wire = result_to_wire(result)
     if modern:
         wire["resultType"] = "complete"

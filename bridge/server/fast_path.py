@@ -1,12 +1,12 @@
-"""The fast path: answers plain requests without the SDK, and leaves all that it cannot prove plain to the SDK.
+"""Fast path: answers plain requests without the SDK, and leaves all others to the SDK.
 
     message ─> plan ─> bytes            the whole response
                   ├──> PlainRequest     to be awaited: `PlainRequest.run`
                   ╰──> None             the SDK's server answers
 
-No I/O, no transport, nothing of the SDK; stdio and HTTP share it. A request is plain where its envelope holds nothing
-that this module does not know, and its method (`bridge.server.methods`) has a plan for it. The answers are the SDK's; a
-differential test compares them. Clauses: MCP 2025-11-25 and 2026-07-28, "Basic protocol"; JSON-RPC 2.0.
+It has no I/O, and is shared by stdio and HTTP. A request is plain if its envelope has only known members, and its
+method (`bridge.server.methods`) has a plan for it. Differential tests compare the responses with the SDK's. Clauses:
+MCP 2025-11-25 and 2026-07-28, "Basic protocol"; JSON-RPC 2.0.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 
-_NOTHING: Json = {}
+_EMPTY: Json = {}
 
 
 class FastPath:
-    """Plans the answers of one server.
+    """Plans the responses of one server.
 
     Args:
         core: The server.
-        respond: Makes the responder of a method.
+        respond: Creates the responder of a method.
     """
 
     def __init__(self, core: ServerCore, respond: Callable[[Method], Responder] | None = None) -> None:
         methods, policy = methods_of(core), core.policy
         if policy.before or policy.after or policy.on_arguments_error or policy.on_execution_error:
-            methods = {}  # callbacks and handlers get a context, and may ask the client through it
+            methods = {}  # these callbacks get a context, through which they may ask the client
         self.targets = {name: param for name, method in methods.items() if (param := method.target_param) is not None}
         """The parameter that HTTP repeats in ``Mcp-Name``, by method."""
         responders = {method: (respond or PlainResponder)(method) for method in methods.values() if method.planned_in}
@@ -76,7 +76,7 @@ class FastPath:
         self._agreed_version = ""
 
     def initialize(self, message: Json) -> bytes | None:
-        """Plan the answer to ``initialize``, which opens a connection of the handshake era.
+        """Plan the response to ``initialize``, which opens a connection of the handshake era.
 
         Args:
             message: A request, as `bridge.server.protocol.read_message` returns it.
@@ -85,7 +85,7 @@ class FastPath:
         if not (params and responder is not None and is_plain_message(message)):
             return None
         version = agreed_version(params.get("protocolVersion"))
-        request = PlainRequest(responder, message["id"], params, False, version, _NOTHING, EVERYTHING, write_result)
+        request = PlainRequest(responder, message["id"], params, False, version, _EMPTY, EVERYTHING, write_result)
         response = responder.plan(request)
         if not isinstance(response, bytes):
             return None
@@ -93,31 +93,31 @@ class FastPath:
         return response
 
     def handshake(self, message: Json, version: str = "", access: Access = EVERYTHING) -> bytes | PlainRequest | None:
-        """Plan the answer to a request of the handshake era, after its handshake.
+        """Plan the response to a request of the handshake era, after its handshake.
 
         Args:
             message: A request, as `bridge.server.protocol.read_message` returns it.
-            version: The revision that was agreed on; empty for that of `initialize`, if it was answered here.
-            access: What the caller may do.
+            version: The negotiated version; empty for that of `initialize`, if it was answered here.
+            access: Permissions of the caller.
         """
         responder = self._handshake.get(message["method"])
         if responder is None:
             return None
-        params = message.get("params") or _NOTHING
+        params = message.get("params") or _EMPTY
         if not (is_plain_message(message) and is_plain_meta(params.get("_meta"))):
             return None
         return responder.plan(
             PlainRequest(
-                responder, message["id"], params, False, version or self._agreed_version, _NOTHING, access, write_result
+                responder, message["id"], params, False, version or self._agreed_version, _EMPTY, access, write_result
             )
         )
 
     def modern(self, message: Json, access: Access = EVERYTHING) -> bytes | PlainRequest | None:
-        """Plan the answer to a request of the 2026-07-28 revision; its HTTP headers are checked elsewhere.
+        """Plan the response to a request of version 2026-07-28, whose HTTP headers the caller has checked.
 
         Args:
             message: A request, as `bridge.server.protocol.read_message` returns it.
-            access: What the caller may do.
+            access: Permissions of the caller.
         """
         responder, params = self._modern.get(message["method"]), message.get("params")
         if responder is None or not params:
@@ -139,7 +139,7 @@ class FastPath:
         )
 
     def _stamped(self, result: Json) -> bytes:
-        """Write a result of the modern era, which names its server; what its author said of that stands."""
+        """Write a result of the modern era, which names its server unless the tool's author did."""
         meta = result.get("_meta")
         if not meta:
             result["_meta"] = self._stamp
@@ -163,7 +163,7 @@ class PlainResponder:
         self._run = method.run
 
     def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
-        """Return the response, the request itself where it has to be run, or None for the SDK."""
+        """Return the response, the request itself if it has to be run, or None for the SDK."""
         try:
             planned = self._plan(request)
         except ProtocolError as error:
@@ -171,31 +171,31 @@ class PlainResponder:
         return result_message(request.id, planned) if type(planned) is bytes else planned
 
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
-        """Run a request; returns the response and its JSON-RPC error code, 0 for a result."""
+        """Run a request; return the response and its JSON-RPC error code, 0 for a result."""
         try:
             return result_message(request.id, await self._run(request, context, request.write)), 0
         except (ProtocolError, InputRequired) as error:
-            told = protocol_error(self._method, request, error)
-            return refusal(request.id, told), told.code
+            found = protocol_error(self._method, request, error)
+            return refusal(request.id, found), found.code
 
 
 def refusal(request: MessageId, error: ProtocolError) -> bytes:
-    """A JSON-RPC response with an error of the protocol."""
-    told = {"code": error.code, "message": error.message}
-    return error_message(request, told if error.data is None else told | {"data": error.data})
+    """Return a JSON-RPC error response."""
+    wire = {"code": error.code, "message": error.message}
+    return error_message(request, wire if error.data is None else wire | {"data": error.data})
 
 
 def protocol_error(method: Method, request: PlainRequest, error: ProtocolError | InputRequired) -> ProtocolError:
-    """The error that answers a request; a question to the client, which a plain request cannot ask, is logged."""
+    """Return the error of a request; log a question to the client, which a plain request cannot ask."""
     if isinstance(error, ProtocolError):
         return error
     name = method.name if method.target_param is None else request.params[method.target_param]
-    _logger.error("%s %r asked its client something, though it is not interactive", method.name, name, exc_info=error)
+    _logger.error("%s %r asked its client a question, but is not interactive", method.name, name, exc_info=error)
     return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
 
 
 def internal_error_message(request: Json, error: Exception) -> bytes:
-    """The response to a request whose plan failed by a mistake on this side, which is logged."""
+    """Log an unexpected error of a plan, and return the error response."""
     _logger.error("the request %r could not be answered", request["method"], exc_info=error)
-    told = f"the request {request['method']!r} failed; the server's log says why"
-    return error_message(request["id"], {"code": INTERNAL_ERROR, "message": told})
+    message = f"the request {request['method']!r} failed; the server's log says why"
+    return error_message(request["id"], {"code": INTERNAL_ERROR, "message": message})

@@ -1,13 +1,7 @@
-"""Protocol versions, error codes, JSON-RPC messages.
+"""Protocol versions, error codes and JSON-RPC messages, without I/O and without the SDK.
 
-The protocol's own errors, and its two eras, as plain values: nothing of the SDK.
-
-JSON-RPC 2.0, section 5.1, and MCP 2026-07-28, "Error Codes".
-
-JSON-RPC messages as text: read with care, and the errors that answer what cannot be read. Pure: no I/O, no SDK.
-
-JSON-RPC 2.0, sections 4 and 5, as MCP narrows it: an id is an integer or a string, params are an object, and there are
-no batches.
+Clauses: JSON-RPC 2.0, sections 4 and 5, as MCP restricts it (an id is an integer or a string, params are an object,
+there are no batches); MCP 2026-07-28, "Error Codes".
 """
 
 from __future__ import annotations
@@ -41,37 +35,37 @@ URL_ELICITATION_REQUIRED = -32042
 REQUEST_CANCELLED = -32800
 
 CONNECTION_CLOSED = -32000
-"""The code by which the SDK answers calls that run when a connection ends."""
+"""Code of the SDK's response to calls that run when a connection ends."""
 
 LIMIT_EXCEEDED = -32005
-"""More is asked for than there is room for now; the error's data says in ``retryAfterSeconds`` when to try again."""
+"""Code of errors about limits; ``retryAfterSeconds`` in their data is the time after which to try again."""
 
 HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, MISSING_CAPABILITY: 400}
-"""With which HTTP status an error answers in the modern era; every other one of a handler with 200."""
+"""HTTP status of errors by code, in the modern era; all others have 200."""
 
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
-"""Where a request of the modern era says, in ``_meta``, what its client can do."""
+"""Key in ``_meta`` of a modern request: the client's capabilities."""
 
 PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-"""Where a request of the modern era says, in ``_meta``, which revision it speaks."""
+"""Key in ``_meta`` of a modern request: the protocol version."""
 
 CLIENT_INFO_KEY = "io.modelcontextprotocol/clientInfo"
-"""Where a request of the modern era may say, in ``_meta``, which client sent it."""
+"""Key in ``_meta`` of a modern request: the client's name and version."""
 
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
-"""Where a result of the modern era says, in ``_meta``, which server made it."""
+"""Key in ``_meta`` of a modern result: the server's name and version."""
 
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
-"""Where a request of the modern era says, in ``_meta``, from which severity on it wants log messages."""
+"""Key in ``_meta`` of a modern request: the minimum severity of log messages."""
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""The revisions that begin with a handshake, oldest first."""
+"""Versions of the handshake era, oldest first."""
 
 MODERN_VERSIONS = frozenset({"2026-07-28"})
-"""The revisions in which every request stands alone; all others begin with a handshake."""
+"""Versions of the modern era, in which requests are independent of one another."""
 
 MessageId = int | str
-"""What identifies a request."""
+"""Id of a request."""
 
 BOUNDED_BYTES = 4 * 1024 * 1024
 """Length of a message up to which `value_bounds` does not grow."""
@@ -83,18 +77,18 @@ MAX_BYTES_OF_A_VALUE = BOUNDED_BYTES // _MAX_CONTAINERS + 1
 """Maximum bytes for which one value counts, where all that `value_bounds` allows count for the length of a message."""
 
 _LAST_ID = re.compile(
-    # Before the one brace that closes the message no string is open, and nothing deeper: this is the message's own.
+    # The id before the brace that closes the message is the message's own, and not one within its params.
     rb"""[{,]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")(?:\s*,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*")*\s*\}\s*\Z"""
 )
 
 
 class ProtocolError(BridgeError):
-    """A request that is answered by a JSON-RPC error instead of a result.
+    """A request is answered by a JSON-RPC error.
 
     Attributes:
-        code: The error's code.
-        message: What is wrong, fit for the client.
-        data: More about it, as JSON; None where there is no more.
+        code: Code of the error.
+        message: Message for the client.
+        data: Further JSON data; None for none.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -105,7 +99,7 @@ class ProtocolError(BridgeError):
 
 
 class CallRefused(BaseException):
-    """Ends a running call with a `ProtocolError`; a tool's ``except Exception`` does not see it."""
+    """Ends a running call with a `ProtocolError`; a tool's ``except Exception`` does not catch it."""
 
     def __init__(self, error: ProtocolError) -> None:
         super().__init__(str(error))
@@ -113,17 +107,17 @@ class CallRefused(BaseException):
 
 
 def result_message(request: MessageId, result: bytes) -> bytes:
-    """A JSON-RPC response with a result that is JSON already."""
+    """Return a JSON-RPC response, given the result as JSON."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_id_as_json(request), result)
 
 
 def error_message(request: MessageId, error: Json) -> bytes:
-    """A JSON-RPC response with an error."""
+    """Return a JSON-RPC error response."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
 
 
 def write_result(result: Json) -> bytes:
-    """A result as JSON, which has no words for numbers that are not finite; the SDK says null, too."""
+    """Write a result as JSON; numbers that are not finite become null, as by the SDK."""
     return to_json(result, inf_nan_mode="null")
 
 
@@ -132,10 +126,10 @@ def _id_as_json(request: MessageId) -> bytes:
 
 
 class MalformedMessageError(ProtocolError):
-    """Text that is no message.
+    """A text is not a valid message.
 
     Attributes:
-        message_id: Which request is to be told; None where that cannot be known.
+        message_id: Id of the request; None if it cannot be determined.
     """
 
     def __init__(self, code: int, message: str, message_id: MessageId | None = None) -> None:
@@ -144,43 +138,43 @@ class MalformedMessageError(ProtocolError):
 
 
 def value_bounds(max_bytes: int) -> ValueBounds:
-    """Limits of the numbers of values in a message: those for 4 MiB, and in proportion where longer ones are allowed.
+    """Return the limits of the numbers of values in a message, which grow with its maximum length from 4 MiB on.
 
-    A message within those for 4 MiB takes less than 40 MiB of memory, and each step of its work less than 100 ms.
+    A message within the limits for 4 MiB takes less than 40 MiB of memory, and each step of its work less than 100 ms.
     A shorter one of many values may take as much; see `MAX_BYTES_OF_A_VALUE`.
 
     Args:
-        max_bytes: The limit of a message's length.
+        max_bytes: Maximum length of a message.
     """
     times = max(1.0, max_bytes / BOUNDED_BYTES)
     return ValueBounds(containers=int(_MAX_CONTAINERS * times), entries=int(_MAX_ENTRIES * times))
 
 
 def too_many_values(excess: str) -> str:
-    """The error message for a JSON-RPC message outside of its bounds.
+    """Return the error message for a JSON-RPC message with too many values.
 
     Args:
-        excess: As `ValueBounds.excess` says.
+        excess: The result of `ValueBounds.excess`.
     """
     return f"the message has {excess}; send fewer at once, or raise --max-request-bytes of bridge serve over 4 MiB"
 
 
 def read_message(text: bytes) -> Json | None:
-    """A message: request, notification, result or error.
+    """Parse a message: request, notification, result or error.
 
     Args:
-        text: One JSON text in UTF-8; a byte order mark is forgiven.
+        text: One JSON text in UTF-8; a byte order mark is ignored.
 
     Returns:
-        The message, of the right shape; None for blank text.
+        The validated message; None for blank text.
 
     Raises:
-        MalformedMessageError: The text is no JSON, or the JSON is no message.
+        MalformedMessageError: The text is not JSON, or not a message.
     """
     try:
         message = from_json(text)
     except ValueError:
-        # It refuses what others accept: lone surrogates, byte order marks, and nesting deeper than about 200.
+        # `from_json` refuses lone surrogates, byte order marks, and nesting deeper than about 200; `json` accepts them.
         if not text.strip():
             return None
         message = _read_leniently(text)
@@ -199,17 +193,17 @@ def read_message(text: bytes) -> Json | None:
 
 
 def id_of_request(beginning: bytes, end: bytes) -> MessageId | None:
-    """Which request a message is of which only the ends are known; None where they do not tell.
+    """Return the id of a request of which only both ends are known; None if it cannot be determined.
 
     Args:
-        beginning: How its text begins.
-        end: How its text ends.
+        beginning: First bytes of its text.
+        end: Last bytes of its text.
     """
     try:
         known = from_json(beginning, allow_partial=True)
         if not isinstance(known, dict) or not known.keys().isdisjoint({"result", "error"}):
             return None
-        if "id" in known and next(reversed(known)) != "id":  # as the last it may be half of one
+        if "id" in known and next(reversed(known)) != "id":  # the last value may be incomplete
             found = known["id"]
         else:
             last = _LAST_ID.search(end)
@@ -220,14 +214,14 @@ def id_of_request(beginning: bytes, end: bytes) -> MessageId | None:
 
 
 def is_request(message: Json) -> bool:
-    """Whether a message waits for an answer."""
+    """True for a message that needs a response."""
     return "method" in message and "id" in message
 
 
 def malformed_message_error(error: MalformedMessageError) -> bytes:
-    """The answer to text that is no message."""
+    """Return the JSON-RPC error response to a malformed message."""
     wire = {"code": error.code, "message": error.message}
-    # Unlike pydantic's, this writes an id that has a lone surrogate, and all in ASCII.
+    # Unlike pydantic's writer, `json` can write an id with a lone surrogate, in ASCII.
     return json.dumps({"jsonrpc": "2.0", "id": error.message_id, "error": wire}, separators=(",", ":")).encode("ascii")
 
 
@@ -253,7 +247,7 @@ def _check_call(message: Json) -> None:
 
 def _check_reply(message: Json) -> None:
     if "error" in message:
-        # Its id is null where the client could not read what it answers. To object to that could go on forever.
+        # The id is null if the client could not read the request; answering that with an error could loop forever.
         right = _is_error(message["error"]) and (message.get("id") is None or _is_id(message["id"]))
     else:
         right = isinstance(message.get("result"), dict) and _is_id(message.get("id"))

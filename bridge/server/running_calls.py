@@ -1,11 +1,4 @@
-"""Calls in progress, and draining them.
-
-Running calls: so that they can be counted, and ended where the server has to end.
-
-A call that never waits is over before anybody could look: whoever looks sees those that wait.
-
-The drain: an app's orderly end, in which no call is lost that had begun.
-"""
+"""Running calls, and the drain that lets them end at shutdown."""
 
 from __future__ import annotations
 
@@ -31,13 +24,13 @@ _RETRY_SECONDS = 1
 
 
 class RunningCalls:
-    """The calls of one server that are being run; on asyncio."""
+    """The running calls of one server; on asyncio."""
 
     def __init__(self) -> None:
         self._tasks: dict[Task, str] = {}
         self._ended: set[Task] = set()
         self.is_over = False
-        """Whether `end` was called: no further call is run."""
+        """True after `end`: no further call is run."""
         self._questions = 0
         self._are_answered = asyncio.Event()
 
@@ -46,22 +39,22 @@ class RunningCalls:
 
         Args:
             task: The task.
-            account: Whose call it is, as `InvocationContext.account` says it.
+            account: Account of its caller, as `InvocationContext.account`.
         """
         self._tasks[task] = account
 
     def count_of(self, account: str) -> int:
-        """Number of calls of one caller. It takes a look at each call: ask only where there are many."""
+        """Return the number of calls of one caller, in time proportional to all calls."""
         return sum(1 for each in self._tasks.values() if each == account)
 
     def leave(self, task: Task) -> None:
-        """It does no more."""
+        """Remove a task that has run its call."""
         self._tasks.pop(task, None)
         self._ended.discard(task)
 
     @contextmanager
     def entered(self, account: str = "") -> Iterator[None]:
-        """The time during which this task runs a call. On another event loop than asyncio's, nothing is entered."""
+        """Context in which the current task runs a call. Does nothing on trio."""
         try:
             task = asyncio.current_task()
         except RuntimeError:
@@ -77,7 +70,7 @@ class RunningCalls:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """The time during which a call waits for what its client answers in a request of its own."""
+        """Context in which a call waits for its client's answer, which comes in a new request."""
         self._questions += 1
         self._are_answered.clear()
         try:
@@ -88,12 +81,12 @@ class RunningCalls:
                 self._are_answered.set()
 
     async def answered(self) -> None:
-        """Wait until no call waits for its client."""
+        """Wait until no call waits for its client's answer."""
         while self._questions:
             await self._are_answered.wait()
 
     def end(self) -> int:
-        """Cancel all calls, each of which is answered by an error, and run no more; returns how many there were."""
+        """Cancel all calls, which are answered by errors, and run no more; return their number."""
         self.is_over = True
         ended = self._tasks.keys() - self._ended
         for task in ended:
@@ -102,20 +95,20 @@ class RunningCalls:
         return len(ended)
 
     def check_open(self, name: str) -> None:
-        """Refuse a call once `end` was called.
+        """Refuse a call after `end`.
 
         Args:
             name: The tool's name.
 
         Raises:
-            ProtocolError: It was.
+            ProtocolError: `end` was called.
         """
         if self.is_over:
             told = f"the server ends: {name!r} was not run; call it again in {_RETRY_SECONDS} second, or elsewhere"
             raise ProtocolError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
 
     def was_ended(self) -> bool:
-        """Whether this task is being cancelled by `end`, and by nobody else; it is cancelled no longer."""
+        """Return True if the current task was cancelled by `end` alone, and undo the cancellation."""
         if not self._ended:
             return False
         task = asyncio.current_task()
@@ -130,15 +123,15 @@ class RunningCalls:
 
 
 class Drain:
-    """Ends what is open, each in its own time. Each process that serves has one, as `http_app`'s ``state.drain``.
+    """Ends streams, and lets running calls end; ``state.drain`` of the app of `http_app`.
 
-    Streams over which no answers come end at once: a subscription of the modern era with its result, a stream of a
-    session of the handshake era by being closed. Over SSE a session ends when it has answered what it was asked. Calls
-    go on until the time is over, and are then answered by an error.
+    Streams without responses end at once: subscriptions of the modern era with their result, streams of handshake
+    sessions by closing. A session of SSE ends once its requests are answered. Calls that run beyond the timeout are
+    cancelled, and answered by errors.
 
     Args:
-        running: The calls.
-        shutdown_steps: What ends each kind of stream; called at the beginning.
+        running: The running calls.
+        shutdown_steps: Functions that end each kind of stream; called first.
     """
 
     def __init__(self, running: RunningCalls, shutdown_steps: Iterable[Callable[[], None]]) -> None:
@@ -146,20 +139,20 @@ class Drain:
         self._shutdown_steps = shutdown_steps
 
     def __len__(self) -> int:
-        """How many calls are waiting for something now."""
+        """Return the number of running calls."""
         return len(self._running)
 
     async def answered(self) -> None:
-        """Wait until no call of the handshake era waits for what its client answers: that comes by a new request."""
+        """Wait until no call of the handshake era waits for its client's answer, which comes in a new request."""
         await self._running.answered()
-        for step in self._shutdown_steps:  # to streams that were opened meanwhile
+        for step in self._shutdown_steps:  # for streams that were opened meanwhile
             step()
 
     async def __call__(self, timeout_seconds: float) -> None:
-        """End the streams, and what runs after the time is over; to be cancelled when all connections are closed.
+        """End streams, then cancel calls that still run after the timeout. Cancel this once all connections are closed.
 
         Args:
-            timeout_seconds: How long calls may go on.
+            timeout_seconds: Seconds for which calls may continue.
         """
         for step in self._shutdown_steps:
             step()

@@ -1,4 +1,4 @@
-"""The SDK's low-level server: its handlers are those of the registered methods, behind middleware."""
+"""The SDK's low-level server, with the registered methods as handlers, behind middleware."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 
-_NOTHING: Mapping[str, Any] = {}
+_EMPTY: Mapping[str, Any] = {}
 
 STATE_TTL_SECONDS = 3600.0
-"""How long a client may take to answer what a call asks."""
+"""Seconds within which a client must answer the questions of a call."""
 
 
 def build_server(publisher: ServerCore) -> SdkServer:
-    """The SDK's server for a publisher."""
+    """Create the SDK's server for a publisher."""
     methods = methods_of(publisher)
 
     def header_schema(name: str) -> Mapping[str, Any] | None:
@@ -91,7 +91,7 @@ def build_server(publisher: ServerCore) -> SdkServer:
     )
     boundary = RequestStateBoundary(security, default_audience=publisher.name)
     observer = switch.observer()
-    # The SDK's own opens spans where a program has set OpenTelemetry up; ours does all that it does.
+    # Replaces the SDK's own middleware, which opens spans if a program has set up OpenTelemetry.
     observing = server.middleware if observer is None else [TelemetryMiddleware(methods, observer, caller_of_request)]
     notifier = ListChangedNotifier(publisher.changes)
     server.middleware[:] = [_guard, notifier, _check_trace, *observing, _explain_state, boundary]
@@ -99,12 +99,12 @@ def build_server(publisher: ServerCore) -> SdkServer:
 
 
 class SdkServer(Server[Any]):
-    """The SDK's server, which says in both eras that it tells of changes."""
+    """The SDK's server, which declares list changes in both eras."""
 
     methods: Mapping[str, Method]
-    """The methods that it serves, and their state."""
+    """The served methods, and their state."""
     is_stateless = False
-    """True where the handshake era has no sessions, over which changes would be notified."""
+    """True if the handshake era has no sessions, and thus no notifications of changes."""
 
     @property
     def log_levels(self) -> LogLevels:
@@ -114,7 +114,7 @@ class SdkServer(Server[Any]):
         return method.levels
 
     def end_subscriptions(self) -> None:
-        """End every subscription of the modern era as the protocol wants it, by its result."""
+        """End every subscription of the modern era by its result."""
         for method in self.methods.values():
             method.close()
 
@@ -124,7 +124,7 @@ class SdkServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """As the SDK does it, but ``tools.listChanged`` is true unless somebody says otherwise."""
+        """Return the SDK's options, with ``tools.listChanged`` by default unless the server is stateless."""
         return super().create_initialization_options(
             notification_options or NotificationOptions(tools_changed=not self.is_stateless),
             experimental_capabilities,
@@ -133,7 +133,7 @@ class SdkServer(Server[Any]):
 
 
 def _handler(method: Method, publisher: ServerCore, levels: LogLevels) -> Callable[[Request, Any], Awaitable[Any]]:
-    """The handler of a method, in terms of the SDK."""
+    """Return the SDK's handler of a method."""
 
     async def handle(ctx: Request, params: Any) -> Any:
         request = _HandlerRequest(ctx, publisher, levels)
@@ -150,7 +150,7 @@ def _handler(method: Method, publisher: ServerCore, levels: LogLevels) -> Callab
 
 
 class _HandlerRequest:
-    """A `HandlerRequest`, and the channel from what it runs to its client."""
+    """A `HandlerRequest`, with the channel from its call to the client."""
 
     def __init__(self, ctx: Request, publisher: ServerCore, levels: LogLevels) -> None:
         self.sdk = ctx
@@ -171,7 +171,7 @@ class _HandlerRequest:
             yield context
 
     def input_required(self, asked: InputRequired) -> Json:
-        """The result that asks the client; an error in the handshake era, which has no such result.
+        """Return the result that asks the client; in the handshake era, which has no such result, raise an error.
 
         Raises:
             MCPError: The client cannot be asked.
@@ -182,19 +182,19 @@ class _HandlerRequest:
                 return channel.input_required(asked)
             except ProtocolError as error:
                 raise MCPError(error.code, error.message, error.data) from None
-        name = (sdk.params or _NOTHING).get("name", sdk.method)
+        name = (sdk.params or _EMPTY).get("name", sdk.method)
         _logger.error("%s %r asked for another round, which this era does not have", sdk.method, name, exc_info=asked)
         raise MCPError(INTERNAL_ERROR, f"the tool {name!r} cannot be used by this client") from None
 
     def close(self) -> None:
-        """Drop what is sent to the client from now on: the request has ended."""
+        """Drop further messages to the client, because the request has ended."""
         if self._channel is not None:
             self._channel.close()
 
     def _new_channel(self) -> HandshakeChannel | ModernChannel:
         sdk = self.sdk
         if self.modern:
-            meta = (sdk.params or _NOTHING).get("_meta") or _NOTHING
+            meta = (sdk.params or _EMPTY).get("_meta") or _EMPTY
             level = meta.get(LOG_LEVEL_KEY)
             return ModernChannel(sdk, meta.get(CAPABILITIES_KEY) or {}, level if level in LOG_LEVELS else None)
         declared = sdk.session.client_capabilities
@@ -208,9 +208,9 @@ class _HandlerRequest:
         return InvocationContext(
             memory_id=session if caller is None else caller.name,
             caller=caller,
-            headers=_NOTHING if sdk.request is None else sdk.request.headers,
+            headers=_EMPTY if sdk.request is None else sdk.request.headers,
             client_capabilities=channel.capabilities,
-            meta=forwarded_meta((sdk.params or _NOTHING).get("_meta")),
+            meta=forwarded_meta((sdk.params or _EMPTY).get("_meta")),
             channel=channel,
             round=channel.round,
             resumption=channel.resumption,
@@ -219,13 +219,13 @@ class _HandlerRequest:
 
 
 def _session(request: Request) -> AbstractContextManager[None]:
-    """The session that a call keeps in use, also when nobody waits for its answer any more."""
+    """Return the session of a call, to be entered while the call runs, even after its client has disconnected."""
     session = _session_of(request)
     return nullcontext() if session is None else session
 
 
 async def _answered_in(session: Session, ctx: Request, call_next: CallNext) -> HandlerResult:
-    """The answer to a request of a session, which counts until it is sent."""
+    """Handle a request of a session; its response counts in the session's memory until it is sent."""
     answer: HandlerResult = None
     try:
         body_bytes = 0 if ctx.request is None else ctx.request.scope.get(BODY_BYTES, 0)
@@ -243,7 +243,7 @@ def _session_of(request: Request) -> Session | None:
 
 
 async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
-    """Let no exception out but the protocol's own: the SDK would tell its text to the client."""
+    """Raise errors of the protocol only, because the SDK would send the text of others to the client."""
     session = None if ctx.request_id is None else _session_of(ctx)
     try:
         return await (call_next(ctx) if session is None else _answered_in(session, ctx, call_next))
@@ -257,7 +257,7 @@ async def _guard(ctx: Request, call_next: CallNext) -> HandlerResult:
 
 
 async def _check_trace(ctx: Request, call_next: CallNext) -> HandlerResult:
-    """Leave malformed values of the trace out of ``_meta``: the SDK would hand them to OpenTelemetry, which raises."""
+    """Remove malformed trace values from ``_meta``, on which OpenTelemetry would raise in the SDK."""
     if ctx.meta and not TRACE_KEYS.isdisjoint(ctx.meta):
         others = {key: value for key, value in ctx.meta.items() if key not in TRACE_KEYS}
         ctx = replace(ctx, meta=cast("RequestParamsMeta", others | trace_in(ctx.meta)))
@@ -265,23 +265,23 @@ async def _check_trace(ctx: Request, call_next: CallNext) -> HandlerResult:
 
 
 async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:
-    """Say what a state that cannot be opened means to whoever waits for the call that it belongs to."""
+    """Explain an invalid state to the client that waits for the call."""
     try:
         return await call_next(ctx)
     except MCPError as error:
         if not isinstance(error.data, dict) or error.data.get("reason") != "invalid_request_state":
             raise
-        told = "the call began in another process, or too long ago: its outcome is unknown, and it was not run again"
-        raise MCPError(error.code, f"{error.message}: {told}", error.data) from None
+        reason = "the call began in another process, or too long ago: its outcome is unknown, and it was not run again"
+        raise MCPError(error.code, f"{error.message}: {reason}", error.data) from None
 
 
 class TelemetryMiddleware:
-    """Records every message that the SDK's server gets.
+    """Middleware that records every message to the SDK's server.
 
     Args:
-        methods: The methods, by their names.
-        observer: Records.
-        caller_of_request: Returns who sent the message that is being answered.
+        methods: The methods by name.
+        observer: The observer.
+        caller_of_request: Returns the caller of the current message.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The fast path of an observed process: the same plans and answers, each recorded."""
+"""Fast path with telemetry: the same plans and responses, each recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SESSION_HEADER = "mcp-session-id"
 
 
 def fast_path_of(core: ServerCore, transport: str) -> FastPath:
-    """The fast path of a server; it records what it answers where the process is observed.
+    """Return the fast path of a server, with telemetry if that is on.
 
     Args:
         core: The server.
@@ -40,7 +40,7 @@ def fast_path_of(core: ServerCore, transport: str) -> FastPath:
 
 
 def skip_replayed(messages: Iterable[Json]) -> None:
-    """Record messages once that were answered here and reach the SDK as well."""
+    """Do not record messages again that were answered here, and are replayed to the SDK."""
     if (observer := switch.observer()) is not None:
         for message in messages:
             observer.will_be_replayed(message.get("id"), message["method"])
@@ -68,7 +68,7 @@ class ObservedResponder:
         core.tools.on_change(self._targets.clear)
 
     def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
-        """Return the response, the request itself where it has to be run, or None for the SDK."""
+        """Return the response, the request itself if it has to be run, or None for the SDK."""
         start = perf_counter()
         try:
             planned = self._plan(request)
@@ -81,7 +81,7 @@ class ObservedResponder:
         return result_message(request.id, planned)
 
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
-        """Run a request and record it; returns the response and its JSON-RPC error code, 0 for a result."""
+        """Run a request and record it; return the response and its JSON-RPC error code, 0 for a result."""
         observer, params, write = self._observer, request.params, request.write
         meta = params.get("_meta")
         if self._target_param is None:
@@ -99,7 +99,7 @@ class ObservedResponder:
             meta,
             None if tracer is None else context.headers.get(_SESSION_HEADER),
             details,
-            # What a call asks of an upstream server belongs to its trace, sampled or not.
+            # Requests to an upstream server continue the trace of the call, even if it is not sampled.
             is_sampled=None if tracer is None or server is not None else tracer.begins(meta),
         )
 
@@ -109,9 +109,9 @@ class ObservedResponder:
         try:
             response, failed = await self._run(request, context, written)
         except (ProtocolError, InputRequired) as error:
-            told = protocol_error(self._method, request, error)
-            operation.end_with_code(told.code, told.message)
-            return refusal(request.id, told), told.code
+            found = protocol_error(self._method, request, error)
+            operation.end_with_code(found.code, found.message)
+            return refusal(request.id, found), found.code
         except BaseException:
             operation.end_cancelled()
             raise
@@ -119,7 +119,7 @@ class ObservedResponder:
         return result_message(request.id, response), 0
 
     def _target(self, name: str, request: PlainRequest) -> tuple[OperationSeries, str | None]:
-        """The series and the upstream server of requests for a target, kept until the tools change."""
+        """Return the series and the upstream server of a target, cached until the tools change."""
         target = self._method.target(request.params)
         known, upstream = (None, None) if target is None else (target.name, target.upstream)
         series = self._observer.series(self._method.name, known, Peer(self._transport, request.version))
@@ -127,7 +127,7 @@ class ObservedResponder:
         return series, upstream
 
     def _series_of(self, version: str) -> OperationSeries:
-        """The series of requests without a target."""
+        """Return the series of requests without a target."""
         known = self._series.get(version)
         if known is None:
             known = self._series[version] = self._observer.series(
@@ -136,7 +136,7 @@ class ObservedResponder:
         return known
 
     def _answered(self, request: PlainRequest, start: float, code: int | None = None) -> None:
-        """Record a request that was answered without waiting."""
+        """Record a request that was answered at once."""
         seconds = perf_counter() - start
         self._observer.answered(
             self._series_of(request.version), request.id, request.params.get("_meta"), seconds, code

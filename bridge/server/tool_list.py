@@ -1,18 +1,14 @@
-"""Pages of tools, views by access, change notifications.
+"""Lists of tools in pages, views by access, and notifications of changes.
 
-The catalog: the tools of a ToolBox as clients see them listed, computed once per change.
-
-Pure data, without the SDK: MCP's ``Tool`` objects in pages with opaque cursors (schema ``ListToolsResult``, both eras).
-
-News of a ToolBox's changes, carried from any thread to whoever listens on an event loop.
-
-Views: the tools of one ToolBox as callers of different access see them.
+Lists are MCP's ``Tool`` objects in pages with opaque cursors (``ListToolsResult``, both eras), computed once per
+change.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,30 +26,30 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 LIST_TTL_MS = 0
-"""How long a client may rely on a list, in milliseconds: tools can change at any moment, and a change is announced."""
+"""Milliseconds for which a client may cache a list: none, because tools can change at any time."""
 
 CACHE_SCOPE: Final = "private"
-"""Who may share a cached answer: only the caller who got it."""
+"""Cached responses must not be shared between callers."""
 
 HEADER_KEYWORD = "x-mcp-header"
-"""The schema keyword by which a parameter asks to be mirrored in an ``Mcp-Param-*`` header."""
+"""Schema keyword of a parameter that is mirrored in an ``Mcp-Param-*`` header."""
 
 _MAX_CURSOR_CHARS = 1024
 
 MAX_VIEWS = 64
-"""How many lists are kept for callers who see only a part of the tools; of more, the one made first is made again."""
+"""Maximum number of cached views; the oldest is evicted."""
 
 
 class CursorError(BridgeError, ValueError):
-    """A cursor that this server did not make."""
+    """A cursor is not one of this server's."""
 
 
 class ToolList:
-    """The list of a ToolBox's tools, kept until the ToolBox changes.
+    """The list of a ToolBox's tools, cached until the ToolBox changes.
 
     Args:
-        tools: What is listed.
-        page_size: How many tools a page holds at most; None for one page.
+        tools: The tools.
+        page_size: Maximum number of tools on a page; None for one page.
 
     Raises:
         ValueError: The page size is not positive.
@@ -67,38 +63,38 @@ class ToolList:
         self._version: object = object()
         self._edition = _Edition(self._version, tools, page_size)
         self.close = tools.on_change(self._forget)
-        """Stop following the ToolBox."""
+        """Stop listening to the ToolBox."""
 
     def page(self, cursor: object = None, *, modern: bool) -> Json:
-        """One page of the list, as the result of ``tools/list``. The same object as before, unless something changed.
+        """Return a page of the list, as the result of ``tools/list``; the same object until the ToolBox changes.
 
         Args:
-            cursor: Where to go on, as the page before said; None for the first page.
-            modern: Whether the client speaks the 2026-07-28 revision, which adds caching hints and allows output
-                schemas of any type. Older revisions know only objects: an output schema of another type is left out.
+            cursor: The ``nextCursor`` of the page before; None for the first page.
+            modern: True for a client of version 2026-07-28, which has cache hints and output schemas of any type. For
+                older versions, output schemas of other types than object are left out.
 
         Raises:
-            CursorError: The cursor is not one of ours.
+            CursorError: The cursor is not one of this server's.
         """
         edition = self._current()
         start = 0 if cursor is None else edition.position(cursor)
         return edition.page(start, modern=modern)
 
     def first_page_as_json(self, write: Callable[[Json], bytes], *, modern: bool) -> bytes:
-        """The first page as JSON, written once and kept until the ToolBox changes.
+        """Return the first page as JSON, written once and cached until the ToolBox changes.
 
         Args:
-            write: Writes a page of its own, which it may change.
-            modern: As for `page`; `write` is always the same for each of the two.
+            write: Writes a copy of the page, which it may change; always the same function for each era.
+            modern: As for `page`.
         """
         return self._current().first_page_as_json(write, modern=modern)
 
     def header_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a tool with parameters that are mirrored in HTTP headers; None for any other tool."""
+        """Return the input schema of a tool with parameters that are mirrored in HTTP headers; None for other tools."""
         return self._current().header_schema(name)
 
     def _forget(self) -> None:
-        # Any thread may come here. A new identity, not a counter: nothing can be lost between reading and writing.
+        # Called from any thread: unlike incrementing a counter, assigning a new object needs no lock.
         self._version = object()
 
     def _current(self) -> _Edition:
@@ -109,7 +105,7 @@ class ToolList:
 
 
 class _Edition:
-    """The catalog between two changes."""
+    """The list between two changes."""
 
     def __init__(self, version: object, tools: ToolBox, page_size: int | None) -> None:
         self.version = version
@@ -124,7 +120,7 @@ class _Edition:
         page = self._pages.get((start, modern))
         if page is None:
             page = self._write(start, modern=modern)
-            # Clients write cursors that say anything: kept are the pages of those who follow ours.
+            # Clients may invent cursors: cache only pages that this server's cursors lead to.
             if start % self._page_size == 0:
                 self._pages[start, modern] = page
         return page
@@ -136,7 +132,7 @@ class _Edition:
         return written
 
     def position(self, cursor: object) -> int:
-        """Where a cursor goes on: after the tool that it names; where that is gone, where it was."""
+        """Return the index at which a cursor continues: after the tool that it names, or its former place."""
         count, name = _read_cursor(cursor)
         if name in self._tools:
             return self._names.index(name) + 1
@@ -181,7 +177,7 @@ def _read_cursor(cursor: object) -> tuple[int, str]:
 
 
 def _mentions(schema: object, keyword: str) -> bool:
-    """Whether a keyword stands anywhere in a schema; too often is harmless, for the SDK looks again."""
+    """True if a keyword occurs anywhere in a schema; false positives are harmless, since the SDK checks again."""
     pending = [schema]
     while pending:
         node = pending.pop()
@@ -195,73 +191,69 @@ def _mentions(schema: object, keyword: str) -> bool:
 
 
 class ToolChanges:
-    """Tells listeners, each on the event loop that it came from, that the tools have changed.
+    """Notifies listeners of changes of the tools, each on its own event loop.
 
-    Changes that follow one another before a listener could be told are told once.
+    Changes before a listener has run are notified once.
 
     Args:
-        tools: Whose changes are told.
+        tools: The tools.
     """
 
     def __init__(self, tools: ToolBox) -> None:
-        self._bells: dict[object, _Bell] = {}
-        self.close = tools.on_change(self.ring)
-        """Stop following the ToolBox."""
+        self._listeners: dict[object, _Listener] = {}
+        self.close = tools.on_change(self.notify)
+        """Stop listening to the ToolBox."""
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` on this event loop after changes; returns what ends that, which may be called twice."""
+        """Call ``listener`` on this event loop after changes; return a function that ends that, and may be repeated."""
         token = object()
-        self._bells[token] = _Bell(current_token(), listener)
+        self._listeners[token] = _Listener(current_token(), listener)
 
         def end() -> None:
-            self._bells.pop(token, None)
+            self._listeners.pop(token, None)
 
         return end
 
-    def ring(self) -> None:
-        """Tell every listener; from any thread."""
-        for bell in tuple(self._bells.values()):
-            bell.ring()
+    def notify(self) -> None:
+        """Notify every listener; from any thread."""
+        for listener in tuple(self._listeners.values()):
+            listener.schedule()
 
     def __len__(self) -> int:
-        return len(self._bells)
+        return len(self._listeners)
 
 
-class _Bell:
-    """One listener, and the loop on which it is called."""
+class _Listener:
+    """A listener, and the event loop on which it is called."""
 
     def __init__(self, loop: EventLoopToken, listener: Callable[[], None]) -> None:
         self._loop = loop
         self._listener = listener
-        self._rung = False
+        self._is_scheduled = False
 
-    def ring(self) -> None:
-        if self._rung:
+    def schedule(self) -> None:
+        if self._is_scheduled:
             return
-        self._rung = True
+        self._is_scheduled = True
         native: Any = self._loop.native_token
-        # Asyncio's loop and trio's token both take a call from any thread, and neither lets the caller wait.
+        # Asyncio's loop and trio's token both accept a call from any thread, without waiting.
         schedule = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
-        try:
-            schedule(self._answer)
-        except RuntimeError:
-            # The loop has ended, and its listeners with it.
-            return
+        with suppress(RuntimeError):  # the loop has ended
+            schedule(self._call)
 
-    def _answer(self) -> None:
-        # Before the call: a change during it rings again.
-        self._rung = False
+    def _call(self) -> None:
+        self._is_scheduled = False  # before the call, so that a change during it is notified
         self._listener()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolView:
-    """The tools as some callers see them."""
+    """The tools that are visible to some callers."""
 
     tools: ToolBox
-    """What these callers can call, and what an unknown name is compared with."""
+    """Tools that these callers can call."""
     catalog: ToolList
-    """What they are listed."""
+    """List of these tools."""
 
 
 class ToolViews:
@@ -278,16 +270,16 @@ class ToolViews:
     def __init__(self, tools: ToolBox, page_size: int | None = None) -> None:
         self._page_size = page_size
         self.whole = ToolView(tools, ToolList(tools, page_size))
-        """What is seen by whoever may know of all tools."""
+        """View of all tools."""
         self._partial: dict[tuple[str, ...], ToolView] = {}
         self.close = tools.on_change(self._forget)
-        """Stop following the ToolBox."""
+        """Stop listening to the ToolBox."""
 
     def of(self, access: Access = EVERYTHING) -> ToolView:
-        """What a caller of some access sees."""
+        """Return the view of a caller."""
         if access.tools is None:
             return self.whole
-        partial = self._partial  # what is made of tools that change meanwhile goes where it is forgotten
+        partial = self._partial  # a change meanwhile replaces it, so that an outdated view is not cached
         view = partial.get(access.tools)
         if view is None:
             if len(partial) >= MAX_VIEWS:

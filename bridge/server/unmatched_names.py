@@ -1,9 +1,4 @@
-"""Warnings for names and patterns that match no tool.
-
-What limits say of tools that are not there: as a rule a name that is misspelt.
-
-What keys and scopes say of tools that are not there: as a rule a name that is misspelt.
-"""
+"""Warnings about names and patterns in the configuration that match no tool, usually because of a misspelling."""
 
 from __future__ import annotations
 
@@ -31,70 +26,68 @@ _auth_logger = logging.getLogger("bridge.server.auth")
 
 
 class UnmatchedLimitNames:
-    """Warns of names and patterns that no tool matches, each when it is found so.
+    """Warns of names and patterns in limits that match no tool.
 
     Args:
-        limits: What names tools.
-        publisher: What has the tools. While there are none, they are still to come.
+        limits: The limits.
+        publisher: The tools. While there are none, they are still being loaded.
     """
 
     def __init__(self, limits: Limits, publisher: ServerCore) -> None:
         self._patterns = frozenset((*limits.tool_rates, *limits.tool_concurrency, *limits.tool_result_bytes))
         self._publisher = publisher
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
-    def look(self) -> None:
-        """Warn of what has no tool now and had one, or was not there, when looked at before."""
+    def check(self) -> None:
+        """Warn of names that match no tool, unless they matched none at the last check."""
         names = [tool.name for tool in self._publisher.tools]
         if not names:
             return
         found = unmatched(self._patterns, names)
-        for pattern in sorted(found - self._told):
-            _limits_logger.warning(
-                "no tool matches %r, whose calls are to be limited: one of another name is not", pattern
-            )
-        self._told = found
+        for pattern in sorted(found - self._reported):
+            _limits_logger.warning("no tool matches %r in the limits: tools of other names are not limited", pattern)
+        self._reported = found
 
 
 def with_unmatched_warnings(publisher: ServerCore, lifespan: Lifespan | None) -> Lifespan | None:
-    """What brings the tools, with a look at what limits say of them: now where they are there, else once they came.
+    """Wrap a lifespan so that names in limits are checked once the tools are loaded, and on changes.
 
     Args:
-        publisher: What has the tools, and the limits.
-        lifespan: What brings them; None where they are there.
+        publisher: The tools and the limits.
+        lifespan: The lifespan that loads the tools; None if they are loaded, which are then checked at once.
     """
     if publisher.limits is None:
         return lifespan
     patterns = UnmatchedLimitNames(publisher.limits, publisher)
     if lifespan is None:
-        patterns.look()
+        patterns.check()
         return None
 
     @asynccontextmanager
-    async def looking() -> AsyncIterator[None]:
+    async def checked() -> AsyncIterator[None]:
         async with lifespan():
-            patterns.look()
-            end = publisher.changes.listen(patterns.look)
+            patterns.check()
+            end = publisher.changes.listen(patterns.check)
             try:
                 yield
             finally:
                 end()
 
-    return looking
+    return checked
 
 
 def unmatched(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
-    """Those names and patterns that match none of the names that there are."""
-    there = tuple(names)
-    return frozenset(each for each in patterns if not any(matches((each,), name) for name in there))
+    """Return the patterns that match none of the names."""
+    known = tuple(names)
+    return frozenset(each for each in patterns if not any(matches((each,), name) for name in known))
 
 
 class UnmatchedAuthNames:
-    """Warns of names and patterns that no tool matches, each when it is found so.
+    """Warns of names and patterns in keys and scopes that match no tool.
 
     Args:
-        auth: What names tools.
-        tools: The tools. While there are none, they are still to come.
+        auth: The keys and scopes.
+        tools: The tools. While there are none, they are still being loaded.
     """
 
     def __init__(self, auth: Auth, tools: ToolBox) -> None:
@@ -105,24 +98,22 @@ class UnmatchedAuthNames:
         self._is_held = False
 
     def hold(self) -> None:
-        """Say nothing until `release`: further tools are about to come."""
+        """Suppress warnings until `release`, while tools are being loaded."""
         self._is_held = True
 
     def release(self) -> None:
-        """Warn from now on, and now."""
+        """Check names now, and enable warnings."""
         self._is_held = False
-        self.look()
+        self.check()
 
-    def look(self) -> None:
-        """Warn of what has no tool now and had one, or was not there, when looked at before."""
+    def check(self) -> None:
+        """Warn of names that match no tool, unless they matched none at the last check."""
         names = [tool.name for tool in self._tools]
         if self._is_held or not names:
             return
         scopes, keys = unmatched(self._auth.tool_scopes.patterns, names), unmatched(self._auth.key_tools, names)
         for pattern in sorted(scopes - self._scopes):
-            _auth_logger.warning(
-                "no tool matches %r, which is to need a scope: a tool of another name needs none", pattern
-            )
+            _auth_logger.warning("no tool matches %r in the scopes: tools of other names need no scope", pattern)
         for pattern in sorted(keys - self._keys):
-            _auth_logger.warning("no tool matches %r, which a key is for: it opens no tool of another name", pattern)
+            _auth_logger.warning("no tool matches %r in a key: the key does not allow tools of other names", pattern)
         self._scopes, self._keys = scopes, keys

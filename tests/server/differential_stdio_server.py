@@ -13,7 +13,7 @@ from bridge.server.stdio.process import take_standard_streams
 from bridge.server.stdio.server import serve_stdio
 from tests.server.differential_tools import toolbox
 
-_took = FastStdio.took
+_took = FastStdio.handles
 _fast = 0
 
 
@@ -27,7 +27,7 @@ def _counted(self: FastStdio, message: dict[str, Any]) -> bool:
 def main() -> None:
     streams = take_standard_streams()
     logging.basicConfig(level=logging.CRITICAL)
-    FastStdio.took = _counted  # type: ignore[method-assign]  # counted where it is decided
+    FastStdio.handles = _counted  # type: ignore[method-assign]  # counted where it is decided
     serve_stdio(Publisher(toolbox(), name="tests"), streams, fast_path="--fast-path" in sys.argv)
     sys.stderr.write(f"\nfast: {_fast}\n")
 

@@ -63,7 +63,7 @@ async def test_changes_in_a_row_are_told_once() -> None:
     # What is scheduled after the news runs after it.
     after = anyio.Event()
     changes.listen(after.set)
-    changes.ring()
+    changes.notify()
     with anyio.fail_after(DEADLINE_SECONDS):
         await after.wait()
     assert told == 1

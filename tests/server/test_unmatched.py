@@ -15,8 +15,8 @@ from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OF_SCOPE = "no tool matches 'remove_*', which is to need a scope: a tool of another name needs none"
-OF_KEY = "no tool matches 'who', which a key is for: it opens no tool of another name"
+OF_SCOPE = "no tool matches 'remove_*' in the scopes: tools of other names need no scope"
+OF_KEY = "no tool matches 'who' in a key: the key does not allow tools of other names"
 
 
 def auth() -> Auth:
@@ -38,26 +38,26 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callable[[], list[str]]) -> None:
     unmatched = UnmatchedAuthNames(auth(), toolbox())
-    unmatched.look()
+    unmatched.check()
     assert told() == [OF_SCOPE, OF_KEY]
-    unmatched.look()
+    unmatched.check()
     assert told() == []
 
 
 def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[str]]) -> None:
     tools = ToolBox()
     unmatched = UnmatchedAuthNames(auth(), tools)
-    unmatched.look()
+    unmatched.check()
     assert told() == []
     tools.add(whoami, add, delete_all)
-    unmatched.look()
+    unmatched.check()
     assert told() == [OF_SCOPE, OF_KEY]
 
 
 def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
     unmatched = UnmatchedAuthNames(auth(), toolbox())
     unmatched.hold()
-    unmatched.look()
+    unmatched.check()
     assert told() == []
     unmatched.release()
     assert told() == [OF_SCOPE, OF_KEY]

@@ -131,7 +131,7 @@ class BearerAuthGuard:
         except TokenRefusedError as error:
             return replace(self._unauthorized(str(error)), is_guess=not isinstance(error, TokenExpiredError))
         except IssuerUnavailableError as error:
-            description = "the issuer of tokens is unavailable at the moment; see the server's log"
+            description = "the issuer of tokens is unavailable at the moment; the server's log says why"
             return Challenge(
                 status=503,
                 error="temporarily_unavailable",

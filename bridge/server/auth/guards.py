@@ -50,7 +50,7 @@ class AuthGuards:
         """Routes that need no credential."""
         self.unmatched = UnmatchedAuthNames(self._auth, publisher.tools)
         """Warns of names in the configuration that no tool has."""
-        self._auth.on_change(publisher.changes.ring)
+        self._auth.on_change(publisher.changes.notify)
 
         metadata_url = metadata_url_of(self._auth)
         self.credential = BearerAuthGuard(
@@ -67,8 +67,8 @@ class AuthGuards:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the tasks of authentication; a context in which requests are served."""
-        self.unmatched.look()
-        end = self._publisher.changes.listen(self.unmatched.look)
+        self.unmatched.check()
+        end = self._publisher.changes.listen(self.unmatched.check)
         try:
             async with self._auth.running(), create_task_group() as tasks:
                 tasks.start_soon(self._monitor.keep)

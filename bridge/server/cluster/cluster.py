@@ -53,7 +53,7 @@ class ClusterChanges:
         finally:
             end()
             own.close()
-            self._publisher.changes.close = self._publisher.tools.on_change(self._publisher.changes.ring)
+            self._publisher.changes.close = self._publisher.tools.on_change(self._publisher.changes.notify)
 
     def _note_change(self) -> None:
         self._changed.set()
@@ -77,7 +77,7 @@ class ClusterChanges:
         is_new = fingerprint != self._announced
         if is_new:
             self._announced = fingerprint
-            self._publisher.changes.ring()
+            self._publisher.changes.notify()
         return is_new
 
     def _fingerprint(self) -> str:

@@ -1,4 +1,4 @@
-"""Plain envelopes: requests that carry nothing beside their parameters that the fast path does not know.
+"""Plain envelopes: checks that a request has no members that the fast path does not know.
 
 JSON-RPC 2.0, section 4; MCP 2026-07-28, "Basic protocol"; W3C Trace Context.
 """
@@ -23,26 +23,26 @@ _IMPLEMENTATION = frozenset({"name", "version", "title", "description", "website
 
 
 def is_plain_message(message: Json) -> bool:
-    """True for a request with JSON-RPC's own keys and an id that every JSON writer writes alike."""
+    """True for a request with JSON-RPC's members only, and an id that all JSON writers write alike."""
     request = message["id"]
     return message.keys() <= _REQUEST and (type(request) is int or request.isascii())
 
 
 def is_plain_meta(meta: object) -> bool:
-    """True for the ``_meta`` of the handshake era with a progress token and a trace, at most."""
+    """True for a ``_meta`` of the handshake era that has at most a progress token and a trace."""
     return meta is None or (
         type(meta) is dict and meta.keys() <= _OF_ONE_REQUEST and _has_token(meta) and _has_plain_trace(meta)
     )
 
 
 class ModernEnvelopes:
-    """Checks the ``_meta`` of the modern era; remembers the last plain one, since a client repeats it."""
+    """Checks the ``_meta`` of the modern era; caches the last plain one, since clients repeat it."""
 
     def __init__(self) -> None:
         self._last: Json | None = None
 
     def is_plain(self, meta: Any) -> bool:
-        """True for ``_meta`` with what every request of the modern era carries, and nothing more."""
+        """True for a ``_meta`` that has the members of every request of the modern era, and no others."""
         if meta == self._last and meta is not None:
             return True
         if type(meta) is dict and "traceparent" in meta and _has_plain_trace(meta):
@@ -66,7 +66,7 @@ class ModernEnvelopes:
 
 
 def are_plain_capabilities(value: object) -> bool:
-    """True for objects of objects, as every declared capability is; ``roots`` may say ``listChanged``."""
+    """True if each capability is an object of objects; ``roots`` may have a boolean ``listChanged``."""
     return type(value) is dict and all(
         type(capability) is dict
         and all(
@@ -78,7 +78,7 @@ def are_plain_capabilities(value: object) -> bool:
 
 
 def is_plain_implementation(value: object) -> bool:
-    """True for a name and a version of a client, with texts about it."""
+    """True for a client's name and version, with further texts."""
     return (
         type(value) is dict
         and {"name", "version"} <= value.keys() <= _IMPLEMENTATION

@@ -1,7 +1,6 @@
-"""``initialize``, ``ping`` and ``server/discover``, and lists of what this server does not have.
+"""``initialize``, ``ping`` and ``server/discover``, and lists of kinds that are not served.
 
-The SDK's server has handlers of its own for all of them. Clauses: MCP 2025-11-25, "Lifecycle" and "Ping"; 2026-07-28,
-"Discovery".
+The SDK's server has handlers for all of them. Clauses: MCP 2025-11-25, "Lifecycle" and "Ping"; 2026-07-28, "Discovery".
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
 
 
 def agreed_version(requested: object) -> str:
-    """The revision that is spoken with a client that asks for one (Lifecycle, "Version Negotiation")."""
+    """Negotiate the protocol version (Lifecycle, "Version Negotiation")."""
     return requested if isinstance(requested, str) and requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
 
 
@@ -33,7 +32,7 @@ class Initialize(Method):
     planned_in = frozenset({"opening"})
 
     def plan(self, request: PlainRequest) -> bytes | None:
-        """Return what the server is and can do, in the version of the request."""
+        """Return the server's name, version and capabilities, in the version of the request."""
         params = request.params
         if not (
             params.keys() == _INITIALIZE
@@ -54,7 +53,7 @@ class Initialize(Method):
 
 
 class Ping(Method):
-    """A sign of life, of the handshake era."""
+    """Check that the connection is alive, in the handshake era."""
 
     name = "ping"
     planned_in = frozenset({"handshake"})
@@ -84,7 +83,7 @@ class Discover(Method):
 
 
 class _Unserved(Method):
-    """A list that clients request at every start, and that nothing here serves."""
+    """A list that clients request at every start, of a kind that is not served."""
 
     planned_in = frozenset({"handshake"})
 

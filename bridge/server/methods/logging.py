@@ -1,4 +1,4 @@
-"""``logging/setLevel`` (MCP 2025-11-25, "Logging"): the severity from which clients want log messages of tools."""
+"""``logging/setLevel`` (MCP 2025-11-25, "Logging"): the minimum severity of log messages to clients."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class LogLevels:
-    """Log levels by client, of the handshake era; a client that has set none gets all messages."""
+    """Log levels by client of the handshake era; a client without a level gets all messages."""
 
     def __init__(self) -> None:
         self._levels: dict[int, LogLevel] = {}
         self.on_change: Callable[[str, LogLevel], Awaitable[None]] | None = None
-        """Called with a session and its new level, before the client has its answer."""
+        """Called with a session's id and its new level, before the client is answered."""
 
     def of(self, client: object) -> LogLevel:
-        """The level of a client.
+        """Return the level of a client.
 
         Args:
             client: The SDK's record of the client, which lives as long as its connection.
@@ -35,7 +35,7 @@ class LogLevels:
         return self._levels.get(id(client), LOG_LEVELS[0])
 
     def keep(self, client: object, level: LogLevel) -> None:
-        """Keep the level of a client for as long as it is connected."""
+        """Store the level of a client for as long as it is connected."""
         key = id(client)
         if key not in self._levels:
             finalize(client, self._levels.pop, key, None).atexit = False
@@ -46,23 +46,23 @@ class LogLevels:
 
 
 class SetLevel(Method):
-    """Sets the log level of a client of the handshake era; in the modern era each request says its own."""
+    """Sets the log level of a client of the handshake era; modern requests contain their own."""
 
     name = "logging/setLevel"
 
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self.levels = LogLevels()
-        """The levels that were set."""
+        """The log levels of the clients."""
 
     def params_type(self) -> type[SetLevelRequestParams]:
-        """A level."""
+        """Return the type of the parameters: a level."""
         from mcp_types import SetLevelRequestParams
 
         return SetLevelRequestParams
 
     async def handle(self, request: HandlerRequest, params: SetLevelRequestParams) -> EmptyResult:
-        """Keep the level."""
+        """Store the level."""
         from mcp_types import EmptyResult
 
         client, session = request.sdk.session.client_params, session_id(request.sdk)

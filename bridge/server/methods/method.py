@@ -1,11 +1,11 @@
 """A protocol method: its plan for the fast path, its handler for the SDK's server, its target in telemetry.
 
     message ─> FastPath ─> PlainRequest ─> Method.plan ─┬─> bytes          the result
-                                                        ├─> the request    to be awaited: `Method.run`
+                                                        ├─> the request    to be run: `Method.run`
                                                         ╰─> None           not plain: the SDK's server
     message ─> SdkServer ─> HandlerRequest ─> Method.handle ─> result
 
-A file of methods imports the SDK inside functions only: a server over stdio plans its first answers without it.
+Modules of methods import the SDK inside functions only, so that a server over stdio can answer before it is imported.
 """
 
 from __future__ import annotations
@@ -39,29 +39,26 @@ _Written = TypeVar("_Written")
 
 @dataclass(slots=True)
 class PlainRequest:
-    """A request whose envelope holds nothing that the fast path does not know.
-
-    It is never changed. It is not frozen, because making a frozen one takes twice as long.
-    """
+    """A request whose envelope is plain. Do not change it; it is not frozen, because that takes twice the time."""
 
     responder: Responder
     """Writes the response."""
     id: MessageId
     params: Json
-    """Its parameters; empty where it has none."""
+    """Its parameters; empty if it has none."""
     modern: bool
-    """True for a client of the 2026-07-28 revision."""
+    """True for version 2026-07-28."""
     version: str
-    """The revision that is spoken; empty where it is not known."""
+    """Protocol version; empty if unknown."""
     capabilities: Mapping[str, Any]
-    """What the client declared with the request; empty in the handshake era."""
+    """Capabilities in the request; empty in the handshake era."""
     access: Access
-    """What the caller may do."""
+    """Permissions of the caller."""
     write: Callable[[Json], bytes]
-    """Writes a result as the era has it; it may change the result."""
+    """Writes a result in the form of the era; may change the result."""
 
     def run(self, context: InvocationContext) -> Coroutine[Any, Any, tuple[bytes, int]]:
-        """Run the request, if its plan was the request itself; raises nothing but a cancellation.
+        """Run the request, if its plan was the request itself. Raises nothing but cancellation.
 
         Returns:
             The response, and its JSON-RPC error code, 0 for a result.
@@ -70,19 +67,19 @@ class PlainRequest:
 
 
 class Responder(Protocol):
-    """A method on the fast path, which writes whole responses."""
+    """Responder of a method on the fast path, which writes complete responses."""
 
     def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
-        """Return the response, the request itself where it has to be run, or None for the SDK."""
+        """Return the response, the request itself if it has to be run, or None for the SDK."""
         ...
 
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
-        """Run a request; returns the response and its JSON-RPC error code, 0 for a result."""
+        """Run a request; return the response and its JSON-RPC error code, 0 for a result."""
         ...
 
 
 class HandlerRequest(Protocol):
-    """A request to the SDK's server, as handlers get it."""
+    """A request to a handler of the SDK's server."""
 
     @property
     def sdk(self) -> ServerRequestContext[Any, Any]:
@@ -91,37 +88,33 @@ class HandlerRequest(Protocol):
 
     @property
     def modern(self) -> bool:
-        """True for a client of the 2026-07-28 revision."""
+        """True for version 2026-07-28."""
         ...
 
     @property
     def access(self) -> Access:
-        """What the caller may do."""
+        """Permissions of the caller."""
         ...
 
     def running(self) -> AbstractContextManager[InvocationContext]:
-        """A block in which the request runs code of an author; gives the context of that."""
+        """Return a context manager in which the request runs a tool, and which yields the tool's context."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The thing that a request is for, such as the tool of a call."""
+    """Target of a request, such as the tool of a call."""
 
     requested: str | None
-    """Its name as the client wrote it; None where that is no text."""
+    """Name in the request; None if it is not text."""
     name: str | None
-    """The name of the thing; None where there is no such thing."""
+    """Name of the target; None if there is no such target."""
     upstream: str | None
-    """The upstream server that has it; None for a thing of this process."""
+    """Upstream server of the target; None for a target in this process."""
 
 
 def session_id(request: ServerRequestContext[Any, Any]) -> str | None:
-    """The id of the session of an HTTP request, over streamable HTTP or SSE; None elsewhere.
-
-    In the handshake era the transport has found that session. The modern era has no sessions: an id that a client
-    sends there could be anyone's.
-    """
+    """Return the id of an HTTP request's session; None over stdio, and in the modern era, which has no sessions."""
     if request.request is None or request.protocol_version in MODERN_VERSIONS:
         return None
     session: str | None = request.request.headers.get("mcp-session-id")
@@ -129,27 +122,27 @@ def session_id(request: ServerRequestContext[Any, Any]) -> str | None:
 
 
 class Method:
-    """One method of the protocol, for one server. Subclasses override what they have.
+    """Base class of a protocol method, for one server.
 
     Args:
         core: The server.
     """
 
     name: ClassVar[str]
-    """The method's name, such as ``tools/list``."""
+    """Name of the method, such as ``tools/list``."""
     planned_in: ClassVar[frozenset[Era]] = frozenset()
     """Eras in which it has a plan; in others the SDK answers."""
     target_param: ClassVar[str | None] = None
-    """The parameter that names the target, which HTTP repeats in the header ``Mcp-Name``; None for no target."""
+    """Parameter that names the target, which HTTP repeats in the header ``Mcp-Name``; None for no target."""
 
     def __init__(self, core: ServerCore) -> None:
         self._core = core
 
     def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:  # noqa: ARG002 - for subclasses
-        """Plan the answer to a plain request, without waiting for anything.
+        """Plan the response to a plain request, without waiting.
 
         Returns:
-            The result as JSON; the request itself where `run` has to be awaited; None where the SDK is to answer.
+            The result as JSON; the request itself if `run` has to be awaited; None if the SDK has to answer.
 
         Raises:
             ProtocolError: The answer is an error.
@@ -163,17 +156,17 @@ class Method:
 
         Args:
             request: The request.
-            context: The context of the code that is run.
+            context: The context of the call.
             write: Writes the result, once.
 
         Raises:
             ProtocolError: The answer is an error.
-            InputRequired: The code asks its client something, although the plan took it for plain.
+            InputRequired: The tool asks its client a question, although it is not interactive.
         """
         raise NotImplementedError(f"{self.name!r} plans requests that it cannot run")
 
     def params_type(self) -> type[RequestParams] | None:
-        """The SDK's type of the parameters that `handle` takes; None where the SDK answers the method itself."""
+        """Return the SDK's type of the parameters of `handle`; None if the SDK answers the method."""
         return None
 
     async def handle(self, request: HandlerRequest, params: Any) -> Any:
@@ -188,15 +181,15 @@ class Method:
 
         Raises:
             ProtocolError: The answer is an error.
-            InputRequired: The client is to be asked first.
+            InputRequired: The tool asks its client a question.
         """
         raise NotImplementedError(f"{self.name!r} has a type of parameters and no handler")
 
     def close(self) -> None:
-        """End requests that would last until their client leaves."""
+        """End requests that last until their client disconnects."""
 
     def target(self, params: Mapping[str, Any]) -> Target | None:  # noqa: ARG002 - for subclasses
-        """The target of a request in telemetry: each request with one has a record of its own; None for no target.
+        """Return the target of a request for telemetry; None for no target.
 
         Args:
             params: The parameters of the request, which may be malformed.

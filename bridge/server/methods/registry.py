@@ -1,6 +1,6 @@
-"""The registry of protocol methods: the fast path, the SDK's server and telemetry look methods up here.
+"""Registry of protocol methods, for the fast path, the SDK's server and telemetry.
 
-To add a method, write its class in a file of this folder and name it in `METHODS`.
+To add a method, write its class in a module of this folder, and add it to `METHODS`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ METHODS: dict[str, type[Method]] = {
         Listen,
     )
 }
-"""All methods, by their names. A request for any other is answered by the SDK's server."""
+"""All methods by name. The SDK's server answers requests for other methods."""
 
 
 def methods_of(core: ServerCore) -> dict[str, Method]:
-    """The methods for a server, by their names; an observer gets to know them.
+    """Create the methods of a server, by name, and register them with the observer.
 
     Args:
         core: The server.

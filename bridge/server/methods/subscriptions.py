@@ -1,7 +1,7 @@
 """``subscriptions/listen`` and notifications of changed lists.
 
-A client of the modern era opens a subscription: a request that lasts, and whose stream has the notifications. In the
-handshake era every session gets them. MCP 2026-07-28, "Subscriptions"; 2025-11-25, "Tools", List Changed Notification.
+A client of the modern era opens a subscription, a long request whose stream has the notifications. In the handshake era
+every session gets them. MCP 2026-07-28, "Subscriptions"; 2025-11-25, "Tools", List Changed Notification.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from bridge.server.tool_list import ToolChanges
 
 MAX_SUBSCRIPTIONS = 1024
-"""Maximum open subscriptions, as in the SDK; each caller has a share of them."""
+"""Maximum number of open subscriptions, as in the SDK, which callers share."""
 
 _RETRY_SECONDS = 10
 
 
 class Listen(Method):
-    """Subscriptions: each has a handler of the SDK of its own, so that each can be ended by its result."""
+    """Subscriptions. Each has its own handler of the SDK, so that each can be ended by its result."""
 
     name = "subscriptions/listen"
 
@@ -50,7 +50,7 @@ class Listen(Method):
         return Shares(MAX_SUBSCRIPTIONS)
 
     def params_type(self) -> type[SubscriptionsListenRequestParams]:
-        """The kinds of notifications."""
+        """Return the type of the parameters: kinds of notifications."""
         from mcp_types import SubscriptionsListenRequestParams
 
         return SubscriptionsListenRequestParams
@@ -58,7 +58,7 @@ class Listen(Method):
     async def handle(
         self, request: HandlerRequest, params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        """Serve one subscription until its client leaves, it is ended, or the credential that opened it expires.
+        """Serve a subscription until its client disconnects, it is ended, or its credential is no longer valid.
 
         Raises:
             ProtocolError: Too many are open, of all callers or of this one, or the parameters are too large.
@@ -71,14 +71,14 @@ class Listen(Method):
 
         account = account_of(request.sdk)
         if not self._shares.has_room(account):
-            told = (
-                f"too many subscriptions: a caller has as many as are left of {self._shares.places}; "
+            message = (
+                f"too many subscriptions: a caller may open as many as stay free of {self._shares.places}; "
                 f"try again in {_RETRY_SECONDS} seconds"
             )
-            raise ProtocolError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
+            raise ProtocolError(LIMIT_EXCEEDED, message, {"retryAfterSeconds": _RETRY_SECONDS})
         kept = kept_bytes(json.dumps(request.sdk.params).encode())  # which writes lone surrogates, too
         if kept > MAX_KEPT_BYTES:
-            raise ProtocolError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes here, and not {kept}")
+            raise ProtocolError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
         handler = ListenHandler(self._bus)
         self._open.add(handler)
         try:
@@ -104,20 +104,20 @@ class ChangesBus:
         from mcp.server.subscriptions import ToolsListChanged
 
         if isinstance(event, ToolsListChanged):
-            self._changes.ring()
+            self._changes.notify()
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Call ``listener`` on this event loop after changes; returns a function that ends that."""
+        """Call ``listener`` on this event loop after changes; return a function that ends that."""
         from mcp.server.subscriptions import ToolsListChanged
 
         return self._changes.listen(lambda: listener(ToolsListChanged()))
 
 
 class ListChangedNotifier:
-    """Middleware that notifies every session of the handshake era of changes, for as long as the session lives.
+    """Middleware that notifies the sessions of the handshake era of changes.
 
-    It does so in the task in which the SDK handles ``notifications/initialized``. That task belongs to the session and
-    is cancelled with it: nothing has to be remembered, and a client that does not read delays nobody else.
+    It notifies a session in the task in which the SDK handles ``notifications/initialized``, which is cancelled with
+    the session. A client that does not read delays no other.
 
     Args:
         changes: The changes.
@@ -128,7 +128,7 @@ class ListChangedNotifier:
         self._notified: set[object] = set()
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Handle the message; stay, where it was the one that opens a session."""
+        """Handle a message; after ``notifications/initialized``, notify the session until it ends."""
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized" and ctx.protocol_version not in MODERN_VERSIONS:
             await self._notify(ctx)

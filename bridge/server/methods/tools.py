@@ -27,7 +27,7 @@ _Written = TypeVar("_Written")
 
 
 class ToolsList(Method):
-    """The list of tools; its first page is plain."""
+    """The list of tools; a request for its first page is plain."""
 
     name = "tools/list"
     planned_in = ERAS
@@ -41,7 +41,7 @@ class ToolsList(Method):
         return catalog.first_page_as_json(request.write, modern=request.modern)
 
     def params_type(self) -> type[PaginatedRequestParams]:
-        """A cursor, or none."""
+        """Return the type of the parameters: an optional cursor."""
         from mcp_types import PaginatedRequestParams
 
         return PaginatedRequestParams
@@ -55,26 +55,26 @@ class ToolsList(Method):
 
 
 class ToolsCall(Method):
-    """A call of a tool; plain where the tool asks its client nothing."""
+    """A call of a tool; plain if the tool is not interactive."""
 
     name = "tools/call"
     planned_in = ERAS
     target_param = "name"
 
     def plan(self, request: PlainRequest) -> PlainRequest | None:
-        """Return the request where it calls a known tool that asks nothing."""
+        """Return the request if it calls a known tool that is not interactive."""
         params, access = request.params, request.access
         name, arguments = params.get("name"), params.get("arguments")
-        # Other parameters ask for more: a task, the answers to questions, the state of an earlier round.
+        # Other parameters need the SDK: a task, answers to questions, the state of an earlier round.
         if not (params.keys() <= _CALL and type(name) is str and (arguments is None or type(arguments) is dict)):
             return None
         view = self._core.views.of(access)
         tool = view.tools.find(name)
-        # An unknown name is an error of the protocol; an interactive tool needs a session to ask through; a parameter
-        # that is mirrored in a header has to be compared with it.
+        # An unknown name is a JSON-RPC error; an interactive tool needs a session; a parameter that is mirrored in a
+        # header has to be compared with it.
         if tool is None or tool.interactive or view.catalog.header_schema(name) is not None:
             return None
-        # HTTP answers a missing scope with a status of its own.
+        # Over HTTP, a missing scope has its own status.
         return None if access.missing(name) else request
 
     def run(
@@ -92,7 +92,7 @@ class ToolsCall(Method):
         )
 
     def params_type(self) -> type[CallToolRequestParams]:
-        """A name and arguments."""
+        """Return the type of the parameters: a name and arguments."""
         from mcp_types import CallToolRequestParams
 
         return CallToolRequestParams
@@ -110,7 +110,7 @@ class ToolsCall(Method):
             )
 
     def target(self, params: Mapping[str, Any]) -> Target:
-        """The tool."""
+        """Return the tool."""
         requested = params.get("name")
         if not isinstance(requested, str):
             return Target(None, None, None)
@@ -119,6 +119,6 @@ class ToolsCall(Method):
 
 
 def _checked(result: Json) -> Json:
-    """A result that can be written: the SDK would notice too late to answer with a failure of the tool."""
+    """Check that a result can be written as JSON, while the call can still fail."""
     to_json(result)
     return result

@@ -1,8 +1,8 @@
-"""The fast path of one connection over stdio: the opening, the calls that run, and what the SDK has to be told later.
+"""Fast path of one connection over stdio.
 
-The SDK is loaded when a message first needs it. It then finds a connection that has begun without it, so what was
-answered here to open it is kept, and played to the SDK first: ``initialize`` and ``notifications/initialized`` of the
-handshake era, or a ``server/discover`` that fixes the modern one. The client hears no second answer to that.
+The SDK is imported when a message first needs it. The messages that opened the connection are then replayed to it:
+``initialize`` and ``notifications/initialized`` of the handshake era, or a ``server/discover`` that selects the modern
+era. The SDK's responses to them are not sent.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class FastStdio:
     """Answers the plain messages of one connection, on asyncio.
 
     Args:
-        publisher: What is served.
+        publisher: The tools.
         write: Writes a line.
-        answered: Called with the id of every request that was answered, or was cancelled.
+        answered: Called with the id of every request that was answered or cancelled.
     """
 
     def __init__(
@@ -47,59 +47,59 @@ class FastStdio:
         self._plan: Callable[[Json], bytes | PlainRequest | None] | None = None
         self._is_open = False
         self._capabilities: Mapping[str, Any] = {}
-        # By id as text: 7 and "7" are one, as for the SDK.
+        # By id as text, since 7 and "7" are the same id, as in the SDK.
         self._calls: dict[str, tuple[MessageId, asyncio.Task[None]]] = {}
         self._unfinished: set[MessageId] = set()
         self._opening: list[Json] = []
         self._unlisten: Callable[[], None] | None = None
         self.silenced: set[MessageId] = set()
-        """Requests that the SDK answers, too: what it says is not for the client."""
+        """Ids of replayed requests, whose responses from the SDK are not sent."""
 
-    def took(self, message: Json) -> bool:
-        """Answer a message if it is plain, now or when its call is done; whether it was."""
+    def handles(self, message: Json) -> bool:
+        """Handle a plain message, or return False; the response to a call is written when it is done."""
         if not is_request(message):
-            return self._took_notification(message)
+            return self._handles_notification(message)
         if not self._is_open:
-            # The first request fixes the era; where it is not plain, the connection is the SDK's.
+            # The first request selects the era; if it is not plain, the SDK serves the whole connection.
             self._is_open = True
-            return self._opened(message)
+            return self._opens(message)
         if self._plan is None or str(message["id"]) in self._calls:
             return False
-        return self._carried_out(message["id"], self._plan(message))
+        return self._executes(message["id"], self._plan(message))
 
     def opening(self) -> list[Json]:
-        """What the SDK has to be told first: once, when it is loaded."""
+        """Return the messages to replay to the SDK; once, when it is imported."""
         opening, self._opening = self._opening, []
         skip_replayed(opening)
         self.silenced.update(message["id"] for message in opening if "id" in message)
         return opening
 
     def sdk_announces(self) -> None:
-        """The SDK is there, and tells the client of changed tools from now on."""
+        """Stop notifying the client of changed tools, because the SDK does so from now on."""
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
 
     def cancel(self) -> None:
-        """Cancel the running calls, because the connection ends; each that its client waits for gets an answer."""
+        """Cancel the running calls, because the connection ends; their clients are answered by errors."""
         for request, task in self._calls.values():
             if not task.cancelling():  # else its client has cancelled it
                 self._unfinished.add(request)
             _cancel(task)
 
     async def ended(self) -> None:
-        """Wait until no call runs any more."""
+        """Wait until all calls have ended."""
         while self._calls:
             await asyncio.wait([task for _, task in self._calls.values()])
 
     def answer_unfinished(self) -> None:
-        """Answer calls that `cancel` did not end."""
+        """Answer calls that still run after `cancel`."""
         while self._unfinished:
             self._write(error_message(self._unfinished.pop(), _CLOSED) + b"\n")
 
-    def _opened(self, message: Json) -> bool:
+    def _opens(self, message: Json) -> bool:
         if message["method"] != "initialize":
-            if not self._carried_out(message["id"], self._plans.modern(message)):
+            if not self._executes(message["id"], self._plans.modern(message)):
                 return False
             self._plan = self._plans.modern
             envelope = {key: value for key, value in message["params"]["_meta"].items() if key != "progressToken"}
@@ -112,23 +112,23 @@ class FastStdio:
         self._plan = self._plans.handshake
         self._capabilities = message["params"]["capabilities"]
         self._opening = [message]
-        return self._carried_out(message["id"], answer)
+        return self._executes(message["id"], answer)
 
-    def _took_notification(self, message: Json) -> bool:
+    def _handles_notification(self, message: Json) -> bool:
         if message.get("method") == "notifications/cancelled":
             request = (message.get("params") or {}).get("requestId")
             running = self._calls.get(str(request)) if type(request) in {int, str} else None
             if running is not None:
                 _cancel(running[1])
             return running is not None
-        # Kept for the SDK, unless it is there already.
+        # Keep it for the SDK, unless that serves the connection already.
         if message.get("method") != "notifications/initialized" or not self._opening or self._unlisten is not None:
             return False
         self._opening.append(message)
         self._unlisten = self._publisher.changes.listen(lambda: self._write(_LIST_CHANGED))
         return True
 
-    def _carried_out(self, request: MessageId, plan: bytes | PlainRequest | None) -> bool:
+    def _executes(self, request: MessageId, plan: bytes | PlainRequest | None) -> bool:
         if plan is None:
             return False
         if isinstance(plan, bytes):
@@ -153,5 +153,5 @@ class FastStdio:
 
 
 def _cancel(call: asyncio.Task[None]) -> None:
-    # A task that has not begun would end without anything of it having run, and its call would be kept for ever.
+    # A task that is cancelled before it has begun does not run its cleanup: cancel it afterwards.
     call.get_loop().call_soon(call.cancel)

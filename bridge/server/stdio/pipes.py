@@ -1,8 +1,7 @@
-"""Two pipes on an asyncio loop: bytes in, lines out, and neither ever blocks the loop.
+"""Input and output pipes on an asyncio loop, without blocking the loop.
 
-The loop itself watches what it can watch, which are pipes and sockets: of all ways, registering a file descriptor once
-takes the least time for a round trip (about 8 µs of work; waiting in a task 19, a thread 18, asyncio's streams 25).
-Terminals, files, and platforms where the loop cannot do it get a thread.
+Pipes and sockets are registered with the loop, which is the fastest way: a round trip takes 8 µs of work (a task 19 µs,
+a thread 18, asyncio's streams 25). Terminals, files and Windows need a thread.
 """
 
 from __future__ import annotations
@@ -23,72 +22,72 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READ_BYTES = 65_536
-"""How much is read at once: what a pipe holds."""
+"""Bytes of one read: the capacity of a pipe."""
 
 FULL_BYTES = 4 * 1024 * 1024
-"""How much may wait to be written before those who write have to wait."""
+"""Maximum bytes that wait to be written before writers have to wait."""
 
 
 class InputPipe(Protocol):
-    """Hands on what arrives until the end, or until it is closed."""
+    """Reads bytes until their end, or until closed."""
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Pause reading."""
         ...
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         ...
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         ...
 
 
 class OutputPipe(Protocol):
-    """Writes what it is given, whole and in order."""
+    """Writes lines completely and in order."""
 
     waiting_bytes: int
-    """How much has not been written yet."""
+    """Bytes that wait to be written."""
     broken: bool
-    """Nobody reads any more; what is written is dropped."""
+    """True once the reader has closed the pipe; further lines are dropped."""
 
     @property
     def is_full(self) -> bool:
-        """So much waits that whoever can wait should."""
+        """True when the buffer is full; await `drained()`."""
         ...
 
     def write(self, line: bytes) -> None:
-        """Write now, or as soon as the reader takes it."""
+        """Write a line, or buffer it until the reader takes it."""
         ...
 
     async def drained(self) -> None:
-        """Wait until everything has been written, or nobody reads any more."""
+        """Wait until everything is written, or the pipe is broken."""
         ...
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         ...
 
 
 def open_input(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> InputPipe:
-    """Read a file descriptor from now on.
+    """Start to read a file descriptor.
 
     Args:
-        fd: What is read.
-        on_data: Called on the loop with the bytes that arrived.
-        on_end: Called on the loop when there will be no more.
+        fd: The file descriptor.
+        on_data: Called on the loop with received bytes.
+        on_end: Called on the loop at the end of the input.
     """
     return (_LoopInput if _is_watchable(fd) else _ThreadInput)(fd, on_data, on_end)
 
 
 def open_output(fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> OutputPipe:
-    """Write to a file descriptor from now on.
+    """Return a pipe that writes to a file descriptor.
 
     Args:
-        fd: Where to write.
-        on_drained: Called on the loop when all that had to wait has been written.
-        on_broken: Called on the loop when it turns out that nobody reads any more.
+        fd: The file descriptor.
+        on_drained: Called on the loop when the buffer has become empty.
+        on_broken: Called on the loop when the reader has closed the pipe.
     """
     return (_LoopOutput if _is_watchable(fd) else _ThreadOutput)(fd, on_drained, on_broken)
 
@@ -121,7 +120,7 @@ class _LoopInput:
     def _read(self) -> None:
         try:
             data = os.read(self._fd, READ_BYTES)
-        except BlockingIOError:  # somebody else who has the pipe was faster
+        except BlockingIOError:  # another process has read the bytes
             return
         except OSError:  # the other end of a socket was reset
             data = b""
@@ -158,7 +157,7 @@ class _ThreadInput:
         data = b"."
         with suppress(RuntimeError):  # the loop has ended
             while data:
-                # One piece at a time: a file is read no faster than its messages are taken.
+                # Read the next part only after this one was handled.
                 self._wanted.wait()
                 self._wanted.clear()
                 try:
@@ -179,7 +178,7 @@ class _ThreadInput:
 
 
 class _Output:
-    """What both ways of writing have in common: counting what waits, and telling when it no longer does."""
+    """Counts the buffered bytes, and notifies when there are none."""
 
     def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
         self._fd = fd
@@ -220,7 +219,7 @@ class _LoopOutput(_Output):
     def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
         super().__init__(fd, on_drained, on_broken)
         self._waiting: deque[memoryview] = deque()
-        # The mode belongs to everybody who has the pipe, so it is given back in the end.
+        # Other processes share the mode of the pipe: restore it at the end.
         self._was_blocking = os.get_blocking(fd)
         os.set_blocking(fd, False)
 

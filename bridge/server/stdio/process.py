@@ -1,17 +1,11 @@
-"""Standard streams taken for the protocol; watchdog.
+"""Process of a server over stdio: standard streams reserved for the protocol, and a watchdog that ends the process.
 
-The lifeline: what a process that serves over stdio lives by, watched where nothing can block the watch.
+Standard output is for messages only (MCP, "Transports", stdio). Replacing ``sys.stdout`` is not enough, because C
+extensions and child processes write to the file descriptor.
 
-Such a process ends when it is asked to (SIGTERM, SIGINT), when its input closes, and when its parent is gone: another
-process can hold the parent's end of the pipe, and the end of the input would never come. A tool can block the event
-loop, or hold a thread that never returns, so all of this is watched in a thread, which also sees to it that the end,
-once it has begun, comes.
-
-The diversion: standard input and output, taken from the process and kept for the protocol.
-
-On stdio every byte of standard output belongs to the protocol (MCP, "Transports", stdio: the server MUST NOT write
-anything to stdout that is not a valid message). Replacing ``sys.stdout`` would not do: C extensions and child processes
-write to the file descriptor.
+The process ends on SIGTERM and SIGINT, when its input closes, and when its parent has ended, because another process
+may keep the parent's end of the pipe open. A tool may block the event loop or a worker thread, so a thread of its own
+watches for all of this, and enforces the end.
 """
 
 from __future__ import annotations
@@ -30,33 +24,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 END_SECONDS = 2.0
-"""How long the end may take. Hosts kill a server about two seconds after they asked it to end."""
+"""Maximum seconds for shutdown. Clients kill a server about two seconds after they asked it to end."""
 
 CLOSED_INPUT_SECONDS = 10.0
-"""How long after its input was closed the process may still have work: what had been asked is read and answered."""
+"""Maximum seconds for answering pending requests after the input has closed."""
 
 POLL_SECONDS = 1.0
-"""How often to look for the parent where the system cannot tell when it ends."""
+"""Seconds between checks for the parent, on systems without a notification of its end."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_END = b"\0"  # the number of no signal
+_END = b"\0"  # not the number of a signal
 
-_BELL_BYTES = 4096
+_READ_BYTES = 4096
 
 
 class Watchdog:
-    """Watches what the process lives by, and ends the process where it does not end by itself.
+    """Requests the shutdown of the process, and forces it after a timeout.
 
-    The last resort is `os._exit`: a worker thread that never returns would keep the interpreter from exiting, and no
-    thread can be stopped. Standard output and error hold nothing back by then but a line without its end.
+    It forces the exit by `os._exit`, because a worker thread that never returns would keep the interpreter from
+    exiting.
 
-    Make it in the main thread: it handles SIGTERM and SIGINT for the rest of the process's life.
+    Create it in the main thread: it handles SIGTERM and SIGINT for the rest of the process's life.
 
     Args:
-        input_fd: The input whose closing is the beginning of the end.
-        stop: Called, in the watching thread, when the process is to end at once.
-        last_act: Called, in the watching thread, before the last resort is taken.
+        input_fd: The input whose closing begins the shutdown.
+        stop: Called in the watching thread to stop the server at once.
+        last_act: Called in the watching thread before a forced exit.
     """
 
     def __init__(self, input_fd: int, stop: Callable[[], None], last_act: Callable[[], None] = lambda: None) -> None:
@@ -65,54 +59,54 @@ class Watchdog:
         self._last_act = last_act
         self._parent = os.getppid()
         self._deadline = float("inf")
-        self._rung = False
-        self._bell, self._rope = os.pipe()
+        self._is_ending = False
+        self._wakeup_read, self._wakeup_write = os.pipe()
         for number in _ENDING_SIGNALS:
             signal.signal(number, lambda *_: self.end())
         if hasattr(select, "poll"):
-            # Python's handlers wait for the main thread, which a tool may hold in native code. The number of each
-            # signal that has such a handler is written here at once.
-            os.set_blocking(self._rope, False)
-            signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
-        watch = self._watch if hasattr(select, "poll") else self._wait_for_bell
-        Thread(target=watch, name="bridge-lifeline", daemon=True).start()
+            # Python's handlers run in the main thread, which native code may block. The number of each signal with a
+            # handler is written to this pipe at once.
+            os.set_blocking(self._wakeup_write, False)
+            signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
+        watch = self._watch if hasattr(select, "poll") else self._wait_for_wakeup
+        Thread(target=watch, name="bridge-watchdog", daemon=True).start()
 
     def end(self) -> None:
-        """Let the process end within `END_SECONDS`; from any thread, and from a signal handler."""
-        if not self._rung:
-            self._rung = True
-            os.write(self._rope, _END)
+        """Begin the shutdown, which takes at most `END_SECONDS`; from any thread, and from a signal handler."""
+        if not self._is_ending:
+            self._is_ending = True
+            os.write(self._wakeup_write, _END)
 
     def _watch(self) -> None:
         poller = select.poll()
-        poller.register(self._bell, select.POLLIN)
-        # Only the end of the input is of interest here; the loop reads the rest.
+        poller.register(self._wakeup_read, select.POLLIN)
+        # Watch for the end of the input only; the event loop reads it.
         poller.register(self._input_fd, getattr(select, "POLLRDHUP", 0))
         parent_fd = _process_fd(self._parent)
         if parent_fd is not None:
             poller.register(parent_fd, select.POLLIN)
-        look_every_seconds = POLL_SECONDS if self._parent and parent_fd is None else 3600.0
+        interval_seconds = POLL_SECONDS if self._parent and parent_fd is None else 3600.0
         while (left_seconds := self._deadline - time.monotonic()) > 0:
-            happened = {fd for fd, _ in poller.poll(min(left_seconds, look_every_seconds) * 1000)}
-            if self._bell in happened and not self._is_end(os.read(self._bell, _BELL_BYTES)):
-                happened.remove(self._bell)
-            for fd in happened:
+            ready = {fd for fd, _ in poller.poll(min(left_seconds, interval_seconds) * 1000)}
+            if self._wakeup_read in ready and not self._is_end(os.read(self._wakeup_read, _READ_BYTES)):
+                ready.remove(self._wakeup_read)
+            for fd in ready:
                 poller.unregister(fd)
-            if self._input_fd in happened:
+            if self._input_fd in ready:
                 self._shorten(CLOSED_INPUT_SECONDS)
-            if happened & {self._bell, parent_fd} or os.getppid() != self._parent:
+            if ready & {self._wakeup_read, parent_fd} or os.getppid() != self._parent:
                 self._shorten(END_SECONDS)
                 self._stop()
         self._exit()
 
     @staticmethod
     def _is_end(written: bytes) -> bool:
-        """Whether one of the bytes asks for the end; a tools file may handle other signals."""
+        """True if one of the bytes requests the shutdown; a tools file may handle other signals."""
         return not set(written).isdisjoint({*_END, *_ENDING_SIGNALS})
 
-    def _wait_for_bell(self) -> None:
-        """Where nothing can be polled (Windows): there, a parent that ends closes its pipes."""
-        os.read(self._bell, 1)
+    def _wait_for_wakeup(self) -> None:
+        """Wait on systems without poll (Windows), where the end of the parent closes the input."""
+        os.read(self._wakeup_read, 1)
         self._stop()
         time.sleep(END_SECONDS)
         self._exit()
@@ -128,7 +122,7 @@ class Watchdog:
 
 
 def _process_fd(process: int) -> int | None:
-    """A file descriptor that becomes readable when the process ends, where there are such."""
+    """Return a file descriptor that becomes readable when a process ends; None if the system has none."""
     if sys.platform != "linux":
         return None
     try:
@@ -139,22 +133,22 @@ def _process_fd(process: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolStreams:
-    """Where the protocol is read and written."""
+    """File descriptors of the protocol."""
 
     input_fd: int
-    """What was standard input."""
+    """Duplicate of the original standard input."""
     output_fd: int
-    """What was standard output."""
+    """Duplicate of the original standard output."""
 
 
 def take_standard_streams() -> ProtocolStreams:
-    """Take standard input and output for the protocol, for the rest of the process's life.
+    """Reserve standard input and output for the protocol, for the rest of the process's life.
 
-    Call it before any code is imported that might print. From then on whatever is printed, by Python, by a C extension
-    or by a child process, goes to standard error, and whatever is read from standard input is at its end.
+    Call it before importing code that may print. Afterwards, output of Python, C extensions and child processes goes to
+    standard error, and standard input is empty.
 
     Returns:
-        The streams for the protocol; no child process inherits them.
+        The streams of the protocol; child processes do not inherit them.
 
     Raises:
         OSError: Standard input or output is closed.
@@ -163,15 +157,15 @@ def take_standard_streams() -> ProtocolStreams:
     _point(0, os.open(os.devnull, os.O_RDONLY))
     _point(1, _standard_error())
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As standard error does: a line is seen when it ends, and no character can make a print fail.
+        # Like standard error: each line is flushed, and no character makes `print` fail.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: _let_go(streams))
+        os.register_at_fork(after_in_child=lambda: _replace_in_child(streams))
     return streams
 
 
 def _private(fd: int) -> int:
-    """A duplicate that is none of the standard three, even where some of those are closed."""
+    """Duplicate a file descriptor to a number of at least 3, even if some of the standard three are closed."""
     if sys.platform == "win32":
         return os.dup(fd)
     import fcntl  # noqa: PLC0415 - not on every platform
@@ -182,7 +176,7 @@ def _private(fd: int) -> int:
 def _standard_error() -> int:
     try:
         return os.dup(2)
-    except OSError:  # closed: nobody wants to see what is printed
+    except OSError:  # standard error is closed
         return os.open(os.devnull, os.O_WRONLY)
 
 
@@ -191,8 +185,8 @@ def _point(standard_fd: int, target_fd: int) -> None:
     os.close(target_fd)
 
 
-def _let_go(streams: ProtocolStreams) -> None:
-    """In a forked child: hold the client's pipes open no longer, and keep the numbers from meaning another file."""
+def _replace_in_child(streams: ProtocolStreams) -> None:
+    """Close the client's pipes in a forked child, and open the null device in their place."""
     for fd in (streams.input_fd, streams.output_fd):
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, fd, inheritable=False)

@@ -1,7 +1,4 @@
-"""The SDK's ends of a stdio connection: messages that were read already, in the SDK's types, and lines out of them.
-
-Importing this imports the SDK. It is done when a message first needs it.
-"""
+"""The SDK's streams of a stdio connection. Importing this module imports the SDK."""
 
 from __future__ import annotations
 
@@ -45,15 +42,15 @@ async def serve_with_sdk(
     on_answer: Callable[[MessageId | None], None],
     silenced: set[MessageId],
 ) -> None:
-    """Let the SDK serve one connection, in the era of its first request, until the messages end.
+    """Serve a connection by the SDK, in the era of its first request, until the messages end.
 
     Args:
-        publisher: What is served.
+        publisher: The tools.
         first: The first message.
-        others: The messages after it, each of the right shape.
-        output: Where lines are written.
-        on_answer: Called with the id of every request that has been answered.
-        silenced: Requests whose answer is not written, once each.
+        others: The messages after it, validated.
+        output: The output.
+        on_answer: Called with the id of every answered request.
+        silenced: Ids of requests whose next response is not written.
     """
     server = publisher.server
     outbox = _Outbox(output, on_answer, silenced)
@@ -61,7 +58,7 @@ async def serve_with_sdk(
 
 
 class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
-    """The SDK's ``ReadStream`` over messages that have been read."""
+    """The SDK's ``ReadStream`` over parsed messages."""
 
     def __init__(self, first: Json, others: MemoryObjectReceiveStream[Json]) -> None:
         self._first: Json | None = first
@@ -76,7 +73,7 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 class _Outbox(ObjectSendStream[SessionMessage]):
-    """The SDK's ``WriteStream`` over lines."""
+    """The SDK's ``WriteStream`` that writes lines."""
 
     def __init__(
         self, output: OutputPipe, on_answer: Callable[[MessageId | None], None], silenced: set[MessageId]
@@ -96,7 +93,7 @@ class _Outbox(ObjectSendStream[SessionMessage]):
             self._output.write(_answer_line(message))
             self._on_answer(message.id)
         else:
-            # A tool that does nothing but report progress must let others run, and must be cancellable.
+            # A tool that only reports progress must not block other tasks, and must be cancellable.
             await checkpoint()
             self._output.write(_line(message))
         if self._output.is_full:
@@ -121,7 +118,7 @@ def _answer_line(message: JSONRPCResponse | JSONRPCError) -> bytes:
         return _line(message)
     except (ValueError, RecursionError) as error:
         shown_id = clip(repr(message.id))
-        _logger.error("the answer to the request %s cannot be written as JSON: %s", shown_id, error)  # noqa: TRY400 - the traceback is this module's
+        _logger.error("the answer to the request %s cannot be written as JSON: %s", shown_id, error)  # noqa: TRY400 - needs no traceback
         refusal = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
         return _line(JSONRPCError(jsonrpc="2.0", id=message.id, error=refusal))
 
@@ -130,6 +127,6 @@ def _line(message: JSONRPCMessage) -> bytes:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError:
-        # Lone surrogates, which a client may send and get back: JSON can say them, but only escaped.
+        # Lone surrogates from a client, which JSON can contain only in escaped form.
         plain: Any = message.model_dump(by_alias=True, exclude_unset=True)
         return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode() + b"\n"

@@ -1,15 +1,11 @@
-"""serve_stdio: lines in, lines out.
+"""stdio transport: one client, one JSON message a line (MCP, "Transports", stdio).
 
-Serving over stdio: one client, one JSON message a line (MCP, "Transports", stdio).
-
-    bytes ─> lines ─┬> messages ─┬> the SDK ─────┬> lines ─> bytes
+    bytes ─> lines ─┬> messages ─┬> the SDK ──────┬> lines ─> bytes
                     │            ╰> the fast path ┤
-                    ╰> no message: answered here ─╯
+                    ╰> invalid: an error response ╯
 
-Every line is parsed once. The SDK is imported when a message first needs it, and knows both eras: the first request
-decides for the connection.
-
-Lines out of a stream of bytes, however the bytes arrive. Pure: no I/O.
+Every line is parsed once. The SDK is imported when a message first needs it. The first request selects the era of the
+connection.
 """
 
 from __future__ import annotations
@@ -52,16 +48,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-"""How long a message may be unless told otherwise: what HTTP takes, too."""
+"""Default maximum length of a message, as over HTTP."""
 
 ANSWER_SECONDS = 1.0
-"""How long what runs may go on after the input has closed: a script may pipe requests in and read the answers."""
+"""Seconds for which calls continue after the input has closed, since a script may pipe requests in."""
 
 CLEANUP_SECONDS = 1.5
-"""How long what was cancelled may clean up."""
+"""Seconds for which cancelled calls may clean up."""
 
 KEPT_BYTES = 1024
-"""How much is kept of each end of a line over the limit."""
+"""Bytes that are kept of each end of a line over the limit."""
 
 
 def serve_stdio(
@@ -73,20 +69,20 @@ def serve_stdio(
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext,
     last_act: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve one client over stdio: the work of a whole process, in its main thread.
+    """Serve one client over stdio, in the main thread of a process.
 
-    It returns, and the process is to exit with 0, when the input closes, on SIGTERM and SIGINT, when nobody reads the
-    output any more, and when the parent process is gone: a server that was asked to end and ended has done what it was
-    to do. What runs is cancelled and may clean up for `CLEANUP_SECONDS`; after a closed input it may first finish
-    within `ANSWER_SECONDS`. What cannot be stopped is left behind (see `bridge.server.stdio.process`).
+    It returns, for the process to exit with 0, when the input closes, on SIGTERM and SIGINT, when the reader of the
+    output has closed it, and when the parent process has ended. Running calls are cancelled, and may clean up for
+    `CLEANUP_SECONDS`; after the end of the input they may first finish within `ANSWER_SECONDS`. If a call cannot be
+    stopped, the `Watchdog` ends the process.
 
     Args:
-        publisher: What is served.
-        streams: What `bridge.server.stdio.process.take_standard_streams` took.
-        max_line_bytes: How long a message may be; a longer one is refused, and not kept in memory.
-        fast_path: Whether plain requests are answered without the SDK.
-        lifespan: What is open while it serves, entered before the first message is read.
-        last_act: Called where the process has to end before that is left; from any thread.
+        publisher: The tools.
+        streams: The result of `bridge.server.stdio.process.take_standard_streams`.
+        max_line_bytes: Maximum length of a message; a longer one is refused without being kept in memory.
+        fast_path: True to answer plain requests without the SDK.
+        lifespan: Context that is entered before the first message is read.
+        last_act: Called from any thread if the process has to exit before the lifespan has ended.
     """
 
     async def serve() -> None:
@@ -102,12 +98,12 @@ def serve_stdio(
             with suppress(RuntimeError):  # the loop has ended already
                 loop.call_soon_threadsafe(stop)
 
-        lifeline = Watchdog(streams.input_fd, stop_from_thread, last_act)
+        watchdog = Watchdog(streams.input_fd, stop_from_thread, last_act)
         async with AsyncExitStack() as stack:
             with opening:
                 await stack.enter_async_context(lifespan())
             with observed_session("stdio"):
-                await server.serve(on_ending=lifeline.end)
+                await server.serve(on_ending=watchdog.end)
 
     anyio.run(serve, backend="asyncio")
 
@@ -116,10 +112,10 @@ class StdioServer:
     """One connection over two pipes, on an asyncio loop.
 
     Args:
-        publisher: What is served.
-        streams: Where messages are read and written.
-        max_line_bytes: How long a message may be.
-        fast_path: Whether plain requests are answered without the SDK.
+        publisher: The tools.
+        streams: File descriptors of the pipes.
+        max_line_bytes: Maximum length of a message.
+        fast_path: True to answer plain requests without the SDK.
     """
 
     def __init__(
@@ -137,7 +133,7 @@ class StdioServer:
         self._lines = LineSplitter(max_line_bytes)
         self._to_sdk, self._for_sdk = anyio.create_memory_object_stream[dict[str, Any]](math.inf)
         self._unanswered: Counter[MessageId] = Counter()
-        """Number of requests under each id, which a client may use again, that are not answered yet."""
+        """Number of unanswered requests by id, since a client may reuse an id."""
         self._ending = anyio.Event()
         self._settled = anyio.Event()
         self._sdk_done = anyio.Event()
@@ -146,10 +142,10 @@ class StdioServer:
         self._output: OutputPipe
 
     async def serve(self, on_ending: Callable[[], None] = lambda: None) -> None:
-        """Serve until the input closes, nobody reads the output any more, or `stop` is called.
+        """Serve until the input closes, the output is broken, or `stop` is called.
 
         Args:
-            on_ending: Called when what runs is about to be cancelled.
+            on_ending: Called before running calls are cancelled.
         """
         self._output = open_output(self._streams.output_fd, self._resume, self.stop)
         self._input = open_input(self._streams.input_fd, self._receive, self._close)
@@ -161,7 +157,7 @@ class StdioServer:
                     await self._settled.wait()
                 on_ending()
                 self._input.close()
-                # Without more to read, the SDK cancels what runs.
+                # At the end of its input, the SDK cancels its running calls.
                 self._to_sdk.close()
                 with anyio.move_on_after(CLEANUP_SECONDS):
                     if self._fast is not None:
@@ -177,14 +173,14 @@ class StdioServer:
             self._output.close()
 
     def stop(self) -> None:
-        """End at once; on the loop."""
+        """Begin to end at once; call it on the loop."""
         self._ending.set()
         self._settled.set()
 
     def _receive(self, data: bytes) -> None:
         self._take(self._lines.feed(data))
         if self._output.is_full:
-            # Whoever does not read answers is not read from, either.
+            # Do not read further requests from a client that does not read responses.
             self._input.pause()
 
     def _resume(self) -> None:
@@ -210,7 +206,7 @@ class StdioServer:
                 continue
             try:
                 self._handle(message)
-            except Exception as error:  # noqa: BLE001 - logged, and answered; the lines after it are read
+            except Exception as error:  # noqa: BLE001 - logged and answered; later lines are still read
                 self._fail(message, error)
 
     def _read(self, line: bytes | LongLine) -> Json | None:
@@ -219,12 +215,14 @@ class StdioServer:
                 request = id_of_request(line[:KEPT_BYTES], line[-KEPT_BYTES:])
                 raise MalformedMessageError(INVALID_REQUEST, too_many_values(excess), request)
             return read_message(line)
-        told = f"a message may have {self._max_line_bytes} bytes at most; bridge serve --max-request-bytes allows more"
-        raise MalformedMessageError(INVALID_REQUEST, told, id_of_request(*line))
+        problem = (
+            f"a message may have {self._max_line_bytes} bytes at most; bridge serve --max-request-bytes allows more"
+        )
+        raise MalformedMessageError(INVALID_REQUEST, problem, id_of_request(*line))
 
     def _handle(self, message: Json) -> None:
         if is_request(message):
-            # A subscription is answered when it ends, and nobody waits for that.
+            # A subscription is answered at its end only: do not wait for it.
             if message["method"] != "subscriptions/listen":
                 self._unanswered[message["id"]] += 1
         elif message.get("method") == "notifications/cancelled":
@@ -233,7 +231,7 @@ class StdioServer:
                 self._count_down(cancelled)
         if self._fast is None:
             self._to_sdk.send_nowait(message)
-        elif not self._fast.took(message):
+        elif not self._fast.handles(message):
             for each in (*self._fast.opening(), message):
                 self._to_sdk.send_nowait(each)
 
@@ -242,7 +240,7 @@ class StdioServer:
             self._output.write(internal_error_message(message, error) + b"\n")
             self._answered(message["id"])
         else:
-            _logger.error("a message that is no request could not be handled", exc_info=error)
+            _logger.error("a notification or response could not be handled", exc_info=error)
 
     def _write(self, line: bytes) -> None:
         self._output.write(line)
@@ -284,10 +282,10 @@ class LongLine(NamedTuple):
 
 
 class LineSplitter:
-    """Cuts bytes into lines at newlines; of a line over the limit only the ends are kept.
+    """Splits bytes into lines; of a line over the limit, only both ends are kept.
 
     Args:
-        max_line_bytes: How long a line may be, without its newline.
+        max_line_bytes: Maximum length of a line, without its newline.
     """
 
     def __init__(self, max_line_bytes: int) -> None:
@@ -297,7 +295,7 @@ class LineSplitter:
         self._ends = LongLine(b"", b"")
 
     def feed(self, data: bytes) -> list[bytes | LongLine]:
-        """The lines that end within ``data``, without their newlines."""
+        """Return the lines that end within ``data``, without their newlines."""
         *ended, rest = data.split(b"\n")
         lines = [self._ended(part) for part in ended]
         if rest:
@@ -305,7 +303,7 @@ class LineSplitter:
         return lines
 
     def end(self) -> list[bytes | LongLine]:
-        """What came after the last newline, as a line, if anything did."""
+        """Return the rest after the last newline, if there is any."""
         return [self._ended(b"")] if self._length_bytes else []
 
     def _ended(self, part: bytes) -> bytes | LongLine:

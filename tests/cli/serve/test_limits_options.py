@@ -85,7 +85,7 @@ def test_what_is_no_limit_is_refused_at_the_start(run: Run, arguments: list[str]
     assert said in ran.stderr
 
 
-NO_SUCH_TOOL = "no tool matches 'ad', whose calls are to be limited: one of another name is not"
+NO_SUCH_TOOL = "no tool matches 'ad' in the limits: tools of other names are not limited"
 
 
 @pytest.mark.parametrize(

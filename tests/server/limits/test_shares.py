@@ -86,4 +86,4 @@ def test_a_subscription_to_more_than_may_be_kept_is_refused() -> None:
     with http.serving(http_app(ToolBox(ADD))) as origin:
         refused = httpx.post(f"{origin}/mcp", json=message, headers=http.modern_headers(message), timeout=20)
         assert refused.json()["error"]["code"] == -32602
-        assert "a subscription may take 262144 bytes here" in refused.json()["error"]["message"]
+        assert "a subscription may take 262144 bytes" in refused.json()["error"]["message"]

@@ -29,7 +29,7 @@ def test_subscriptions_are_ended_by_their_results_each_for_itself(monkeypatch: p
                 others = http.events(two.iter_lines())
                 assert next(others)["method"] == "notifications/subscriptions/acknowledged"
                 refused = http.answer(client.post(url, json=LISTEN | {"id": 3}, headers=headers))
-                assert refused["error"]["message"].startswith("too many subscriptions: a caller has as many as")
+                assert refused["error"]["message"].startswith("too many subscriptions: a caller may open as many as")
         (result,) = said
         assert result["id"] == 1
         assert result["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1

@@ -27,16 +27,16 @@ async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str
     waiting, lines, answered = Waiting(), list[bytes](), list[int | str]()
     tools = ToolBox(replace(waiting.tool, interactive=False))
     fast = FastStdio(Publisher(tools, name="tests"), lines.append, answered.append)
-    assert fast.took(initialize())
+    assert fast.handles(initialize())
     lines.clear()
     with anyio.fail_after(DEADLINE_SECONDS):
-        assert fast.took(call("wait") | {"id": running})
+        assert fast.handles(call("wait") | {"id": running})
         await waiting.started.wait()
         others: tuple[Any, ...] = (8, None, True, [7])
         for other in others:
-            assert not fast.took(notification("notifications/cancelled", {"requestId": other}))
-        assert not fast.took(call("wait") | {"id": named})  # the id is taken
-        assert fast.took(notification("notifications/cancelled", {"requestId": named}))
+            assert not fast.handles(notification("notifications/cancelled", {"requestId": other}))
+        assert not fast.handles(call("wait") | {"id": named})  # the id is taken
+        assert fast.handles(notification("notifications/cancelled", {"requestId": named}))
         await waiting.cancelled.wait()
         await fast.ended()
         await checkpoint()
@@ -47,13 +47,13 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_over() -> None:
     waiting, answered = Waiting(), list[int | str]()
     tools = ToolBox(replace(waiting.tool, interactive=False))
     fast = FastStdio(Publisher(tools, name="tests"), list[bytes]().append, answered.append)
-    assert fast.took(initialize())
+    assert fast.handles(initialize())
     with anyio.fail_after(DEADLINE_SECONDS):
         for _ in range(2):  # its id is free again
-            assert fast.took(call("wait") | {"id": 7})
-            assert fast.took(notification("notifications/cancelled", {"requestId": 7}))
+            assert fast.handles(call("wait") | {"id": 7})
+            assert fast.handles(notification("notifications/cancelled", {"requestId": 7}))
             await fast.ended()
-        assert fast.took(call("wait") | {"id": 8})
+        assert fast.handles(call("wait") | {"id": 8})
         fast.cancel()
         await fast.ended()
     assert answered == [1, 7, 7, 8]
@@ -68,10 +68,10 @@ async def test_a_memory_that_cannot_be_told_is_an_error_of_its_call_and_the_next
     lines, answered = list[bytes](), list[int | str]()
     publisher = Publisher(ToolBox(replace(ADD, interactive=False)), name="tests", memory_id_of=memory_id_of)
     fast = FastStdio(publisher, lines.append, answered.append)
-    assert fast.took(initialize())
+    assert fast.handles(initialize())
     with anyio.fail_after(DEADLINE_SECONDS):
         for request_id in (7, 7):
-            assert fast.took(call("add", {"a": 1, "b": 2}) | {"id": request_id})
+            assert fast.handles(call("add", {"a": 1, "b": 2}) | {"id": request_id})
             await fast.ended()
     told = [json.loads(line)["error"] for line in lines[1:]]
     assert told == [{"code": -32603, "message": "the call of 'add' failed; the server's log says why"}] * 2
