@@ -75,7 +75,7 @@ def admin_pages(
     probes = probe_pages(operations)
     if admin_port is None:
         if path in PATHS:
-            raise ValueError(f"the path {path!r} tells how the server is; choose another")
+            raise ValueError(f"the path {path!r} is an operational page of the server; choose another")
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
         if metrics is not None:
             app.router.routes.append(Route(METRICS_PATH, FullAccessRequired(MetricsPage(metrics)), methods=["GET"]))
@@ -122,8 +122,8 @@ class FullAccessRequired:
         if access_of_request().tools is None:
             await self._app(scope, receive, send)
             return
-        told = "this page tells of all tools, and the key is for some of them"
-        await send_challenge(send, Challenge(status=403, error="insufficient_scope", description=told), None)
+        reason = "this page needs a key for all tools, and the key is for some of them"
+        await send_challenge(send, Challenge(status=403, error="insufficient_scope", description=reason), None)
 
 
 class MetricsSource(Protocol):
@@ -150,7 +150,7 @@ class MetricsPage:
         if scope["method"] not in {"GET", "HEAD"}:
             response = PlainTextResponse("only GET is answered here\n", 405, {"allow": "GET, HEAD"})
         elif self._metrics is None:
-            response = PlainTextResponse("nothing is counted: bridge serve --metrics\n", 404)
+            response = PlainTextResponse("metrics are off; start with bridge serve --metrics\n", 404)
         else:
             accept = Headers(scope=scope).get("accept", "")
             # Formatting takes milliseconds, which would block the event loop.

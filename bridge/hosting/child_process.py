@@ -42,7 +42,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedSockets:
-    """Sockets that a child inherits."""
+    """Listening sockets and channels that a child process inherits."""
 
     sockets: list[socket.socket]
     """Listening sockets."""
@@ -58,8 +58,8 @@ class InheritedSockets:
     @property
     def descriptors(self) -> list[int]:
         """File descriptors that the child inherits."""
-        told = [each for each in (self.channel, self.opened) if each is not None]
-        return [each.fileno() for each in (*self.sockets, *self.admin_sockets, *told)]
+        channels = [each for each in (self.channel, self.opened) if each is not None]
+        return [each.fileno() for each in (*self.sockets, *self.admin_sockets, *channels)]
 
     def to_text(self) -> str:
         """Serialise for the child's environment."""
@@ -109,7 +109,7 @@ def require_inheritable_sockets(option: str) -> None:
         HostingError: It does not.
     """
     if sys.platform == "win32":
-        raise HostingError(f"{option} hands sockets down to another process, which Windows does not do")
+        raise HostingError(f"{option} passes sockets to a child process, which Windows does not support")
 
 
 def _opened(number: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Limits of HTTP connections, their defaults, and each address's share of the connections."""
+"""Limits of HTTP connections, and shares of the connections by address."""
 
 from __future__ import annotations
 
@@ -12,59 +12,55 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT_MAX_HEADER_BYTES = 64 * 1024
-"""How long the head of a request may be unless told otherwise."""
+"""Default maximum length of a request's head."""
 
 MAX_HEADERS = 200
-"""How many headers a request may have."""
+"""Maximum number of a request's headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections there may be, how long the head of a request, and how long it is waited for."""
+    """Limits of connections: their number, and the size and duration of requests and unread responses."""
 
     max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES
-    """Address and headers together."""
+    """Maximum length of a request's target and headers together."""
     max_connections: int | None = None
-    """None for as many as come."""
+    """Maximum number of open connections; None for no limit."""
     max_silence_seconds: float = 75.0
-    """How long a new connection may say nothing: as long as one may between two requests."""
+    """Maximum seconds until the first byte of a new connection, as between two requests."""
     max_head_seconds: float = 30.0
-    """How long the head of a request may take from its first byte."""
+    """Maximum seconds from the first byte of a request's head to its last."""
     max_body_pause_seconds: float = 30.0
-    """How long the next part of a body may take."""
+    """Maximum seconds between two parts of a body."""
     max_unread_seconds: float = 60.0
-    """How long a client may read nothing of what is sent to it."""
+    """Maximum seconds for which a client may read nothing of its responses."""
     max_unread_bytes: int = 256 * 1024 * 1024
-    """What all clients together may leave unread in this process."""
+    """Maximum bytes of unread responses of all clients in this process."""
 
     def are_exceeded_by(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether the head of a request is too long, or has too many headers."""
+        """True if the head of a request is too long, or has too many headers."""
         head_bytes = len(url) + sum(len(name) + len(value) for name, value in headers)
         return len(headers) > MAX_HEADERS or head_bytes > self.max_header_bytes
 
 
 class ConnectionShares:
-    """The open connections of one process, by address.
+    """Open connections of one process, by address.
 
-    One address may have all of them, as a proxy in front of the server does. Once all are taken, an address with fewer
-    connections takes the place of a connection of the address that has most, but never of one on which a call runs.
+    One address may have all connections, as a proxy does. At the limit, an address with fewer connections displaces one
+    of the address with most, but never one on which a call runs.
 
     Args:
-        max_connections: How many may be open; None for as many as come.
+        max_connections: Maximum number of open connections; None for no limit.
     """
 
     def __init__(self, max_connections: int | None) -> None:
         self._max = max_connections
         self._count = 0
-        # The connections of an address are in the order in which they were opened.
+        # Connections of an address in the order of their opening.
         self._by_address: defaultdict[str, dict[Any, None]] = defaultdict(dict)
 
     def add(self, connection: Any) -> bool:
-        """Count a connection; returns whether there is room for it.
-
-        Args:
-            connection: uvicorn's protocol of it.
-        """
+        """Add a connection, given as uvicorn's protocol; return False if there is no room."""
         if self._max is None:
             return True
         address = caller_key({"client": connection.client})
@@ -75,7 +71,7 @@ class ConnectionShares:
         return True
 
     def discard(self, connection: Any) -> None:
-        """Count a connection no more."""
+        """Remove a connection."""
         address = caller_key({"client": connection.client})
         if connection in self._by_address.get(address, ()):
             del self._by_address[address][connection]
@@ -97,7 +93,7 @@ class ConnectionShares:
 
 
 def _waits_for_request(connection: Any) -> bool:
-    """Whether no request has come whole that is not answered."""
+    """True if no complete request waits for its response."""
     cycle = connection.cycle
     if cycle is None or cycle.response_complete:
         return True
@@ -105,8 +101,8 @@ def _waits_for_request(connection: Any) -> bool:
 
 
 def _is_stream(connection: Any) -> bool:
-    """Whether a stream is open that belongs to no call; its client opens it anew."""
-    scope = getattr(connection.cycle, "scope", None)  # a call that is run without ASGI has none
+    """True for a stream that belongs to no call, which its client can reopen."""
+    scope = getattr(connection.cycle, "scope", None)  # calls without ASGI have none
     return scope is not None and (
         scope["method"] == "GET" or (b"mcp-method", b"subscriptions/listen") in scope["headers"]
     )

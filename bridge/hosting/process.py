@@ -28,7 +28,7 @@ _logger = logging.getLogger("bridge.hosting")
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
-_as_said: Callable[[str, str, str | None], str] | None = None
+_format: Callable[[str, str, str | None], str] | None = None
 
 
 class HostingError(BridgeError):
@@ -102,13 +102,13 @@ class ShutdownSignals:
             self._hurry()
         else:
             # The handler may interrupt a write to a stream, so logging is not safe.
-            os.write(2, b"a second signal: ending at once\n")
+            os.write(2, b"received a second signal; exiting at once\n")
             self._exit(128 + number)
 
     def _watch(self) -> None:
         self._is_terminated.wait()
         time.sleep(self._seconds)
-        _logger.error("the end takes longer than %g seconds: ending at once", self._seconds)
+        _logger.error("the shutdown takes longer than %g seconds; exiting at once", self._seconds)
         self._exit(1)
 
     def _exit(self, code: int) -> None:
@@ -126,13 +126,13 @@ def print_message(message: str, level: str = "info", traceback: str | None = Non
         level: Severity, used by some formats: ``info``, ``warning`` or ``error``.
         traceback: Traceback, appended in the plain format.
     """
-    click.echo(_plain(message, level, traceback) if _as_said is None else _as_said(message, level, traceback), err=True)
+    click.echo(_plain(message, level, traceback) if _format is None else _format(message, level, traceback), err=True)
 
 
 def set_message_format(form: Callable[[str, str, str | None], str] | None) -> None:
     """Set the format of diagnostic lines, such as JSON; None for the plain one."""
-    global _as_said  # noqa: PLW0603 - standard error is global
-    _as_said = form
+    global _format  # noqa: PLW0603 - standard error is global
+    _format = form
 
 
 def _plain(message: str, _level: str, traceback: str | None) -> str:

@@ -34,7 +34,7 @@ TOO_LONG = 431
 
 _RETRY_SECONDS = 5
 
-_PATIENCE_SECONDS = 1.0
+_REFUSAL_SECONDS = 1.0
 """Seconds to wait for the request of a refused connection, so that the client reads the response."""
 
 
@@ -68,11 +68,11 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
     )
     too_late = _refusal(
         b"408 Request Timeout",
-        b"a request has to come whole; its head within %g seconds, its body without a pause of %g"
+        b"the request is incomplete: its head must arrive within %g seconds, its body without a pause of %g"
         % (bounds.max_head_seconds, bounds.max_body_pause_seconds),
     )
     is_counted = hasattr(protocol, "on_message_begin")  # not h11, which has no callbacks
-    malformed = _refusal(b"400 Bad Request", b"this is no valid HTTP request")
+    malformed = _refusal(b"400 Bad Request", b"this is not a valid HTTP request")
     max_header_bytes, shares = bounds.max_header_bytes, ConnectionShares(bounds.max_connections)
 
     class BoundedProtocol(with_read_timeouts(reading(protocol, bounds), bounds, too_late)):  # type: ignore[misc]  # known only when it is called
@@ -91,7 +91,7 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
             if not shares.add(self):
                 self._is_refused = True
                 self.connections.discard(self)
-                self.loop.call_later(_PATIENCE_SECONDS, self.transport.close)
+                self.loop.call_later(_REFUSAL_SECONDS, self.transport.close)
 
         def connection_lost(self, exc: Exception | None) -> None:
             shares.discard(self)

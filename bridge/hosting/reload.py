@@ -61,7 +61,7 @@ def run_with_reload(
         for changed in changes:
             children.replace()
             if changed:
-                print_message("files changed; starting again")
+                print_message("files changed; restarting")
                 children.start()
     finally:
         children.end()
@@ -110,7 +110,7 @@ class _Children:
             if before is not None:
                 _end(before)
         elif self._is_served():
-            print_message("the changed files are not served, and those from before are", "error")
+            print_message("the changed files cannot be served; the previous ones stay in use", "error")
         self._end_starting()
 
     def end(self) -> None:

@@ -53,7 +53,7 @@ def run(
     if transport not in ("stdio", "http"):
         raise DefinitionError(f"transport must be 'stdio' or 'http', not {transport!r}")
     if transport == "stdio" and auth is not None:
-        raise DefinitionError("over stdio whoever starts the program is the caller; auth needs transport='http'")
+        raise DefinitionError("auth needs transport='http'; over stdio, the only caller is the parent process")
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after checks that need no imports
 
     publisher = Publisher(
@@ -100,8 +100,8 @@ def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVer
     addresses = sockets_module.resolve(host, port)
     if auth is None and not sockets_module.are_loopback(addresses):
         raise DefinitionError(
-            f"{host!r} can be reached from other machines, and nobody is asked for a key: "
-            "give auth=Auth(ApiKeys(ApiKey(…))) of bridge.server.auth, or listen on 127.0.0.1"
+            f"{host!r} can be reached from other machines without a key: "
+            "pass auth=Auth(ApiKeys(ApiKey(…))) of bridge.server.auth, or listen on 127.0.0.1"
         )
     app = http_app(publisher.tools, publisher=publisher, host=host, auth=auth)
     sockets = sockets_module.bind(addresses)

@@ -112,13 +112,13 @@ def serve_app(
     direct = None if needs_address else app.pre_asgi_handler(lambda: operations.is_steady)
     config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 
-    tells = asyncio.Event()
+    has_status = asyncio.Event()
     if not is_late:  # a late one would report that it has not started
-        tells.set()
+        has_status.set()
 
     def opened() -> None:
         freeze_garbage_collector()
-        tells.set()
+        has_status.set()
         announce()
 
     server = HttpServer(
@@ -135,10 +135,10 @@ def serve_app(
     async def serve() -> None:
         async with AsyncExitStack() as stack:
             if operated.admin_app is not None:
-                beside = BackgroundServer(
+                background = BackgroundServer(
                     _config(operated.admin_app, None, ConnectionLimits(), is_debug=is_debug, is_child=True)
                 )
-                await stack.enter_async_context(beside.beside(operated.admin_sockets, tells))
+                await stack.enter_async_context(background.running(operated.admin_sockets, has_status))
             await server.run_until_ended(sockets)
 
     try:
@@ -151,7 +151,7 @@ def serve_app(
     if server.ending.first == signal.SIGTERM:
         exit_process(0)
     if operations.has_failed:
-        raise HostingError("the server has ended by a mistake; what is logged before this says which")
+        raise HostingError("the server has failed; see the log lines above")
 
 
 def _config(

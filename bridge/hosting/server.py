@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.hosting")
 
-_LEAVING_SECONDS = 0.2
+_IDLE_SECONDS = 0.2
 """Seconds that connections stay open after they were accepted, or after their last response."""
 
 _ANSWER_SECONDS = 1
@@ -44,7 +44,7 @@ class BackgroundServer(uvicorn.Server):
         yield
 
     @asynccontextmanager
-    async def beside(self, sockets: list[socket.socket], begun: asyncio.Event) -> AsyncIterator[None]:
+    async def running(self, sockets: list[socket.socket], begun: asyncio.Event) -> AsyncIterator[None]:
         """Serve during this block, after an event is set."""
 
         async def serve() -> None:
@@ -166,7 +166,7 @@ class HttpServer(BackgroundServer):
             await super().shutdown(sockets)
             return
         if calls := len(self._app.drain):
-            _logger.info("draining; calls that are being run: %d", calls)
+            _logger.info("draining; running calls: %d", calls)
         await asyncio.sleep(self._times.delay_seconds)
         timeout_seconds, begun_at = self._times.timeout_seconds, asyncio.get_running_loop().time()
 
@@ -178,7 +178,7 @@ class HttpServer(BackgroundServer):
             with anyio.move_on_after(timeout_seconds):
                 await self._app.drain.answered()
             await self._stop_listening(sockets or [])
-            with anyio.move_on_after(left_seconds() + _LEAVING_SECONDS):
+            with anyio.move_on_after(left_seconds() + _IDLE_SECONDS):
                 await self._finish()
             self.config.timeout_graceful_shutdown = math.ceil(left_seconds()) + _ANSWER_SECONDS
             await super().shutdown(sockets)
@@ -188,9 +188,9 @@ class HttpServer(BackgroundServer):
     async def _finish(self) -> None:
         """Wait until idle connections are closed and no call runs without its connection."""
         # New connections are about to send a request, and ended streams are reopened on idle connections.
-        await close_idle_until_none(self.server_state.connections, _LEAVING_SECONDS)
+        await close_idle_until_none(self.server_state.connections, _IDLE_SECONDS)
         while len(self._app.drain):  # noqa: ASYNC110 - an event would cost time in every call
-            await asyncio.sleep(_LEAVING_SECONDS)
+            await asyncio.sleep(_IDLE_SECONDS)
 
     def _begin_end(self) -> None:
         if self.ending.is_drain:

@@ -140,7 +140,7 @@ class _Workers:
                 delay_seconds = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
                 failures += 1
                 print_message(
-                    f"worker {number} ended ({_spelled(code)}); starting it again{_after(delay_seconds)}", "warning"
+                    f"worker {number} ended ({_spelled(code)}); restarting it{_after(delay_seconds)}", "warning"
                 )
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)

@@ -36,7 +36,7 @@ async def test_a_call_that_runs_is_answered_before_the_server_ends(route: str) -
                 await running.send(b"done")
             assert await ended(server) == 0
         assert held.endings == [("result", "done")]
-        assert "draining; calls that are being run: 1" in server.log
+        assert "draining; running calls: 1" in server.log
         assert "Traceback" not in server.log
 
 
@@ -112,7 +112,7 @@ async def test_new_calls_are_served_during_the_delay_by_connections_that_close()
                 assert (answer.status_code, answer.headers["connection"]) == (200, "close")
             server.process.send_signal(signal.SIGTERM)
             assert await ended(server) == 128 + signal.SIGTERM
-        assert "a second signal: ending at once" in server.log
+        assert "received a second signal; exiting at once" in server.log
 
 
 async def test_a_second_signal_ends_it_at_once_though_a_call_runs() -> None:

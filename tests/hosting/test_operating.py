@@ -138,7 +138,7 @@ def test_a_server_that_ends_by_a_mistake_is_no_process_that_refuses_everything(s
         with suppress(httpx.TransportError):
             httpx.post(url, json=call, headers=headers)
         process.line_with("a mistake in the background")
-        process.line_with("the server has ended by a mistake")
+        process.line_with("the server has failed; see the log")
         assert process.popen.wait(DEADLINE_SECONDS) == 1
 
 
@@ -153,4 +153,4 @@ def test_a_host_for_the_admin_port_does_nothing_without_one_and_that_is_said_onc
 def test_tools_are_not_served_where_the_server_tells_of_itself(run: Run) -> None:
     done = run("serve", "calculator.py", *SERVE, "--path", "/readyz")
     assert done.returncode == 2
-    assert "the path '/readyz' tells how the server is; choose another" in done.stderr
+    assert "the path '/readyz' is an operational page of the server; choose another" in done.stderr

@@ -42,7 +42,7 @@ def test_a_change_is_served_at_the_same_url_and_a_mistake_leaves_what_was_served
         assert names(run, url) == ["second"]
         for mistake, said in (("1 / 0\n", "ZeroDivisionError: division by zero"), ("def\n", "SyntaxError: invalid")):
             save_until_seen(process, file, mistake, said)
-            process.line_with("the changed files are not served, and those from before are")
+            process.line_with("the changed files cannot be served")
             assert names(run, url) == ["second"]
         save_until_seen(process, file, TOOL.format(name="third"), f"serving tools at {url}")
         assert names(run, url) == ["third"]

@@ -120,7 +120,9 @@ async def test_the_handshake_era_has_no_sessions_and_is_told_so(start: Start) ->
             assert client.server_capabilities.tools.list_changed is False
             asked = await client.call_tool("greet", {})
         assert asked.is_error
-        assert text_of(asked) == "this server keeps no sessions with clients of this era, and so cannot ask them"
+        assert (
+            text_of(asked) == "this server has no sessions with clients of this protocol version, and cannot ask them"
+        )
         origin = url.removesuffix("/mcp")
         async with httpx.AsyncClient() as http:
             assert (await http.get(f"{origin}/sse")).status_code == 404
