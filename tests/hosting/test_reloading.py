@@ -24,7 +24,7 @@ def names(run: Run, url: str) -> list[str]:
 def save_until_seen(process: Process, file: Path, text: str, line: str) -> None:
     """Save a file, and wait until the server has started again with it."""
     file.write_text(text)
-    process.line_with("starting again")
+    process.line_with("restarting")
     process.line_with(line)
 
 

@@ -135,7 +135,7 @@ def test_a_worker_that_dies_is_started_again_and_the_others_go_on(start: Start) 
         origin = process.url().removesuffix("/mcp")
         killed, other = children(process)
         os.kill(killed, signal.SIGKILL)
-        assert process.line_with("ended").endswith(" ended (SIGKILL); starting it again")
+        assert process.line_with("ended").endswith(" ended (SIGKILL); restarting it")
         assert httpx.get(f"{origin}/readyz").status_code == 200
         while len(children(process)) < 2:
             assert httpx.get(f"{origin}/readyz").status_code == 200

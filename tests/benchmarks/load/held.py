@@ -38,7 +38,7 @@ _MOST_PARTS = 10
 _FEWEST_PARTS = 4
 _SHORTEST_PART_SECONDS = 6.0
 """How long a part is, where there are more than the fewest: a worker is to come back within one."""
-_EXPECTED = re.compile(r'worker \d+ ended \(exit code 0\); starting it again|\d+ workers: |\{"mcpServers": ')
+_EXPECTED = re.compile(r'worker \d+ ended \(exit code 0\); restarting it|\d+ workers: |\{"mcpServers": ')
 """What a server says when all is well."""
 
 

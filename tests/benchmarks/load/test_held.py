@@ -23,7 +23,7 @@ def record(log: str = "") -> Record:
         returned_workers=2,
         rolls=1,
         steady=[11, 21],
-        logs=["worker 2 ended (exit code 0); starting it again\n", log],
+        logs=["worker 2 ended (exit code 0); restarting it\n", log],
     )
 
 
