@@ -83,13 +83,13 @@ async def stdio_parts() -> list[Part]:
     publisher = Publisher(ToolBox([add]), name="parts")
     answers: list[bytes] = []
     fast = FastStdio(publisher, answers.append, lambda _: None)
-    assert fast.took(INITIALIZE)
+    assert fast.handles(INITIALIZE)
     text = line(call(Era.HANDSHAKE, "add"))
     message = read_message(text)
     assert message is not None
 
     async def take() -> None:
-        fast.took(message)
+        fast.handles(message)
         await asyncio.sleep(0)  # the call is a task of its own
 
     whole = await _measured(take)
