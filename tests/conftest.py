@@ -15,18 +15,10 @@ ROOT = Path(__file__).parent
 SLOW = (
     "benchmarks/load/test_load.py",
     "benchmarks/test_benchmarks.py",
-    "cli/test_chat.py",
     "cli/test_config_targets.py",
-    "cli/test_draining.py",
     "cli/test_login.py",
     "cli/test_pin.py",
-    "cli/test_reloading.py",
     "cli/test_rolling_restart.py",
-    "cli/test_scaling_options.py",
-    "cli/test_servers.py",
-    "cli/test_shared_conversations.py",
-    "cli/test_shared_rates.py",
-    "cli/test_workers.py",
     "cluster",
     "gateway/test_every_route.py",
     "gateway/test_fastmcp_client.py",
@@ -34,11 +26,11 @@ SLOW = (
     "gateway/test_traces.py",
     "image",
     "interop",
-    "server/shared",
 )
 """Where tests take seconds each, for they start several processes, or programs of others: `make test-all` runs them."""
 
 settings.register_profile("all", deadline=None)  # how long an example takes is no property of ours
+# Tests that draw examples themselves take a multiple of this number.
 settings.register_profile("bridge", settings.get_profile("all"), max_examples=40)
 settings.load_profile("bridge")
 

@@ -29,10 +29,10 @@ IMPORTED = (
     *("bridge.cli.serve.gateway", "bridge.cli.serve.http", "bridge.cli.serve.stdio", "bridge.client"),
     *("bridge.hosting.httptools_protocol", "bridge.hosting.serve", "bridge.hosting.workers"),
     *("bridge.server.http.app", "bridge.server.limits.calls", "bridge.server.sdk_server"),
-    *("anyio._backends._asyncio", "filelock", "httpcore2", "mcp.client.auth", "truststore"),
+    *("anyio._backends._asyncio", "filelock", "httpcore2", "mcp.client.auth", "openai", "truststore"),
     *("uvicorn.lifespan.on", "uvicorn.protocols.http.httptools_impl", "uvloop"),
 )
-"""What every process has from the start. Nothing here reads the environment when it is imported."""
+"""What every process has from the start. Nothing here reads of the environment what tests set."""
 
 
 class ForkedPython:

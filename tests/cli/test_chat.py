@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
 from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
 from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping
-    from pathlib import Path
 
 ENVIRONMENT = os.environ | {"OPENAI_API_KEY": "test"}
 TOOLS = '''
@@ -43,15 +44,8 @@ def tools(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str, env: Mapping[str, str] = ENVIRONMENT, said: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bridge", "chat", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-        env=env,
-        input=said,
-    )
+    words = ["-m", "bridge", "chat", *arguments]
+    return forks.run(words, cwd=Path.cwd(), env=env, timeout=DEADLINE_SECONDS, stdin=said)
 
 
 def chat(provider: Provider, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:

@@ -5,19 +5,20 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
 from bridge.client.auth.store import STATE_VARIABLE, LoginStore, login_key
+from tests import forks
 from tests.client.auth import authority as authorities
 from tests.client.auth import resource as resources
 from tests.client.auth.conftest import age, browse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.client.auth.authority import Authority
     from tests.client.auth.resource import Resource
@@ -51,8 +52,7 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "bridge", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    done = forks.run(["-m", "bridge", *words], cwd=Path.cwd(), env=os.environ, timeout=DEADLINE_SECONDS)
     return done.returncode, done.stdout, done.stderr
 
 

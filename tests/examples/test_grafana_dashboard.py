@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import ROOT, serving
+from tests.processes import DEADLINE_SECONDS, ROOT, serving
 from tests.server.http_server import call, modern, modern_headers, open_session
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
     """The names of all samples, each with its labels."""
     directory = tmp_path_factory.mktemp("served")
     samples: dict[str, set[str]] = defaultdict(set)
-    with serving(*served(directory)) as server, httpx.Client() as client:
+    with serving(*served(directory)) as server, httpx.Client(timeout=DEADLINE_SECONDS) as client:
         url = server.origin + "/mcp"
         for message in (
             call("add", {"a": 1, "b": 2}),

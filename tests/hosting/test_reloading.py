@@ -28,6 +28,7 @@ def save_until_seen(process: Process, file: Path, text: str, line: str) -> None:
     process.line_with(line)
 
 
+@pytest.mark.slow
 def test_a_change_is_served_at_the_same_url_and_a_mistake_leaves_what_was_served(
     run: Run, start: Start, directory: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_change_is_served_at_the_same_url_and_a_mistake_leaves_what_was_served
         assert "bridge: " not in run("list", "calculator.py").stderr
 
 
+@pytest.mark.slow
 def test_files_that_take_for_ever_to_load_are_replaced_by_the_next_change(
     run: Run, start: Start, directory: Path
 ) -> None:

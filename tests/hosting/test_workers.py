@@ -85,7 +85,7 @@ async def until_both_answered(url: str, protocol: Any) -> set[int]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("protocol", ["2026-07-28", "legacy"])
+@pytest.mark.parametrize("protocol", ["2026-07-28", pytest.param("legacy", marks=pytest.mark.slow)])
 async def test_all_workers_answer_at_one_url_that_is_said_once(start: Start, protocol: str) -> None:
     with start(*SERVE) as process:
         url = process.url()
@@ -94,6 +94,7 @@ async def test_all_workers_answer_at_one_url_that_is_said_once(start: Start, pro
         assert [line for line in process.seen if "serving" in line][1:] == []
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_what_a_client_carries_between_rounds_is_opened_by_every_worker(start: Start) -> None:
     with start(*SERVE) as process, anyio.fail_after(DEADLINE_SECONDS):
@@ -106,6 +107,7 @@ async def test_what_a_client_carries_between_rounds_is_opened_by_every_worker(st
             seen.add(number)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_handshake_era_has_no_sessions_and_is_told_so(start: Start) -> None:
     with start(*SERVE) as process:
@@ -143,6 +145,7 @@ def test_a_worker_that_dies_is_started_again_and_the_others_go_on(start: Start) 
         assert killed not in children(process)
 
 
+@pytest.mark.slow
 def test_while_a_worker_starts_again_the_others_alone_say_at_the_admin_port_how_the_server_is(
     start: Start, directory: Path
 ) -> None:
@@ -215,6 +218,7 @@ async def test_calls_that_run_in_any_worker_end_before_all_end(start: Start) -> 
         assert await anyio.to_thread.run_sync(process.popen.wait) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_second_signal_ends_all_at_once(start: Start) -> None:
     async def call(url: str, port: int) -> None:
@@ -237,6 +241,7 @@ async def test_a_second_signal_ends_all_at_once(start: Start) -> None:
         assert not any(is_running(worker) for worker in workers)
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_parent_that_was_killed(start: Start) -> None:
     with start(*SERVE) as process:
         process.url()
@@ -247,6 +252,7 @@ def test_workers_end_with_a_parent_that_was_killed(start: Start) -> None:
             os.close(end)
 
 
+@pytest.mark.slow
 def test_no_secret_stands_on_the_command_line_of_a_worker(start: Start) -> None:
     secrets = ("--api-key", "k" * 32, "--state-keys", "s" * 32)
     with start(*SERVE, *secrets) as process:
@@ -257,6 +263,7 @@ def test_no_secret_stands_on_the_command_line_of_a_worker(start: Start) -> None:
             assert not {b"k" * 32, b"s" * 32, b"--api-key", b"--state-keys"} & set(words)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("admin", [(), ("--admin-port", "0")])
 async def test_metrics_of_all_workers_stand_on_one_page_whoever_answers(start: Start, admin: tuple[str, ...]) -> None:
@@ -277,6 +284,7 @@ async def test_metrics_of_all_workers_stand_on_one_page_whoever_answers(start: S
     assert pages[0].count("# TYPE mcp_server_operation_duration_seconds histogram") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_workers_share_an_audit_log(start: Start, directory: Path) -> None:
     with start(*SERVE, "--audit-log", "audit.jsonl") as process:

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests import processes
 from tests.server.differential_requests import other_drafts, plain_drafts, spoiled
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.server.http_mutations import Draft
 
-MUTATIONS = 150
+MUTATIONS = 3 * settings().max_examples // 2
 CREDENTIALS = ("whole-whole-whole-whole", "part-part-part-part-part", "narrow-narrow-narrow-narrow")
 
 

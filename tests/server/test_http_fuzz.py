@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import h11
 import pytest
+from hypothesis import settings
 
 from tests import processes
 from tests.server.http_answers import answer_to, problem_with
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SEED = 20260728
-ATTEMPTS = 2500
+ATTEMPTS = 25 * settings().max_examples
 ATTEMPTS_A_SESSION = 250
 AT_ONCE = 16
 DEADLINE_SECONDS = 60

@@ -7,11 +7,12 @@ from collections import Counter
 from random import Random
 
 import pytest
+from hypothesis import settings
 
 from tests.server.stdio_mutations import NOTHING, NULL, expected, seeds, spoiled
 from tests.server.stdio_process import StdioProcess, modern_request, request
 
-MESSAGES = 5000
+MESSAGES = 50 * settings().max_examples
 BATCH = 100
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,18 @@ import pytest
 from bridge.service.memory import ChatMemory
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.service.persistent_stores import RedisStore
+from tests import forks
 from tests.processes import ROOT
 from tests.service.writer import FATAL_TURN, STEPS
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from bridge.service.memory_store import StoredMessages
     from bridge.service.messages import ChatMessage
+    from tests.forks import ForkedPython
 
 TURN_MESSAGES = 5
 """The user's, the calls, two results, the answer."""
@@ -37,20 +40,15 @@ def kept_at(request: pytest.FixtureRequest) -> str:
     return url
 
 
-def start(kept_at: str, *arguments: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.service.writer", kept_at, *arguments],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def start(kept_at: str, *arguments: str) -> AbstractContextManager[ForkedPython | subprocess.Popen[str]]:
+    words = ["-m", "tests.service.writer", kept_at, *arguments]
+    process = forks.popen(words, cwd=ROOT, env=os.environ, streams=(None, None, 2))
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
 
 
-def go(process: subprocess.Popen[str]) -> None:
+def go(process: ForkedPython | subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()

@@ -32,7 +32,12 @@ def test_workers_with_a_redis_share_sessions(start: Start, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("more", "keys", "is_said"), [((), "", True), ((), "k" * 32, False), (("--workers", "2"), "", False)]
+    ("more", "keys", "is_said"),
+    [
+        ((), "", True),
+        ((), "k" * 32, False),
+        pytest.param(("--workers", "2"), "", False, marks=pytest.mark.slow),
+    ],
 )
 def test_replicas_that_lack_the_keys_of_the_others_say_so(
     start: Start, tmp_path: Path, more: tuple[str, ...], keys: str, is_said: bool

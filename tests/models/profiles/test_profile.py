@@ -25,7 +25,7 @@ ALL = [OPENAI, ANTHROPIC, BEDROCK, GEMINI]
 
 @pytest.mark.parametrize(("profile", "lenient", "strict"), RULES, ids=[each.name for each in ALL])
 @given(schema=SCHEMAS | CLOSED_SCHEMAS | JUNK, wants_strict=st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples // 2)
 def test_any_schema_becomes_one_that_the_provider_takes_and_stays_as_it_was(
     profile: Profile, lenient: rules.Rule, strict: rules.Rule, schema: dict[str, Any], wants_strict: bool
 ) -> None:
@@ -39,7 +39,9 @@ def test_any_schema_becomes_one_that_the_provider_takes_and_stays_as_it_was(
 
 @pytest.mark.parametrize("profile", [OPENAI, ANTHROPIC], ids=lambda each: each.name)
 @given(data=st.data(), schema=CLOSED_SCHEMAS)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=2 * settings().max_examples, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
 def test_what_is_said_under_a_strict_copy_is_right_under_the_original(
     profile: Profile, data: st.DataObject, schema: dict[str, Any]
 ) -> None:

@@ -107,11 +107,11 @@ def test_what_is_no_message_of_replicas_is_logged_and_nothing_else_comes_of_it(
 async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_process(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_module, "MAX_WAIT_SECONDS", 0.01)
     async with redis_at(redis.url) as client:
         link = Replica(client, f"late-{uuid4().hex}")
 
         async def late() -> None:
+            monkeypatch.setattr(link_module, "MAX_WAIT_SECONDS", 0.01)
             try:
                 with link.bounded_wait():
                     await anyio.sleep_forever()
@@ -122,6 +122,7 @@ async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_proces
             tasks.start_soon(late)
             tasks.start_soon(late)
         assert link.is_up
+        monkeypatch.setattr(link_module, "MAX_WAIT_SECONDS", 60)  # an answer is in time, however busy the machine is
         with link.bounded_wait():
             await client.ping()
         await late()
