@@ -127,7 +127,7 @@ if TYPE_CHECKING:
     from bridge.service.templates import system_message, user_message
     from bridge.service.token_stream import TokenStream
     from bridge.service.tool_calls import compensated
-    from bridge.service.toolset import ToolSearch
+    from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
     from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters, LogLevel
     from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
@@ -187,14 +187,14 @@ __all__ = [
     "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
     "ToolExecutionResultMessage", "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger",
     "ToolMemoryId", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
-    "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSpecification", "ToolStatistics",
-    "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError", "UrlElicitation",
-    "UserMessage", "Verdict", "WireError", "ai_service", "by_encoding", "cached", "chat_model_named",
-    "circuit_broken", "compensated", "connect", "execute", "execute_timed", "filtered", "for_tools", "guarded",
-    "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails",
-    "prefixed", "rate_limited", "reference_to", "renamed", "resume", "retried", "run", "safe_names",
-    "sampling_with", "set_thread_limit", "system_message", "token_window", "tool", "tools_from", "unless_read_only",
-    "user_message", "with_fallback",
+    "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
+    "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
+    "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service", "by_embedding", "by_encoding", "cached",
+    "chat_model_named", "circuit_broken", "compensated", "connect", "execute", "execute_timed", "filtered",
+    "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config", "message_window",
+    "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed", "resume", "retried",
+    "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window", "tool",
+    "tools_from", "unless_read_only", "user_message", "with_fallback",
 ]  # fmt: skip
 
 _NAMES = {
@@ -253,7 +253,7 @@ _NAMES = {
     "bridge.service.templates": "system_message user_message",
     "bridge.service.token_stream": "TokenStream",
     "bridge.service.tool_calls": "compensated",
-    "bridge.service.toolset": "ToolSearch",
+    "bridge.service.tool_search": "ToolSearch ToolSearchRequest by_embedding",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
     "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters LogLevel",
     "bridge.tools.execution": "ExecutionPolicy execute execute_timed",

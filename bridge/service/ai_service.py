@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from bridge.service.interface import ServiceMethod
     from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory import ChatMemory, ChatMemoryProvider
-    from bridge.service.toolset import ToolSearch
+    from bridge.service.tool_search import ToolSearch
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.tool import Tool, ToolProvider
 

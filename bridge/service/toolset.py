@@ -1,43 +1,23 @@
-"""Tools of a service and of one invocation, and tool search.
-
-With a tool search, requests contain the search tool, selected tools and tools found earlier, instead of all
-definitions. A tool counts as found while the message that found it is within the memory's window.
-"""
+"""Tools of a service and of one invocation."""
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bridge.errors import ToolError
-from bridge.service.messages import ToolExecutionResultMessage
 from bridge.service.tool_calls import undoing_names
-from bridge.tools.schema.json_schema import JsonObjectSchema
-from bridge.tools.specification import ToolAnnotations, ToolSpecification
-from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
+from bridge.tools.tool import ToolProviderRequest
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Sequence
 
     from bridge.service.approval import ApprovalPolicy
     from bridge.service.messages import ChatMessage, UserMessage
+    from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import InvocationContext
-    from bridge.tools.tool import ToolExecutionRequest, ToolProvider
-
-_NAME_WEIGHT = 3.0
-
-_MIN_STEM_CHARS = 3
-
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
-
-SearchStrategy = Callable[[str, Sequence[ToolSpecification]], Sequence[str]]
-"""Returns the names of the tools that match a query, best first."""
+    from bridge.tools.specification import ToolSpecification
+    from bridge.tools.tool import Tool, ToolProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,114 +157,3 @@ class OfferedTools:
 async def _provided(provider: ToolProvider, request: ToolProviderRequest) -> Sequence[Tool]:
     tools = await provider.provide_tools(request)
     return tuple(tools or ())
-
-
-def match_words(query: str, tools: Sequence[ToolSpecification]) -> list[str]:
-    """Rank tools by words shared with the query; rare words count more, and words of the name three times."""
-    indexed = [(tool.name, _words_of(tool)) for tool in tools]
-    frequency = Counter(word for _, words in indexed for word in words)
-    scored: list[tuple[float, int, str]] = []
-    for name, words in indexed:
-        score = math.inf if query.strip() == name else 0.0
-        for query_word in set(_words(query)):
-            score += max(
-                (
-                    weight * _rarity(frequency[word], len(indexed))
-                    for word, weight in words.items()
-                    if _matches(query_word, word)
-                ),
-                default=0.0,
-            )
-        if score > 0:
-            scored.append((-score, len(scored), name))
-    return [name for _, _, name in sorted(scored)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSearch:
-    """Lets the model search for tools instead of receiving all definitions."""
-
-    strategy: SearchStrategy = match_words
-    max_results: int = 10
-    """Maximum number of tools per search."""
-    always: Callable[[Tool], bool] = lambda _: False
-    """Returns True for tools that are always sent to the model."""
-    tool_name: str = "search_tools"
-
-    def tool(self, tools: Iterable[Tool]) -> Tool:
-        """Create the search tool for these tools."""
-        specifications = tuple(tool.specification for tool in tools)
-        specification = ToolSpecification(
-            name=self.tool_name,
-            description="Find further tools by what they do. Those that are found can be called afterwards.",
-            parameters=JsonObjectSchema().string("query", "What the tool should do.").required("query").build(),
-            annotations=ToolAnnotations(read_only=True, idempotent=True),
-        )
-        return Tool(specification, _Search(self, specifications), interactive=False, source="the tool search")
-
-    def shown(self, tools: Iterable[Tool], messages: Iterable[ChatMessage]) -> tuple[ToolSpecification, ...]:
-        """Return the specifications to send to the model after these messages."""
-        found_names = {name for message in messages for name in self._found_in(message)}
-        return tuple(
-            tool.specification
-            for tool in tools
-            if tool.name == self.tool_name or tool.name in found_names or self.always(tool)
-        )
-
-    def _found_in(self, message: ChatMessage) -> list[str]:
-        if not isinstance(message, ToolExecutionResultMessage) or message.tool_name != self.tool_name:
-            return []
-        try:
-            return [tool["name"] for tool in json.loads(message.text)]
-        except (ValueError, TypeError, KeyError):  # an error message, or text in another format
-            return []
-
-
-class _Search:
-    """Executor of the search tool."""
-
-    __slots__ = ("_search", "_specifications")
-
-    def __init__(self, search: ToolSearch, specifications: Sequence[ToolSpecification]) -> None:
-        self._search = search
-        self._specifications = specifications
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:  # noqa: ARG002 - the protocol's
-        query = _query_of(request)
-        names = self._search.strategy(query, self._specifications)[: self._search.max_results]
-        if not names:
-            return ToolExecutionResult.of_text(f"no tool fits {query!r}; use other words")
-        described = {specification.name: specification.description for specification in self._specifications}
-        matches = [{"name": name, "description": described.get(name)} for name in names]
-        return ToolExecutionResult.of_text(json.dumps(matches, ensure_ascii=False))
-
-
-def _query_of(request: ToolExecutionRequest) -> str:
-    arguments: Any = request.arguments
-    query = arguments.get("query")
-    if not isinstance(query, str) or not query.strip():
-        raise ToolError("query: should be text that says what the tool should do")
-    return query
-
-
-def _words_of(tool: ToolSpecification) -> Mapping[str, float]:
-    properties = tool.parameters.get("properties")
-    names = properties if isinstance(properties, dict) else ()  # remote schemas are not validated
-    rest = " ".join([tool.title or "", tool.description or "", *names])
-    return dict.fromkeys(_words(rest), 1.0) | dict.fromkeys(_words(tool.name), _NAME_WEIGHT)
-
-
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text)]
-
-
-def _rarity(frequency: int, total: int) -> float:
-    return math.log(1 + total / frequency)
-
-
-def _matches(query_word: str, word: str) -> bool:
-    """Return True for equal words, or if one is a prefix of the other: ``booking`` and ``bookings``."""
-    if query_word == word:
-        return True
-    short, long = sorted((query_word, word), key=len)
-    return len(short) >= _MIN_STEM_CHARS and long.startswith(short)

@@ -61,6 +61,7 @@ class ToolSettings:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     annotations: ToolAnnotations | None = None
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM
+    always_visible: bool = False
     strict: bool | None = None
     icons: tuple[Mapping[str, Any], ...] = ()
     policy: ToolPolicy = field(default_factory=ToolPolicy)
@@ -86,6 +87,7 @@ def tool(
     metadata: Mapping[str, Any] | None = None,
     annotations: ToolAnnotations | Mapping[str, Any] | AnnotationsModel | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
+    always_visible: bool = False,
     strict: bool | None = None,
     timeout_seconds: float | None = None,
     max_output_chars: int | None = None,
@@ -104,6 +106,7 @@ def tool(
     metadata: Mapping[str, Any] | None = None,
     annotations: ToolAnnotations | Mapping[str, Any] | AnnotationsModel | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
+    always_visible: bool = False,
     strict: bool | None = None,
     timeout_seconds: float | None = None,
     max_output_chars: int | None = None,
@@ -127,6 +130,7 @@ def tool(
         annotations: Hints about the tool's behaviour: ToolAnnotations, a mapping with MCP's names (``{"readOnlyHint":
             True}``), or the SDK's model.
         return_behavior: Use of the result in an AI service: read by the model, or returned as the answer.
+        always_visible: Show the tool to a model that searches for tools without a search; see `bridge.ToolSearch`.
         strict: Request strict schema adherence from model providers that support it.
         timeout_seconds: Maximum duration of one call; None leaves it to the caller.
         max_output_chars: Maximum characters of text that a model reads; longer texts are reduced to head and tail.
@@ -149,6 +153,7 @@ def tool(
     require_type(metadata, Mapping | None, "metadata", "a mapping")
     require_type(strict, bool | None, "strict", "True, False or None")
     require_type(return_behavior, ReturnBehavior, "return_behavior", f"one of {', '.join(map(str, ReturnBehavior))}")
+    require_type(always_visible, bool, "always_visible", "True or False")
     require_type(run_in_thread, bool, "run_in_thread", "True or False")
     if extra_arguments not in get_args(ExtraArguments):
         raise DefinitionError(f"extra_arguments must be 'forbid' or 'ignore', not {extra_arguments!r}")
@@ -161,6 +166,7 @@ def tool(
         metadata=metadata or {},
         annotations=None if annotations is None else ToolAnnotations.of(annotations),
         return_behavior=return_behavior,
+        always_visible=always_visible,
         strict=strict,
         icons=icons,
         policy=ToolPolicy(timeout_seconds=timeout_seconds, max_output_chars=max_output_chars, propagate=propagate),
@@ -225,6 +231,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
         ),
         executor(function, reader, writer, signature.injected),
         return_behavior=settings.return_behavior,
+        always_visible=settings.always_visible,
         policy=settings.policy,
         interactive="itself" in signature.injected.values(),
         source=source_of(function),

@@ -154,6 +154,8 @@ class Tool:
     policy: ToolPolicy = field(default_factory=ToolPolicy, kw_only=True)
     interactive: bool = field(default=True, kw_only=True)
     """True if the tool may report progress, log or ask questions while it runs."""
+    always_visible: bool = field(default=False, kw_only=True)
+    """True if a model sees the tool without searching for it (LangChain4j's SearchBehavior.ALWAYS_VISIBLE)."""
     source: str = field(default="a Tool made by hand", kw_only=True, compare=False)
     """Origin of the tool, for messages: ``function 'add' (tools.py:3)``, ``server 'github'``."""
     server: str | None = field(default=None, kw_only=True, compare=False)

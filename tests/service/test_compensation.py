@@ -10,7 +10,7 @@ from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
 from bridge.service.ai_service import ai_service
 from bridge.service.approval import ApprovalPolicy
 from bridge.service.tool_calls import compensated
-from bridge.service.toolset import ToolSearch
+from bridge.service.tool_search import ToolSearch
 from bridge.tools.execution import ExecutionPolicy
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls
 
