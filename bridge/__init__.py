@@ -163,7 +163,7 @@ if TYPE_CHECKING:
         ToolProviderRequest,
     )
     from bridge.tools.toolbox import ToolBox
-    from bridge.tools.transform import filtered, prefixed, renamed, safe_names
+    from bridge.tools.transform import filtered, prefixed, renamed, respecified, safe_names, wrapped
 
 __all__ = [
     "AiMessage", "Answer", "AnthropicChatModel", "ApprovalPolicy", "ArgumentProblem", "ArgumentsError", "Audio",
@@ -192,9 +192,9 @@ __all__ = [
     "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service", "by_embedding", "by_encoding", "cached",
     "chat_model_named", "circuit_broken", "compensated", "connect", "execute", "execute_timed", "filtered",
     "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config", "message_window",
-    "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed", "resume", "retried",
-    "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window", "tool",
-    "tools_from", "unless_read_only", "user_message", "with_fallback",
+    "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed", "respecified", "resume",
+    "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window", "tool",
+    "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -271,7 +271,7 @@ _NAMES = {
         "ToolProvider ToolProviderRequest"
     ),
     "bridge.tools.toolbox": "ToolBox",
-    "bridge.tools.transform": "filtered prefixed renamed safe_names",
+    "bridge.tools.transform": "filtered prefixed renamed respecified safe_names wrapped",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import os
 from concurrent.futures import CancelledError
-from threading import Lock, local
+from threading import Lock, get_ident, local
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 from anyio import get_cancelled_exc_class
 
 if TYPE_CHECKING:
@@ -39,19 +41,21 @@ class _Holder:
     def __init__(self) -> None:
         self._lock = Lock()
         self._started: tuple[BlockingPortal, AbstractContextManager[BlockingPortal]] | None = None
+        self.thread_id: int | None = None
 
     def portal(self) -> BlockingPortal:
         with self._lock:
             if self._started is None:
                 manager = anyio.from_thread.start_blocking_portal(name="bridge-portal")
                 self._started = manager.__enter__(), manager
+                self.thread_id = self._started[0].call(get_ident)
             return self._started[0]
 
     def close(self) -> None:
         with self._lock:
             if self._started is not None:
                 portal, manager = self._started
-                self._started = None
+                self._started = self.thread_id = None
                 portal.call(portal.stop, True)  # cancel running tasks
                 manager.__exit__(None, None, None)
 
@@ -135,6 +139,38 @@ def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T
         BaseException: Raised by the function.
     """
     return _value_of(*_run_in_portal(function, arguments))
+
+
+def is_here() -> bool:
+    """Return True in the portal's thread."""
+    return get_ident() == _holder.thread_id
+
+
+async def await_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+    """Run an asynchronous function in the portal's thread from any event loop, without blocking that.
+
+    Args:
+        function: The function; cancelled with this call.
+        arguments: Its positional arguments.
+
+    Returns:
+        The function's result.
+
+    Raises:
+        BaseException: Raised by the function.
+    """
+    if is_here():
+        return await function(*arguments)
+    portal, call = _holder.portal(), _Call(function, arguments)
+    future = portal.start_task_soon(call.outcome)
+    try:
+        value, error = await anyio.to_thread.run_sync(
+            future.result, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
+        )
+    except get_cancelled_exc_class():
+        portal.start_task_soon(call.cancel)
+        raise
+    return _value_of(value, error)
 
 
 def _value_of(value: _T | None, error: BaseException | None) -> _T:

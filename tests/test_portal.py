@@ -126,3 +126,40 @@ except KeyboardInterrupt:
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout == "interrupted\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_another_event_loop_awaits_the_portal_without_blocking() -> None:
+    assert await portal.await_in_portal(double, 21) == 42
+    assert not portal.is_here()
+
+    async def nested() -> bool:
+        return portal.is_here() and await portal.await_in_portal(double, 1) == 2
+
+    assert await portal.await_in_portal(nested)
+
+    async def fail() -> None:
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        await portal.await_in_portal(fail)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_what_another_event_loop_awaits_in_the_portal_is_cancelled_with_it() -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(portal.await_in_portal, wait)
+        assert await anyio.to_thread.run_sync(started.wait, 20)
+        group.cancel_scope.cancel()
+    assert await anyio.to_thread.run_sync(ended.wait, 20)

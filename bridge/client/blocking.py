@@ -8,14 +8,21 @@ All I/O runs in the portal thread (`bridge.portal`), on the same `McpToolProvide
 
 from __future__ import annotations
 
+import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
+
+import anyio
+import anyio.from_thread
+from anyio.lowlevel import current_token
 
 from bridge import portal
 from bridge.client.provider import McpToolProvider
+from bridge.tools.transform import wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
 
     import httpx2
@@ -29,9 +36,11 @@ if TYPE_CHECKING:
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
     from bridge.client.upstream import HeaderSupplier
     from bridge.tools.content import Content
-    from bridge.tools.context import InvocationContext
-    from bridge.tools.tool import ToolExecutionResult
+    from bridge.tools.context import InvocationContext, LogLevel
+    from bridge.tools.questions import Answer, Question
+    from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolProviderRequest
     from bridge.tools.toolbox import ToolBox
+    from bridge.tools.transform import CallNext
 
 _T = TypeVar("_T")
 
@@ -62,6 +71,7 @@ class BlockingToolProvider:
     def __init__(self, provider: McpToolProvider) -> None:
         self._provider = provider
         self._process_id = os.getpid()
+        self._tools = provider.tools.transformed(lambda tools: wrapped(tools, _run_in_portal))
 
     def _run(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
         """Run a coroutine function in the portal's event loop.
@@ -81,9 +91,20 @@ class BlockingToolProvider:
 
     @property
     def tools(self) -> ToolBox:
-        """Current tools, updated when a server's tools change. They run in the portal's event loop."""
+        """Current tools, updated when a server's tools change. They can be called in any event loop."""
         self._check_process()
-        return self._provider.tools
+        return self._tools
+
+    @property
+    def is_dynamic(self) -> bool:
+        """True: the tools may change between two calls of a model."""
+        return True
+
+    async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
+        """Return the current tools to an AI service; see `McpToolProvider.provide_tools`."""
+        self._check_process()
+        await portal.await_in_portal(self._provider.provide_tools, request)
+        return tuple(self._tools)
 
     def call(
         self,
@@ -96,6 +117,14 @@ class BlockingToolProvider:
     ) -> ToolExecutionResult:
         """Call a tool by its local name and wait for its result; see `McpToolProvider.call`."""
         return self._run(lambda: self._provider.call(name, arguments, context=context, **more))
+
+    def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
+        """Use another filter from now on; see `McpToolProvider.set_filter`."""
+
+        async def set_filter() -> None:
+            self._provider.set_filter(filter)
+
+        self._run(set_filter)
 
     def list_resources(self, server: str) -> tuple[RemoteResource, ...]:
         """List a server's resources; see `bridge.client.resources.Resources.list`."""
@@ -137,6 +166,45 @@ class BlockingToolProvider:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _CallerChannel:
+    """Channel to the caller of a tool whose event loop is not the portal's."""
+
+    def __init__(self, context: InvocationContext) -> None:
+        self.has_listener, self.peer = context.has_listener, context.peer
+        self._context = context
+        self._token = current_token()
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        await self._run(self._context.progress, progress, total, message)
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        await self._run(self._context.log, level, data, logger)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
+        return await self._run(self._context.ask, questions)
+
+    async def _run(self, function: Callable[..., Coroutine[Any, Any, _T]], *arguments: Any) -> _T:
+        # The portal runs on asyncio. A worker thread of anyio would pass the portal's cancel scope to the other loop.
+        return await asyncio.to_thread(partial(anyio.from_thread.run, function, *arguments, token=self._token))
+
+
+async def _run_in_portal(
+    request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext
+) -> ToolExecutionResult:
+    """Run a remote tool in the event loop of its connection."""
+    if portal.is_here():
+        return await call_next(request, context)
+    channel = _CallerChannel(context)
+    seconds_left = None if context.deadline is None else context.deadline - anyio.current_time()
+
+    async def run() -> ToolExecutionResult:
+        fork = context.fork(channel=channel)
+        fork.deadline = None if seconds_left is None else anyio.current_time() + seconds_left
+        return await call_next(request, fork)
+
+    return await portal.await_in_portal(run)
 
 
 def connect(servers: Servers, /, **options: Unpack[ProviderOptions]) -> BlockingToolProvider:

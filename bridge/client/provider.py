@@ -9,6 +9,7 @@ McpToolProvider ── opens servers, assigns names, notifies listeners
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -169,6 +170,19 @@ class McpToolProvider:
             The result. Failures, including an unreachable server, are results with ``is_error``.
         """
         return await self.tools.call(name, arguments, context=context, **more)
+
+    def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
+        """Use another filter from now on; listeners are notified of the tools that it adds and removes.
+
+        Args:
+            filter: Selects tools among those that the configuration allows; None for all.
+        """
+        before, self._catalog_rules = self._catalog_rules, replace(self._catalog_rules, filter=filter)
+        try:
+            self._rebuild()
+        except BaseException:
+            self._catalog_rules = before
+            raise
 
     async def refresh(self) -> None:
         """List the tools of every server again."""

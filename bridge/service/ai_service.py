@@ -97,8 +97,9 @@ def ai_service(
         chat_model: Model for methods that return a complete answer.
         streaming_chat_model: Model for methods that return a `TokenStream`, and for all methods if it is the only
             model. Defaults to ``chat_model`` if that can stream.
-        tools: Functions, objects with tools, Tools, or iterables of these. Later changes of a ToolBox apply.
-        tool_providers: Provide further tools per invocation, or per model request.
+        tools: Functions, objects with tools, Tools, tool providers, or iterables of these. Later changes of a ToolBox
+            apply.
+        tool_providers: Provide further tools per invocation, or per model request; the same as in ``tools``.
         tool_search: Lets the model search for tools instead of receiving all of them.
         memory: Conversation memory. A method with a `MemoryId` parameter uses one conversation per id, and none for
             None.
@@ -141,6 +142,7 @@ def ai_service(
     )
     methods = methods_of(interface, template, inspect.currentframe(), guardrails)
     chat_model, streaming_chat_model = _models(chat_model, streaming_chat_model, methods)
+    toolbox, providers = _sources(tools)
     combined_listeners = Listeners(listeners)
     engine = Engine(
         methods=methods,
@@ -162,8 +164,8 @@ def ai_service(
             model_timeout_seconds=model_timeout_seconds,
         ),
         toolset=Toolset(
-            tools if isinstance(tools, ToolBox) else _toolbox(tools),
-            tuple(tool_providers),
+            toolbox,
+            (*providers, *tool_providers),
             approval=approval,
             search=tool_search,
             admit=functools.partial(_refuse_immediate, methods.values()),
@@ -282,10 +284,13 @@ def _models(
     return chat_model, streaming_chat_model
 
 
-def _toolbox(tools: object) -> ToolBox:
-    if isinstance(tools, list | tuple | set | frozenset):
-        return ToolBox(*tools)
-    return ToolBox(tools)
+def _sources(tools: object) -> tuple[ToolBox, list[Any]]:
+    """Divide the service's own tools from the providers among them, such as those of MCP servers."""
+    if isinstance(tools, ToolBox):
+        return tools, []
+    sources = list(tools) if isinstance(tools, list | tuple | set | frozenset) else [tools]
+    providers = [source for source in sources if hasattr(source, "provide_tools")]
+    return ToolBox(*(source for source in sources if not hasattr(source, "provide_tools"))), providers
 
 
 def _concurrent(value: bool | int) -> float:

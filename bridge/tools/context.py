@@ -84,6 +84,8 @@ ProgressListener = Callable[[float, float | None, str | None], Awaitable[None]]
 class LocalChannel:
     """Channel without a remote caller: discards progress, writes log messages to `logging`, refuses questions."""
 
+    has_listener = False
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Discard the progress report."""
 
@@ -205,7 +207,7 @@ class InvocationContext:
     @property
     def has_listener(self) -> bool:
         """True if progress and log messages may reach a remote caller; otherwise they stay in this process."""
-        return self._channel is not _LOCAL
+        return getattr(self._channel, "has_listener", True)
 
     @property
     def peer(self) -> object | None:
@@ -216,17 +218,21 @@ class InvocationContext:
         """Mark the call as cancelled."""
         self._cancelled = True
 
-    def fork(self, on_progress: ProgressListener | None = None) -> InvocationContext:
+    def fork(self, on_progress: ProgressListener | None = None, *, channel: Channel | None = None) -> InvocationContext:
         """Create a context for one call of this invocation that can be cancelled independently of the others.
 
         Args:
             on_progress: Called with each progress report of the call, after it was sent to the caller.
+            channel: Connection back to the caller, in place of this context's own and its ``on_progress``.
         """
         _ = self.invocation_id
         fork = self.__class__.__new__(self.__class__)
         for name in InvocationContext.__slots__:  # copy.copy takes three times as long
             setattr(fork, name, getattr(self, name))
-        fork._on_progress = on_progress or self._on_progress  # noqa: SLF001 - of the same class
+        if channel is not None:
+            fork._channel, fork._on_progress = channel, None  # noqa: SLF001 - of the same class
+        if on_progress is not None:
+            fork._on_progress = on_progress  # noqa: SLF001 - of the same class
         return fork
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError, NameClashError, UnknownToolError
@@ -13,12 +15,17 @@ from bridge.tools.function import tools_from
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from bridge.tools.tool import Tool, ToolExecutionResult
 
 MAX_NAME_CHARS = 128
 """Maximum length of a tool's name (MCP, "Tools", tool names)."""
+
+Transform = Callable[[tuple["Tool", ...]], Iterable["Tool"]]
+"""Returns changed tools."""
+
+_logger = logging.getLogger("bridge.tools")
 
 _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME_CHARS}}}")
 
@@ -93,6 +100,19 @@ class ToolBox:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def transformed(self, transform: Transform) -> TransformedToolBox:
+        """Return a box with the changed tools of this one; it follows later changes.
+
+        Args:
+            transform: Receives the current tools and returns those of the new box, for example with `bridge.filtered`,
+                `bridge.prefixed`, `bridge.respecified` or `bridge.wrapped`. Called after each change.
+
+        Raises:
+            DefinitionError: See the constructor.
+            NameClashError: See the constructor.
+        """
+        return TransformedToolBox(self, transform)
+
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name, or None."""
         return self._tools.get(name)
@@ -150,6 +170,52 @@ class ToolBox:
 
     def __repr__(self) -> str:
         return f"ToolBox({', '.join(self._tools)})"
+
+
+class TransformedToolBox(ToolBox):
+    """A box that follows another one; made by `ToolBox.transformed`."""
+
+    def __init__(self, source: ToolBox, transform: Transform) -> None:
+        super().__init__()
+        self._source = source
+        self.use(transform)
+        source.on_change(self._follow)
+
+    def use(self, transform: Transform) -> None:
+        """Use another transform from now on; listeners are notified if the tools change.
+
+        Raises:
+            DefinitionError: See `ToolBox`; nothing was changed.
+            NameClashError: See `ToolBox`; nothing was changed.
+        """
+        super().replace(transform(tuple(self._source)))
+        self._transform = transform
+
+    def add(self, *sources: object) -> None:
+        """Refuse to add tools.
+
+        Raises:
+            DefinitionError: There are tools to add.
+        """
+        if sources:
+            raise self._fixed()
+
+    def replace(self, tools: Iterable[Tool]) -> None:  # noqa: ARG002 - the base's
+        """Refuse to replace tools.
+
+        Raises:
+            DefinitionError: Always.
+        """
+        raise self._fixed()
+
+    def _follow(self) -> None:
+        try:
+            self.use(self._transform)
+        except Exception:
+            _logger.exception("the changed tools of %r cannot be transformed; the previous tools stay in use", self)
+
+    def _fixed(self) -> DefinitionError:
+        return DefinitionError(f"{self!r} follows another box; change that one, or what `use` does with its tools")
 
 
 def _validated(present: Mapping[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool]:

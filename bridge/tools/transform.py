@@ -1,4 +1,6 @@
-"""Transforms: wrappers that rename, prefix or filter tools without changing their behaviour.
+"""Transforms: functions that return changed tools. They compose, and `ToolBox.transformed` applies them to later tools.
+
+    box = provider.tools.transformed(lambda tools: wrapped(filtered(tools, exclude={"delete"}), traced))
 
 A renamed tool keeps its executor, and executors of remote tools store the remote name themselves.
 """
@@ -7,18 +9,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
 
+from bridge.errors import DefinitionError
 from bridge.tools.function import one_tool, tools_found_in
-from bridge.tools.tool import Tool
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
+
+    from bridge.tools.context import InvocationContext
 
 _HASH_CHARS = 8
+
+CallNext = Callable[[ToolExecutionRequest, "InvocationContext"], Awaitable[ToolExecutionResult]]
+"""Runs the tool, or the next middleware."""
+
+ToolMiddleware = Callable[[ToolExecutionRequest, "InvocationContext", CallNext], Awaitable[ToolExecutionResult]]
+"""Runs around a tool: receives the request, the context and the function that runs the tool."""
 
 
 def renamed(tool: object, name: str) -> Tool:
@@ -72,6 +85,52 @@ def filtered(
         for tool in tools_found_in(tools)
         if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
     )
+
+
+def respecified(tools: object, change: Callable[[ToolSpecification], ToolSpecification]) -> Iterator[Tool]:
+    """Change the whole specification of each tool: its name, description, schema, annotations or metadata.
+
+    Args:
+        tools: Any source of a ToolBox (see `tools_from`); a list may be empty.
+        change: Returns the new specification (LangChain4j's toolSpecificationMapper).
+
+    Raises:
+        DefinitionError: A source has no tools, or ``change`` did not return a specification.
+    """
+    return (replace(tool, specification=_changed(tool, change)) for tool in tools_found_in(tools))
+
+
+def wrapped(tools: object, middleware: ToolMiddleware) -> Iterator[Tool]:
+    """Run a coroutine function around each call of the tools, for tracing, guards or changed requests and results.
+
+    Args:
+        tools: Any source of a ToolBox (see `tools_from`); a list may be empty.
+        middleware: Receives the request, whose arguments are a mapping, the context, and ``call_next``, which runs the
+            tool (LangChain4j's toolWrapper).
+
+    Raises:
+        DefinitionError: A source has no tools.
+    """
+    return (replace(tool, executor=_Wrapped(tool.executor, middleware)) for tool in tools_found_in(tools))
+
+
+def _changed(tool: Tool, change: Callable[[ToolSpecification], ToolSpecification]) -> ToolSpecification:
+    specification = change(tool.specification)
+    if not isinstance(specification, ToolSpecification):
+        raise DefinitionError(f"{change!r} returned {specification!r} for {tool.name!r}, not a ToolSpecification")
+    return specification
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapped:
+    """Executor with a middleware; compared by value, so that a ToolBox recognizes unchanged tools."""
+
+    executor: ToolExecutor
+    middleware: ToolMiddleware
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
+        return await self.middleware(request, context, self.executor.execute)
 
 
 def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"[^A-Za-z0-9_-]") -> dict[str, str]:

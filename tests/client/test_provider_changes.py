@@ -167,6 +167,24 @@ async def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pyte
 # --- servers ---------------------------------------------------------------------------------------------------------
 
 
+async def test_a_filter_may_change_and_listeners_are_told() -> None:
+    async with McpToolProvider(memory_config("one", add, sub)) as provider:
+        changes = Changes(provider)
+        followed = provider.tools.transformed(tuple)
+        provider.set_filter(lambda _, specification: specification.name != "add")
+        assert names(provider) == [each.name for each in followed] == ["sub"]
+
+        def fail(*_: object) -> bool:
+            raise KeyError("no")
+
+        with pytest.raises(KeyError):
+            provider.set_filter(fail)
+        await provider.refresh()
+        assert names(provider) == ["sub"]
+        provider.set_filter(None)
+        assert changes.seen == [ToolsChange(removed=("add",)), ToolsChange(added=("add",))]
+
+
 async def test_servers_are_added_and_removed_while_it_runs() -> None:
     async with provided(memory_config("one", add)) as provider:
         await provider.add(memory_config("two", add, sub))

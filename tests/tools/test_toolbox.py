@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from bridge.errors import DefinitionError, NameClashError, UnknownToolError
 from bridge.tools.function import tool, tools_from
 from bridge.tools.toolbox import MAX_NAME_CHARS, ToolBox
-from bridge.tools.transform import renamed
+from bridge.tools.transform import filtered, prefixed, renamed
 
 
 @tool
@@ -116,6 +118,26 @@ def test_a_listener_may_end_itself() -> None:
     box.add(add)
     box.remove("add")
     assert heard == ["once", "always", "always"]
+
+
+def test_a_transformed_box_follows_the_other_and_a_new_transform(caplog: pytest.LogCaptureFixture) -> None:
+    box, changes = ToolBox(add), list[list[str]]()
+    other = box.transformed(partial(prefixed, prefix="my_"))
+    other.on_change(lambda: changes.append([each.name for each in other]))
+    box.add(subtract)
+    other.use(lambda tools: filtered(tools, exclude={"add"}))
+    other.use(lambda tools: filtered(tools, include={"subtract"}))
+    box.remove("add")
+    assert changes == [["my_add", "my_subtract"], ["subtract"]]
+    for change in (partial(other.add, add), partial(other.remove, "subtract"), partial(other.replace, [])):
+        with pytest.raises(DefinitionError, match="follows another box; change that one"):
+            change()
+    with pytest.raises(NameClashError):
+        other.use(lambda tools: [*tools, *tools])
+    other.use(lambda tools: [renamed(each, "one") for each in tools])
+    box.add(add)
+    assert [each.name for each in other] == ["one"]
+    assert "cannot be transformed; the previous tools stay in use" in caplog.text
 
 
 def test_removing_is_all_or_nothing() -> None:

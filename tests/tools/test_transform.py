@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from bridge.tools.execution import execute
 from bridge.tools.function import tool, tools_from
 from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
-from bridge.tools.transform import filtered, prefixed, renamed, safe_names
+from bridge.tools.transform import CallNext, filtered, prefixed, renamed, respecified, safe_names, wrapped
 
 if TYPE_CHECKING:
     from random import Random
@@ -88,6 +89,40 @@ def test_prefixed_and_filtered_refuse_what_holds_no_tools_at_once() -> None:
         prefixed([5], "x_")
     with pytest.raises(DefinitionError, match="there are no tools in 5"):
         filtered([5])
+
+
+def test_a_specification_is_changed_as_a_whole() -> None:
+    (original, _) = tools = both()
+    (changed, _) = respecified(tools, lambda each: replace(each, description=f"{each.name}!", metadata={"b": 2}))
+    assert changed.specification == replace(original.specification, description="a!", metadata={"b": 2})
+    assert changed.executor is original.executor
+    nothing: Any = lambda _: None  # noqa: E731 - a function that forgets to return
+    with pytest.raises(DefinitionError, match="returned None for 'a', not a ToolSpecification"):
+        list(respecified(a, nothing))
+
+
+@pytest.mark.anyio
+async def test_a_middleware_runs_around_each_call_and_may_change_request_and_result() -> None:
+    @tool
+    async def double(number: int) -> int:
+        return 2 * number
+
+    seen: list[object] = []
+
+    async def around(
+        request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext
+    ) -> ToolExecutionResult:
+        seen.append((request, context))
+        result = await call_next(replace(request, arguments={"number": 4}), context)
+        return replace(result, attributes={"seen": True})
+
+    context = InvocationContext()
+    box = ToolBox(prefixed(wrapped(double, around), "my_"))
+    result = await execute(box, ToolExecutionRequest("my_double", '{"number": 3}'), context)
+    assert (result.text, result.attributes) == ("8", {"seen": True})
+    assert seen == [(ToolExecutionRequest("my_double", {"number": 3}), context)]
+    tools = both()
+    assert list(wrapped(tools, around)) == list(wrapped(tools, around))
 
 
 def test_a_prefix_stands_before_each_name_in_order() -> None:
