@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client.linear_regex import LinearRegex
+from bridge.client.bounded_schema import LinearRegex
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ async def test_the_watchdog_leaves_alone_what_has_ended() -> None:
             ) as other,
         ):
             code = (
-                f"from bridge.client.transports.watchdog import Watchdog; w = Watchdog(); w.add({kept.pid}); "
+                f"from bridge.client.transports.process import Watchdog; w = Watchdog(); w.add({kept.pid}); "
                 f"w.add({other.pid}); "
             )
             await anyio.run_process([sys.executable, "-c", f"{code} w.discard({kept.pid})"], cwd=ROOT)
