@@ -20,7 +20,7 @@ from bridge.tools.context import LocalChannel
 from bridge.types import ValueBounds
 from tests.client.conftest import DEADLINE_SECONDS, opened
 from tests.client.endpoint import MODERN, endpoint, error_of, result_of
-from tests.client.transports.test_http import ERAS
+from tests.client.transports.test_http_client import ERAS
 from tests.server import http_server
 
 if TYPE_CHECKING:
