@@ -1,10 +1,10 @@
 """The command ``bridge``.
 
-One module a command, loaded when that command is used. Standard output carries data only, and diagnostics go to
-standard error. A command ends with one of these codes:
+Each command is a module, imported when it is used. Standard output has data only; diagnostics go to standard error.
+Exit codes:
 
-    0    done; a server that was asked to end by SIGTERM is done
-    1    the tool or the server failed: an error result, a dead server, a file that raised while it was imported
+    0    success; also a server that ended after SIGTERM
+    1    the tool or the server failed: an error result, a server that has ended, a file that raised on import
     2    wrong usage: an unknown option, a target that does not exist or has no tools, an unknown tool, bad arguments
     130  interrupted (Ctrl-C)
 """
@@ -60,8 +60,8 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="A TARGET is whatever has tools: file.py[:object], directory/, package.module[:object], mcp.json[#server], "
-    "an http(s):// URL of an MCP server, or, after all options, -- command args… for one that speaks over stdio.",
+    epilog="A TARGET has tools: file.py[:object], directory/, package.module[:object], mcp.json[#server], the "
+    "http(s):// URL of an MCP server, or, after all options, -- command args… for an MCP server over stdio.",
 )
 @click.option(
     "--version",
@@ -69,26 +69,26 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version and end.",
+    help="Show the version and exit.",
 )
 def _bridge() -> None:
-    """Python functions as tools, served and called over the Model Context Protocol."""
+    """Serve Python functions as MCP tools, and call tools of MCP servers."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: What stands after ``bridge``; that of this process by default.
+        arguments: Arguments after ``bridge``; by default those of this process.
 
     Returns:
         The exit code.
     """
-    _open_what_is_closed()
+    _open_closed_streams()
     return exit_code_of(lambda: _bridge.main(arguments, prog_name="bridge", standalone_mode=False))
 
 
-def _open_what_is_closed() -> None:
+def _open_closed_streams() -> None:
     """Redirect closed standard streams to the null device, so that no other file gets their descriptors."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:

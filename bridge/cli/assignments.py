@@ -47,7 +47,7 @@ def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[st
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"{text!r} is no argument of the form name=value")
+            raise click.UsageError(f"{text!r} does not have the form name=value")
         values.setdefault(name, []).append(value)
     return {name: _read(name, given, schema) for name, given in values.items()}
 
@@ -64,7 +64,7 @@ def _read(name: str, texts: list[str], root: Mapping[str, Any]) -> Any:
     if "array" in types and "string" not in types:
         return _array(name, texts, kind, root)
     if len(texts) > 1:
-        raise click.UsageError(f"the argument {name!r} is given {len(texts)} times, and takes one value")
+        raise click.UsageError(f"the argument {name!r} is given {len(texts)} times, but takes one value")
     return _value(name, texts[0], types, is_choice=is_choice)
 
 
@@ -152,8 +152,8 @@ def _types(kind: Mapping[str, Any], root: Mapping[str, Any]) -> set[str]:
 
 def _declared(schema: Mapping[str, Any]) -> set[str]:
     """Valid types that a schema declares."""
-    said = schema.get("type")
-    names = [said] if isinstance(said, str) else _listed(schema, "type")
+    declared = schema.get("type")
+    names = [declared] if isinstance(declared, str) else _listed(schema, "type")
     return {name for name in names if isinstance(name, str) and name in _TYPES}
 
 

@@ -42,7 +42,7 @@ class _CallCommand(TargetCommand):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             written = _as_assignment(error.option_name, given)
-            message = f"{error.format_message()} An argument of the tool is written {written}"
+            message = f"{error.format_message()} Write an argument of the tool as {written}"
             raise click.UsageError(message, ctx) from None
 
 
@@ -63,19 +63,19 @@ def _as_assignment(option: str, words: list[str]) -> str:
     "--json",
     "json_text",
     metavar="OBJECT",
-    help="All arguments as one JSON object, instead of name=value; - reads it from standard input.",
+    help="All arguments as one JSON object instead of name=value; - reads it from standard input.",
 )
 @click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="The text of the result, or all of it as MCP writes it.",
+    help="Write the text of the result, or the complete result as MCP's JSON.",
 )
 @click.option(
     "--timeout",
     type=Number(0, min_open=True),
-    help=f"How many seconds the call may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
+    help=f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.",
 )
 @header_option
 @pins_options
@@ -96,11 +96,11 @@ def command(
 ) -> int:
     """Call one TOOL of a TARGET, and write the text of its result.
 
-    Values are read by the tool's schema: text as it is, numbers, booleans, arrays and objects as JSON; for an array a
-    name may be repeated, one item each. With a command as the target: bridge call TOOL name=value -- command args…
+    Values are parsed by the tool's schema: text unchanged, numbers, booleans, arrays and objects as JSON. For an array,
+    a name may be repeated, one item each. With a command as the target: bridge call TOOL name=value -- command args…
 
-    Ends with code 1 where the tool failed; what it said of that goes to standard error. The text is written whole: a
-    tool's max_output_chars is for what a model reads.
+    If the tool fails, its message goes to standard error, and the exit code is 1. The text is not shortened, even if
+    the tool has max_output_chars, which is for models.
     """
     configure_logging(log_level)
     waiting = list(words)
@@ -111,7 +111,7 @@ def command(
         raise click.UsageError("the name of a TOOL is missing", ctx)
     name, *assignments = waiting
     if assignments and json_text is not None:
-        raise click.UsageError("arguments come either as name=value or as --json", ctx)
+        raise click.UsageError("arguments are given either as name=value or as --json", ctx)
 
     if json_text == "-":
         json_text = _standard_input()
@@ -131,10 +131,10 @@ def command(
                 target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode, prefix=prefix
             )
             result, error = _call_there(found, name, arguments_for), None
-    is_told = error is not None and not isinstance(error, ToolCallError)
-    if error is not None and is_told:
+    is_printed = error is not None and not isinstance(error, ToolCallError)
+    if error is not None and is_printed:
         click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # it ends with the error's message
-    _write(result, output, is_told=is_told)
+    _write(result, output, is_printed=is_printed)
     code = FAILED if result.is_error else 0
     return exit_process(code) if isinstance(error, ToolTimeoutError) else code
 
@@ -150,7 +150,7 @@ def _json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--json is no JSON: {error}") from error
+        raise click.UsageError(f"--json is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise click.UsageError(f'--json must be an object, such as {{"name": 1}}, not {text[:200]!r}')
     return value
@@ -195,7 +195,7 @@ def _is_assignment(word: str) -> bool:
 
 
 def _tool_missing(word: str, names: Sequence[str] = ()) -> click.UsageError:
-    only = f"; there is one: {names[0]}" if len(names) == 1 else ""
+    only = f"; the only tool is {names[0]}" if len(names) == 1 else ""
     return click.UsageError(f"the name of a TOOL is missing before {word!r}{only}")
 
 
@@ -210,14 +210,14 @@ def _raise(error: Exception, *_: object) -> NoReturn:
     raise error
 
 
-def _write(result: ToolExecutionResult, output: str, *, is_told: bool) -> None:
+def _write(result: ToolExecutionResult, output: str, *, is_printed: bool) -> None:
     """Write a result; its error message only if it was not printed before."""
     if output == "json":
         from bridge.wire.tools import result_to_wire  # noqa: PLC0415 - not needed for text
 
         write_json(result_to_wire(replace(result, model_content=None)))
     elif result.is_error:
-        if not is_told:
+        if not is_printed:
             print_message(result.text)
     elif result.text or result.structured_content is None:
         write_data(result.text)

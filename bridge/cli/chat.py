@@ -44,31 +44,29 @@ class _Conversation(Protocol):
 @click.command(cls=TargetCommand, short_help="Talk to a chat model that uses the tools of TARGETs.")
 @click.argument("targets", nargs=-1, metavar="[TARGET...]")
 @option("--model", required=True, metavar="PROVIDER:NAME", help="openai:NAME, anthropic:NAME or bedrock:NAME.")
-@option("--base-url", help="Another server that speaks the API.")
-@click.option("--system", help="How the model is to behave.")
+@option("--base-url", help="Base URL of another server with the provider's API.")
+@click.option("--system", help="System message for the model.")
 @option(
     "--memory",
     type=click.Path(dir_okay=False),
-    help="What keeps the conversation for the next time: a SQLite file, or the database of a Redis, such as "
-    "redis://localhost:6379/1.",
+    help="Store the conversation in a SQLite file, or in a Redis database, such as redis://localhost:6379/1.",
 )
 @click.option(
     "--approve",
     type=click.Choice(["ask", "auto", "deny"]),
     default="ask",
     show_default=True,
-    help="What becomes of calls of tools that are not annotated as read-only. The annotations of a server count where "
-    "its configuration says that it is trusted.",
+    help="Handling of calls of tools that are not annotated as read-only: ask, allow or deny. Annotations of a server "
+    "count only if its configuration marks it as trusted.",
 )
 @click.option(
     "--hide-errors",
     is_flag=True,
-    help="Keep the texts of exceptions from the model and its provider, but for those of a ToolError: the model reads "
-    "that the tool failed, and the exception is logged.",
+    help="Do not send the texts of exceptions, except ToolError, to the model; they are logged instead.",
 )
 @header_option
 @prefix_option
-@click.option("--once", metavar="QUESTION", help="Ask this, write the answer to standard output, and end.")
+@click.option("--once", metavar="QUESTION", help="Ask one question, write the answer to standard output, and exit.")
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -87,8 +85,8 @@ def command(
 ) -> int:
     """Talk to a chat model that uses the tools of any number of TARGETs.
 
-    The answer streams to standard output; each call of a tool, its result and its time are shown on standard error.
-    Ctrl-C stops an answer, and the end of the input (Ctrl-D) the conversation.
+    The answer is streamed to standard output; each tool call, its result and its duration are shown on standard error.
+    Ctrl-C stops an answer; the end of the input (Ctrl-D) ends the conversation.
     """
     configure_logging(log_level)
     chat_model = _model(ctx, model, base_url)
@@ -209,7 +207,7 @@ async def _memory(text: str | None) -> ChatMemory:
         if text is not None and not is_redis_url(text):
             await memory.messages()  # opens the file, to detect errors
     except MemoryStoreError as error:
-        message = f"--memory: {error}; name a file of SQLite, or a new one in a folder that is there"
+        message = f"--memory: {error}; name a SQLite file, or a new file in an existing folder"
         raise click.UsageError(message, click.get_current_context(silent=True)) from error
     except ValueError as error:
         raise click.UsageError(f"--memory: {error}", click.get_current_context(silent=True)) from error
@@ -225,7 +223,7 @@ async def _talk(service: _Conversation, person: InteractiveInput, terminal: _Ter
                 continue
             answered = await run_interruptible(partial(_answer, service, question, terminal))
             if answered is None:
-                terminal.note("bridge chat: interrupted; neither the question nor the answer is kept")
+                terminal.note("bridge chat: interrupted; the question and the answer are not stored")
             code = INTERRUPTED if answered is None else answered
     return code
 
@@ -251,12 +249,12 @@ def _approval(approve: str, person: InteractiveInput | None, terminal: _Terminal
 
     async def ask(request: ToolExecutionRequest, tool: Tool, context: InvocationContext) -> Decision:  # noqa: ARG001 - an Approver's
         if approve == "deny":
-            return Decision.no("the person allows no tool that may change something")
+            return Decision.no("the user allows no tool that may change something")
         if person is None:
-            return Decision.no("nobody is there to approve; --approve auto allows every tool")
+            return Decision.no("there is no terminal to ask for approval; --approve auto allows every tool")
         terminal.end_line()
         allowed = await person.confirms(f"?? {request.name} {_written(request)}")
-        return Decision.yes() if allowed else Decision.no("the person said no")
+        return Decision.yes() if allowed else Decision.no("the user said no")
 
     return ApprovalPolicy(approve=ask)
 

@@ -64,7 +64,7 @@ def with_member(text: str, section: str, name: str, value: Mapping[str, Any], so
     document = parse_jsonc(_without_mark(text), source)
     if not isinstance(document, dict) or not isinstance(document.get(section, {}), dict):
         where = "root" if not isinstance(document, dict) else repr(section)
-        raise ValueError(f"{source}: its {where} is no JSON object")  # noqa: TRY004 - not an argument's type
+        raise ValueError(f"{source}: its {where} is not a JSON object")  # noqa: TRY004 - not an argument's type
     edited = _Layout(text).with_member(section, name, value)
     document.setdefault(section, {})[name] = value
     assert parse_jsonc(_without_mark(edited), source) == document
@@ -215,8 +215,8 @@ def only_writer(path: Path) -> Iterator[None]:
         lock = FileLock(folder / f"{name}.lock", mode=0o600)
         lock.acquire(timeout=_LOCK_SECONDS)
     except Timeout:
-        told = f"another process has been writing {path} for {with_count(_LOCK_SECONDS, 'second')}; try again"
-        raise CommandError(told) from None
+        message = f"another process has been writing {path} for {with_count(_LOCK_SECONDS, 'second')}; try again"
+        raise CommandError(message) from None
     except OSError as error:
         _logger.warning("%s is written without a lock: %s", path, error)
         yield
@@ -241,7 +241,7 @@ def regular_file(path: Path) -> Path:
     except RuntimeError:  # Python 3.12 and before
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
     if not is_regular:
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return path
 
 

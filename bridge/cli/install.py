@@ -57,7 +57,9 @@ class Client:
             TargetError: The client does not support the entry.
         """
         if "url" in entry and not self.takes_urls:
-            raise TargetError(f"the configuration of {self.title} takes no URLs: add it as a connector in its settings")
+            raise TargetError(
+                f"the configuration of {self.title} supports no URLs: add it as a connector in its settings"
+            )
         if "command" in entry and self.types_commands:
             return {"type": "stdio", **entry}
         return entry
@@ -91,20 +93,26 @@ CLIENTS = {
 @click.command(cls=TargetCommand, short_help="Add a TARGET to the configuration of a client.")
 @click.argument("target", required=False)
 @click.option(
-    "--client", "client_name", type=click.Choice(list(CLIENTS)), required=True, help="Whose configuration to write."
+    "--client",
+    "client_name",
+    type=click.Choice(list(CLIENTS)),
+    required=True,
+    help="Client whose configuration is written.",
 )
-@click.option("--name", help="What the client calls the server; by default after the target.")
+@click.option("--name", help="Name of the server in the configuration; by default derived from the target.")
 @click.option(
     "--env",
     "variables",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A variable of the server's environment; repeatable.",
+    help="A variable of the server's environment. Repeatable.",
 )
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path), help="Another file than the client's usual one."
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write instead of the client's usual one.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the entry, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the entry without writing it.")
 @click.option("--yes", is_flag=True, help="Do not ask before writing.")
 @log_level_option("warning")
 @click.pass_context
@@ -119,10 +127,10 @@ def command(
     yes: bool,
     log_level: str,
 ) -> None:
-    """Add a TARGET to the configuration of a client, which then starts it by itself.
+    """Add a TARGET to the configuration of a client, which then starts it.
 
-    Shows the entry, and asks before it writes if somebody is there to answer. The rest of the file stays byte for byte
-    what it was, and a copy of it is kept beside it, with .bak after its name.
+    Shows the entry, and on a terminal asks before writing it. The rest of the file is unchanged, and a copy of the file
+    is kept with the suffix .bak.
     """
     configure_logging(log_level)
     chosen = only_target(ctx, target)
@@ -157,11 +165,11 @@ def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:
     if not variables:
         return entry
     if "url" in entry:
-        raise click.UsageError("--env is for a server that the client starts, and not for a URL")
+        raise click.UsageError("--env needs a server that the client starts, not a URL")
     pairs = [variable.partition("=") for variable in variables]
     for variable, (key, equals, _) in zip(variables, pairs, strict=True):
         if not key or not equals:
-            raise click.UsageError(f"--env {variable!r} is not of the form NAME=VALUE")
+            raise click.UsageError(f"--env {variable!r} does not have the form NAME=VALUE")
     return entry | {"env": entry.get("env", {}) | {key: value for key, _, value in pairs}}
 
 
@@ -180,11 +188,11 @@ def _write(path: Path, client: Client, name: str, entry: Entry) -> None:
         edited = with_member(text, client.section, name, entry, str(path))
         backup = replace_file(path, edited.encode())
     except UnicodeDecodeError as error:
-        raise CommandError(f"{path} is not UTF-8, and was left as it was") from error
+        raise CommandError(f"{path} is not UTF-8; it was not changed") from error
     except (ValueError, ConfigError) as error:
-        raise CommandError(f"{error}; it was left as it was") from error
+        raise CommandError(f"{error}; it was not changed") from error
     except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
-    print_message(f"wrote {name!r} to {path}" + (f"; what it was before is in {backup}" if backup else ""))
+        raise CommandError(f"cannot write {path}: {error.strerror or error}; it was not changed") from error
+    print_message(f"wrote {name!r} to {path}" + (f"; the previous content is in {backup}" if backup else ""))
     if client.title is not None:
-        print_message(f"start {client.title} again to use it")
+        print_message(f"restart {client.title} to use it")

@@ -29,13 +29,13 @@ _SHOWN_LEVELS = 10
 _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
-@click.command(cls=TargetCommand, short_help="List the tools behind a TARGET.")
+@click.command(cls=TargetCommand, short_help="List the tools of a TARGET.")
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects, with the schemas.")
 @click.option(
     "--timeout",
     type=Number(0, min_open=True),
-    help=f"How many seconds a server may take; {DEFAULT_TIMEOUT_SECONDS:g} unless a configuration says otherwise.",
+    help=f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.",
 )
 @header_option
 @pins_options
@@ -53,10 +53,10 @@ def command(
     prefix: Prefixing | None,
     log_level: str,
 ) -> None:
-    """List the tools behind a TARGET, in the order in which it offers them.
+    """List the tools of a TARGET, in its order.
 
-    Of a configuration that is what all its servers offer together, each name with its server's before it. A server
-    that is not there, and not required, is only said.
+    For a configuration, the tools of all its servers are listed, each name prefixed with its server's. An unavailable
+    server that is not required is only reported.
     """
     configure_logging(log_level)
     [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)

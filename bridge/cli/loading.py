@@ -1,9 +1,4 @@
-"""Python targets to a ToolBox.
-
-Loading: from targets that are Python to a ToolBox, with the user's own tracebacks where their code fails.
-
-What a command serves, wherever its tools run.
-"""
+"""Load Python targets to a ToolBox; errors of user code are shown with the user's own frames."""
 
 from __future__ import annotations
 
@@ -85,7 +80,7 @@ def _sources_in(directory: Path) -> list[object]:
     if not sources:
         found = f"none of its {len(files)} Python files has" if files else "it has no Python file with"
         configurations = [path for name in _CONFIGURATIONS if (path := directory / name).exists()]
-        servers = f"; for the servers of a configuration, name {configurations[0]}" if configurations else ""
+        servers = f"; for the servers of its configuration, name {configurations[0]}" if configurations else ""
         raise TargetError(f"{directory} has no tools: {found} a function decorated with @bridge.tool{servers}")
     return sources
 
@@ -101,7 +96,7 @@ def _named(module: ModuleType, target: LocalTarget) -> object:
     except AttributeError:
         raise TargetError(f"{_file_of(target)} has no object {target.attribute!r}") from None
     if _is_server(named):
-        raise TargetError(f"{_shown(target)} is a server by itself: {_started(target)}")
+        raise TargetError(f"{_shown(target)} is itself a server: {_started(target)}")
     return named
 
 
@@ -114,7 +109,7 @@ def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
     boxes = [(name, value) for name, value in named if isinstance(value, ToolBox)]
     if len(boxes) > 1:
         names = " or ".join(f"{_file_of(target)}:{name}" for name, _ in boxes)
-        raise TargetError(f"{_shown(target)} holds several ToolBoxes; name one: {names}")
+        raise TargetError(f"{_shown(target)} has several ToolBoxes; name one: {names}")
     if boxes:
         return [boxes[0][1]]
     return [value for _, value in named if isinstance(value, Tool) or _is_decorated(value)]
@@ -161,22 +156,22 @@ def _instance_wanted(kind: type, target: LocalTarget) -> str:
 
 def _started(target: LocalTarget) -> str:
     words = target.path if isinstance(target, FileTarget) else f"-m {target.module}"
-    return f"let it run over stdio, and name the command: -- python {words}"
+    return f"name the command that runs it over stdio: -- python {words}"
 
 
 def _remedy(module: ModuleType, target: LocalTarget) -> str:
     if any(_is_server(value) for value in vars(module).values()):
-        return f"it holds a server by itself: {_started(target)}"
+        return f"it contains a server: {_started(target)}"
     classes = [value for value in vars(module).values() if isinstance(value, type) and _has_tools(value)]
     if classes:
         name = classes[0].__name__
-        return f"its class {name!r} has, and needs an instance at module level, such as tools = {name}(…)"
+        return f"its class {name!r} has tools, but needs an instance at module level, such as tools = {name}(…)"
     functions = [
         name
         for name, value in vars(module).items()
         if isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
     ]
-    undecorated = f", or name one as it is: {_file_of(target)}:{functions[0]}" if functions else ""
+    undecorated = f", or name an undecorated one: {_file_of(target)}:{functions[0]}" if functions else ""
     return f"decorate a function with @bridge.tool{undecorated}"
 
 
@@ -244,8 +239,8 @@ def _users_code(target: LocalTarget) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         where = user_location(error)
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        reason = f"{type(error).__name__}: {said}".splitlines()[0]
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        reason = f"{type(error).__name__}: {text}".splitlines()[0]
         message = f"importing {_file_of(target)} failed: {reason}" + (f" ({where})" if where else "")
         raise ImportFailedError(message, users_traceback(error)) from error
 

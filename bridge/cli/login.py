@@ -22,14 +22,16 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
 
 @click.command(short_help="Log in to the server of a TARGET.")
 @click.argument("target")
-@click.option("--scope", "scopes", multiple=True, help="What to ask for; may be repeated. What it asks for, if unsaid.")
-@click.option("--no-browser", is_flag=True, help="Open no browser: only show the address.")
+@click.option(
+    "--scope", "scopes", multiple=True, help="A scope to request; by default those that the server names. Repeatable."
+)
+@click.option("--no-browser", is_flag=True, help="Show the URL without opening a browser.")
 @click.option(
     "--timeout",
     type=Number(0, min_open=True),
     default=DEFAULT_TIMEOUT_SECONDS,
     show_default=True,
-    help="How many seconds the person may take.",
+    help="Timeout of the login, in seconds.",
 )
 @log_level_option("warning")
 @click.pass_context
@@ -38,13 +40,13 @@ def command(
 ) -> None:
     """Log in to the server of a TARGET: a URL, mcp.json#server, or an mcp.json in which one server has a login.
 
-    The browser is opened, and hands over what was agreed to at an address of this machine. The login is kept for all
-    commands and programs of this user, and renewed as long as the server allows; bridge logout forgets it. On another
-    machine's terminal, --no-browser shows the address, and the port that it comes back to has to be forwarded.
+    The browser redirects to a local port when the login is done. The login is stored for all commands and programs of
+    this user, and refreshed as long as the server allows; bridge logout deletes it. On a remote machine, --no-browser
+    shows the URL, and the port of the redirect has to be forwarded.
     """
     configure_logging(log_level)
     server = server_to_log_in_to(ctx, only_target(ctx, target))
-    import anyio  # noqa: PLC0415 - wrong usage does without it
+    import anyio  # noqa: PLC0415 - after usage errors
 
     with redirect_stdout():
         tools = anyio.run(_logged_in, server, scopes, not no_browser, timeout)
@@ -58,8 +60,8 @@ def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
         click.UsageError: There is none, or there are several.
     """
     if isinstance(target, FileTarget | ModuleTarget):
-        raise click.UsageError("the tools of a Python target are yours: there is no server to log in to", ctx)
-    from bridge.cli.servers import servers_of  # noqa: PLC0415 - wrong usage does without the SDK
+        raise click.UsageError("a Python target has no server to log in to", ctx)
+    from bridge.cli.servers import servers_of  # noqa: PLC0415 - after usage errors
 
     servers = servers_of(target)
     logins = [(server, login) for server in servers if (login := server.transport.login) is not None]
@@ -69,9 +71,9 @@ def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
     if len(able) == 1:
         return able[0]
     if not able:
-        raise click.UsageError("nobody can log in there: it is no server over HTTP, or has credentials already", ctx)
+        raise click.UsageError("there is no login: it is not a server over HTTP, or it has credentials already", ctx)
     names = ", ".join(repr(server.name) for server in able)
-    raise click.UsageError(f"there are several servers: name one of {names} after a #", ctx)
+    raise click.UsageError(f"there are several servers: add # and one of {names}", ctx)
 
 
 async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browser: bool, seconds: float) -> int:
@@ -91,7 +93,7 @@ async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browse
     async def show(url: str) -> None:
         host = urlsplit(url).hostname
         if host != urlsplit(login.url).hostname:
-            print_message(f"server {server.name!r} sends you to log in at another host: {host}")
+            print_message(f"the login page of server {server.name!r} is on another host: {host}")
         print_message(f"log in here: {url}")
         if opens_browser:
             await _open(url)
@@ -114,4 +116,4 @@ async def _open(url: str) -> None:
     import anyio.to_thread  # noqa: PLC0415
 
     if not await anyio.to_thread.run_sync(webbrowser.open, url):
-        print_message("(there is no browser to open here: open the address yourself)")
+        print_message("(no browser could be opened: open the URL yourself)")

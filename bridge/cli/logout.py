@@ -10,18 +10,18 @@ from bridge.cli.targets import only_target
 from bridge.hosting.process import print_message
 
 
-@click.command(short_help="Forget the login to the server of a TARGET.")
+@click.command(short_help="Delete the login to the server of a TARGET.")
 @click.argument("target")
 @log_level_option("warning")
 @click.pass_context
 def command(ctx: click.Context, target: str, log_level: str) -> None:
-    """Forget the login to the server of a TARGET, as bridge login takes it.
+    """Delete the login to the server of a TARGET, which is as for bridge login.
 
-    Its tokens are revoked where the authorization server lets them be (RFC 7009); they are forgotten in any case.
+    Its tokens are revoked if the authorization server supports that (RFC 7009), and deleted in any case.
     """
     configure_logging(log_level)
     server = server_to_log_in_to(ctx, only_target(ctx, target))
-    import anyio  # noqa: PLC0415 - wrong usage does without these
+    import anyio  # noqa: PLC0415 - after usage errors
 
     from bridge.client.auth.store import log_out  # noqa: PLC0415
 

@@ -1,13 +1,4 @@
-"""Options with environment twins; options that commands share.
-
-Options with a twin in the environment; those of ``bridge serve`` that belong together are one dataclass.
-
-Headers: the option by which a command gives a server behind a URL what goes with every request.
-
-Numbers: what options take, called in the help and in messages what people call it.
-
-Pins: the options by which a command holds servers to a lock file.
-"""
+"""Helpers for options with environment variables, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -35,8 +26,8 @@ header_option = click.option(
     "headers",
     multiple=True,
     metavar="'NAME: VALUE'",
-    help="What goes with every request to a URL: --header 'Authorization: Bearer ${KEY}', in single quotes, takes the "
-    "key out of the variable KEY. Repeatable.",
+    help="HTTP header of every request to a URL. In single quotes, --header 'Authorization: Bearer ${KEY}' reads the "
+    "key from the variable KEY. Repeatable.",
 )
 """``--header``, with parameter ``headers``."""
 
@@ -88,8 +79,8 @@ def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 prefix_option = option(
     "--prefix",
     type=click.Choice(["always", "on_collision", "never"]),
-    help="When a server's name stands before the names of its tools: always, only before names that are taken, or "
-    "never. By default as the configuration says, else always with several servers.",
+    help="When to prefix tool names with their server's name: always, only on a name collision, or never. The default "
+    "is the configuration's, else always with several servers.",
 )
 
 
@@ -134,19 +125,19 @@ def with_headers(
         return list(targets)
     urls = sum(isinstance(target, UrlTarget) for target in targets)
     if urls != 1:
-        why = "there is none" if not urls else f"there are {urls}, and it may be a secret of one"
-        message = f"--header is for one http(s):// URL, and {why}: 'headers' in an mcp.json give each server its own"
+        why = "there is none" if not urls else f"there are {urls}, and a header may be a secret of one of them"
+        message = f"--header needs one http(s):// URL, and {why}; for several, use 'headers' in an mcp.json"
         raise click.UsageError(message, ctx)
     headers = tuple(_header(ctx, text) for text in texts)
     if len({name.lower() for name, _ in headers}) < len(headers):
-        raise click.UsageError("--header gives one header twice: leave one out", ctx)
+        raise click.UsageError("--header sets one header twice; leave one out", ctx)
     return [replace(target, headers=headers) if isinstance(target, UrlTarget) else target for target in targets]
 
 
 def _header(ctx: click.Context, text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not (colon and name.strip()):
-        raise click.UsageError("--header is 'NAME: VALUE', such as 'Authorization: Bearer ${KEY}'", ctx)
+        raise click.UsageError("--header must have the form 'NAME: VALUE', such as 'Authorization: Bearer ${KEY}'", ctx)
     return name.strip(), value.strip()
 
 
@@ -173,14 +164,14 @@ pins_options = option_group(
     option(
         "--pins",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="A lock file of bridge pin, to which the tools of servers are held.",
+        help="Lock file of bridge pin; tools that differ from it are not used.",
     ),
     option(
         "--pin-mode",
         type=click.Choice(["refuse", "flag"]),
         default="refuse",
         show_default=True,
-        help="Leave out tools that are not as they were pinned, or take them with a warning.",
+        help="Leave out tools that differ from their pins, or use them with a warning.",
     ),
 )
 
@@ -192,4 +183,4 @@ def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:
         click.UsageError: No target is a server.
     """
     if not split_targets(targets)[1] and any(each.name == "pins" for each in typed_options(ctx)):
-        raise click.UsageError("--pins holds servers to what they offered: the tools of a Python target are yours", ctx)
+        raise click.UsageError("--pins needs a server; the tools of a Python target cannot be pinned", ctx)

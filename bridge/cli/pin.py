@@ -24,13 +24,15 @@ DEFAULT_NAME = "mcp.lock.json"
 """Default lock file of a URL or command; that of a configuration is in the configuration's folder."""
 
 
-@click.command(cls=TargetCommand, short_help="Write down what the tools of a TARGET's servers are.")
+@click.command(cls=TargetCommand, short_help="Write a lock file of the tools of a TARGET's servers.")
 @click.argument("target", required=False)
 @click.option("--lock", type=click.Path(dir_okay=False, path_type=Path), help="The lock file.")
-@click.option("--check", is_flag=True, help="Write nothing: show what is not as it was pinned, and end with code 1.")
 @click.option(
-    "--timeout", type=Number(0, min_open=True), help="How many seconds a server may take to start and answer."
+    "--check",
+    is_flag=True,
+    help="Write nothing; show tools that differ from their pins, and exit with code 1 if there are any.",
 )
+@click.option("--timeout", type=Number(0, min_open=True), help="Timeout for a server to start and answer, in seconds.")
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -38,14 +40,14 @@ def command(
 ) -> int:
     """Write a lock file with the name, the description and the schemas of every tool of a TARGET's servers.
 
-    By default it is what the configuration names as "pins", or else mcp.lock.json beside an mcp.json. Given with
-    --pins, or named there, it keeps tools that have changed since from being used. With mcp.json#server only that
-    server is pinned anew.
+    By default it is the file that the configuration names as "pins", or else mcp.lock.json next to mcp.json. With
+    --pins, or named in the configuration, it prevents the use of tools that have changed. With mcp.json#server, only
+    the pins of that server are updated.
     """
     configure_logging(log_level)
     chosen = only_target(ctx, target)
     if isinstance(chosen, FileTarget | ModuleTarget):
-        raise click.UsageError("the tools of a Python target are yours: there is no server to pin", ctx)
+        raise click.UsageError("a Python target has no server to pin", ctx)
     with redirect_stdout():
         servers, tools = _listed(chosen, timeout)
     outcomes = [0]
@@ -73,8 +75,8 @@ def _lock_of(target: RemoteTarget) -> Path:
 def _listed(
     target: Target, timeout_seconds: float | None
 ) -> tuple[list[ServerConfig], dict[str, list[dict[str, object]]]]:
-    """The servers, and for each one's name its tools as it lists them; all of them, or an error."""
-    import anyio  # noqa: PLC0415 - wrong usage does without these
+    """List the tools of all servers, by server name."""
+    import anyio  # noqa: PLC0415 - after usage errors
 
     from bridge.cli.servers import servers_of, with_timeout  # noqa: PLC0415
     from bridge.client.connection.connection import Connection  # noqa: PLC0415
@@ -115,7 +117,7 @@ def _checked(path: Path, tools: dict[str, list[dict[str, object]]]) -> int:
         for drift in pins.get(server, ServerPins(tools={})).drift(its_tools):
             write_data(f"server {server!r}: {drift}")
             found += 1
-    print_message(f"{found} of the tools are not as {path} has them" if found else f"every tool is as {path} has it")
+    print_message(f"{found} of the tools differ from {path}" if found else f"every tool is as in {path}")
     return FAILED if found else 0
 
 

@@ -1,13 +1,4 @@
-"""Error lines, exit codes, tracebacks, log configuration.
-
-Failures: every error of a command becomes one line on standard error, and an exit code.
-
-Log records as lines of JSON, as those who collect logs read them.
-
-Logging of a command: to standard error, quiet about what others log of themselves.
-
-Tracebacks that show a user's own frames, and none of what ran them.
-"""
+"""Error lines, exit codes, tracebacks with the user's frames only, and log configuration."""
 
 from __future__ import annotations
 
@@ -58,10 +49,10 @@ _FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 class ImportFailedError(TargetError):
-    """A target raised while it was imported.
+    """A target raised an exception on import.
 
     Attributes:
-        users_traceback: The traceback, of the user's frames only.
+        users_traceback: The traceback, with the user's frames only.
     """
 
     def __init__(self, message: str, users_traceback: str) -> None:
@@ -84,9 +75,9 @@ def error_line(error: BaseException) -> str:
         ("last lines of stderr", " | ".join(failure.last_words) or None),
         ("hint", failure.hint),
     )
-    told = "; ".join(f"{name}: {value}" for name, value in details if value is not None)
-    said = f"server {failure.server!r}, {failure.phase}: {failure.reason}"
-    return " ".join((f"{said} ({told})" if told else said).split())
+    described = "; ".join(f"{name}: {value}" for name, value in details if value is not None)
+    line = f"server {failure.server!r}, {failure.phase}: {failure.reason}"
+    return " ".join((f"{line} ({described})" if described else line).split())
 
 
 def exit_code_of(command: Callable[[], object]) -> int:
@@ -106,9 +97,9 @@ def exit_code_of(command: Callable[[], object]) -> int:
         _give_up_on_unwritten()
         return code
     except Exception as error:
-        told = f"bridge: {type(error).__name__}: {error} (a mistake of bridge's; --log-level debug shows where)"
-        print_message(told, "error")
-        _logger.debug("what happened:", exc_info=error)
+        message = f"bridge: {type(error).__name__}: {error} (an error in bridge; --log-level debug shows the traceback)"
+        print_message(message, "error")
+        _logger.debug("traceback:", exc_info=error)
         return FAILED
     return code if isinstance(code, int) else 0
 
@@ -156,23 +147,23 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
-        told = {
+        line = {
             "time": utc_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": clip(record.getMessage(), MAX_MESSAGE_CHARS),
         }
         if record.exc_info:
-            told["exception"] = _ends_of(self._tracebacks.formatException(record.exc_info))
+            line["exception"] = _ends_of(self._tracebacks.formatException(record.exc_info))
         if record.stack_info:
-            told["stack"] = record.stack_info
-        return escaped_json(to_json_line(told))
+            line["stack"] = record.stack_info
+        return escaped_json(to_json_line(line))
 
 
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
     """Format a message of the command as a JSON log line."""
-    told = {"time": utc_time(time()), "level": level, "logger": "bridge.cli", "message": message}
-    return escaped_json(to_json_line(told if traceback is None else told | {"exception": _ends_of(traceback)}))
+    line = {"time": utc_time(time()), "level": level, "logger": "bridge.cli", "message": message}
+    return escaped_json(to_json_line(line if traceback is None else line | {"exception": _ends_of(traceback)}))
 
 
 def _ends_of(traceback: str) -> str:
@@ -181,7 +172,7 @@ def _ends_of(traceback: str) -> str:
 
 
 _SDK = ("mcp", "client")
-"""The loggers of the MCP SDK: that of its client's sessions has a name of its own."""
+"""Loggers of the MCP SDK."""
 
 
 class _VisibleHandler(logging.StreamHandler[TextIO]):
@@ -218,7 +209,7 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
         type=click.Choice(LEVELS, case_sensitive=False),
         default=default,
         show_default=True,
-        help="What to log to standard error.",
+        help="Minimum level of log lines on standard error.",
     )
 
 

@@ -157,7 +157,7 @@ async def provided_tools(servers: list[ServerConfig]) -> AsyncIterator[McpToolPr
         servers = [replace(servers[0], required=True)]
     async with McpToolProvider(servers) as provider:
         if servers and not any(map(is_ready, provider.status())):
-            raise CommandError(f"none of the {len(servers)} servers is there")
+            raise CommandError(f"none of the {len(servers)} servers is available")
         yield provider
 
 

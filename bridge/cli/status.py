@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
 
 
-@click.command(cls=TargetCommand, short_help="Show how the servers of a TARGET are.")
+@click.command(cls=TargetCommand, short_help="Show the status of a TARGET's servers.")
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects.")
-@click.option(
-    "--timeout", type=Number(0, min_open=True), help="How many seconds a server may take to start and answer."
-)
+@click.option("--timeout", type=Number(0, min_open=True), help="Timeout for a server to start and answer, in seconds.")
 @header_option
 @pins_options
 @prefix_option
@@ -46,14 +44,14 @@ def command(
     prefix: Prefixing | None,
     log_level: str,
 ) -> int:
-    """Connect to every server of a TARGET at once, and show how each one is.
+    """Connect to all servers of a TARGET, and show the status of each.
 
-    Ends with code 1 where a required server, or one that is meant alone, is not ready.
+    The exit code is 1 if a required server, or the only one, is not ready.
     """
     configure_logging(log_level)
     [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
     if isinstance(chosen, FileTarget | ModuleTarget):
-        raise click.UsageError("the tools of a Python target run in this process: there is no server to ask", ctx)
+        raise click.UsageError("a Python target has no server whose status could be shown", ctx)
     with redirect_stdout():
         rows = _rows(chosen, timeout, pins, pin_mode, prefix)
     if as_json:
@@ -70,7 +68,7 @@ def _rows(
     pin_mode: PinMode,
     prefix: Prefixing | None,
 ) -> list[dict[str, Any]]:
-    from dataclasses import replace  # noqa: PLC0415 - wrong usage does without these
+    from dataclasses import replace  # noqa: PLC0415 - after usage errors
 
     import anyio  # noqa: PLC0415
 

@@ -1,13 +1,13 @@
-"""Targets: what a command line names as having tools.
+"""Targets: sources of tools on the command line.
 
     file.py[:object]           a Python file, imported under its stem with its directory on ``sys.path``
-    directory/, .              all Python files in a directory, but those that begin with an underscore
-    package.module[:object]    a module, found from the working directory too
+    directory/, .              all Python files in a directory, except those that begin with an underscore
+    package.module[:object]    a module, also found in the working directory
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
     http(s)://…                an MCP server
-    -- command args…           an MCP server that speaks over stdio
+    -- command args…           an MCP server over stdio
 
-Without ``:object`` a module gives the one ToolBox that it holds at module level; where it holds none, its decorated
+Without ``:object``, the tools of a module are those of its only ToolBox at module level, or else its decorated
 functions (see `bridge.tools.function.tools_from`).
 """
 
@@ -129,14 +129,14 @@ def parse_target(text: str) -> Target:
     if configuration := _CONFIGURATION.fullmatch(text):
         return _config_target(text, configuration)
     if _WITHOUT_SCHEME.match(text) and not Path(text).exists():
-        raise TargetError(f"{text!r} is no file; if it is a URL, write 'http://{text}'")
+        raise TargetError(f"there is no file {text!r}; if it is a URL, write 'http://{text}'")
     match = _LOCAL.fullmatch(text)
     source, attribute = (match["source"], match["attribute"]) if match else (text, None)
     if source.endswith(".py") or source in {".", ".."} or "/" in source or "\\" in source:
         return FileTarget(_existing_file(source, directory=attribute is None), attribute)
     if _MODULE.fullmatch(source):
         return ModuleTarget(source, attribute)
-    raise TargetError(f"{text!r} is no target; name {KINDS}")
+    raise TargetError(f"{text!r} is not a target; name {KINDS}")
 
 
 def _url_target(text: str) -> UrlTarget:

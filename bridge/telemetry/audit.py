@@ -1,7 +1,7 @@
-"""The audit log: a file that is only ever appended to, and that begins anew when it has grown.
+"""Audit log: an append-only file that is rotated at a maximum length.
 
-A batch of lines is on the disk (``fsync``) when `AuditFile.write` returns. Several processes may share a file: a lock
-on it keeps their batches whole, and lets one of them rotate it.
+A batch of lines is on the disk (``fsync``) when `AuditFile.write` returns. Several processes may share a file, which
+they lock to append a batch or to rotate it.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ except ImportError:  # Windows: one process, one file
     fcntl = None  # type: ignore[assignment]
 
 MODE = 0o600
-"""Who may read and write the file: its owner."""
+"""Permissions of the file: only its owner may read and write it."""
 DEFAULT_MAX_BYTES = 100 * 1024 * 1024
-"""How long a file may become by default: 100 MiB."""
+"""Default maximum length of the file: 100 MiB."""
 DEFAULT_KEPT_FILES = 10
-"""How many earlier files are kept by default."""
+"""Default number of earlier files."""
 
 
 class AuditFile:
-    """Appends lines to a file, and keeps earlier files as ``FILE.1``, ``FILE.2``, the youngest first.
+    """Appends lines to a file, and keeps earlier files as ``FILE.1``, ``FILE.2``, the latest first.
 
     Args:
         path: The file.
-        max_bytes: How long it may become before it is rotated. A batch stays together, so that it may be a little more.
-        kept_files: How many earlier files are kept.
+        max_bytes: Length at which the file is rotated. A batch is never divided, so that the file may be a little
+            longer.
+        kept_files: Number of earlier files.
 
     Raises:
-        OSError: It cannot be opened, or is no regular file.
+        OSError: The file cannot be opened, or is not a regular file.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, kept_files: int = DEFAULT_KEPT_FILES) -> None:
@@ -50,10 +51,10 @@ class AuditFile:
         self._file = self._opened()
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines, durably.
+        """Append complete lines, durably.
 
         Raises:
-            OSError: They cannot be; the file is as long as before.
+            OSError: They could not be written; the file is unchanged.
         """
         with self._locked() as current:
             file, size = current, os.fstat(current).st_size
@@ -64,7 +65,7 @@ class AuditFile:
                 write_all(file, lines)
                 os.fsync(file)
             except OSError:
-                with suppress(OSError):  # no half line before the one that is written when there is room again
+                with suppress(OSError):  # remove an incomplete line
                     os.ftruncate(file, size)
                 raise
 
@@ -74,11 +75,11 @@ class AuditFile:
 
     def _opened(self) -> int:
         if self._path.exists():
-            _refuse_irregular(self._path.stat(), self._path)  # before it is opened: a pipe would wait for a reader
+            _require_regular(self._path.stat(), self._path)  # before opening, since a pipe would wait for a reader
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), MODE)
         try:
-            _refuse_irregular(os.fstat(file), self._path)
-            os.fchmod(file, MODE)  # a file that was there keeps the mode that it had
+            _require_regular(os.fstat(file), self._path)
+            os.fchmod(file, MODE)  # `os.open` does not change the mode of an existing file
             _sync_directory(self._path.parent)
         except OSError:
             os.close(file)
@@ -87,14 +88,14 @@ class AuditFile:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file that has the name now, for this process alone."""
+        """Context in which this process alone holds the lock of the current file."""
         while True:
             held = self._file
             _lock(held)
             if _is_at(held, self._path):
                 break
             self._file = self._opened()
-            os.close(held)  # which lets go of the lock
+            os.close(held)  # releases the lock
         try:
             yield held
         finally:
@@ -104,7 +105,7 @@ class AuditFile:
                 os.close(held)
 
     def _rotate(self) -> None:
-        """Let the file be the youngest of the earlier ones; the lock on it is held meanwhile."""
+        """Rename the file and its predecessors, and open a new one, while the lock is held."""
         names = [self._path, *(self._path.with_name(f"{self._path.name}.{n + 1}") for n in range(self._kept_files))]
         if self._kept_files == 0:
             self._path.unlink()
@@ -115,14 +116,14 @@ class AuditFile:
         _lock(self._file)
 
 
-def _refuse_irregular(found: os.stat_result, path: Path) -> None:
-    """See that something is a file, which can be made durable, renamed, and kept from others."""
+def _require_regular(found: os.stat_result, path: Path) -> None:
+    """Require a regular file, which can be synced, renamed and locked."""
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether a file that is open is the one at a path: another process may have rotated it."""
+    """True if an open file is the one at a path; another process may have rotated it."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
@@ -140,7 +141,7 @@ def _unlock(file: int) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """Let the name of a new file be on the disk too."""
+    """Write the name of a new file to the disk."""
     if os.name == "posix":
         directory = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Names of OpenTelemetry's semantic conventions for MCP, as of October 2026, and those that they do not have.
+"""Names of OpenTelemetry's semantic conventions for MCP, as of October 2026, and names that these lack.
 
 https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md
 """
@@ -16,15 +16,15 @@ SERVER_SESSION_DURATION = "mcp.server.session.duration"
 CLIENT_SESSION_DURATION = "mcp.client.session.duration"
 
 DESCRIPTIONS = {
-    SERVER_OPERATION_DURATION: "How long a request took, from when it was received until its answer was ready.",
-    CLIENT_OPERATION_DURATION: "How long a request took that was sent from here, until its answer was there.",
-    SERVER_SESSION_DURATION: "How long a client's session lasted.",
-    CLIENT_SESSION_DURATION: "How long a connection to a server lasted.",
+    SERVER_OPERATION_DURATION: "Duration of a received request, until its response was ready.",
+    CLIENT_OPERATION_DURATION: "Duration of a sent request, until its response arrived.",
+    SERVER_SESSION_DURATION: "Duration of a client's session.",
+    CLIENT_SESSION_DURATION: "Duration of a connection to a server.",
 }
 """The four metrics of the conventions: histograms, in seconds."""
 
 BUCKETS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""The upper bounds that the conventions want of all four."""
+"""Upper bounds of the histograms' buckets, as in the conventions."""
 
 METHOD = "mcp.method.name"
 TOOL = "gen_ai.tool.name"
@@ -40,7 +40,7 @@ SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 
 UPSTREAM = "bridge.upstream"
-"""Which configured server is meant; the conventions have no name for that."""
+"""Name of the configured server."""
 
 IN_FLIGHT = "bridge.calls.in_flight"
 SESSIONS = "bridge.sessions"
@@ -53,16 +53,16 @@ AUDIT_LOST = "bridge.audit.lost"
 REFUSALS = "bridge.http.refusals"
 
 HTTP_STATUS = "http.response.status_code"
-"""The status of an answer over HTTP, as the conventions for HTTP call it."""
+"""HTTP status of a response, named as in the conventions for HTTP."""
 
 TOOL_ERROR = "tool_error"
-"""The error type of a call whose result says that the tool failed."""
+"""Error type of a call whose result is an error."""
 CANCELLED = "cancelled"
-"""The error type of what its caller no longer wanted."""
+"""Error type of a cancelled request."""
 INPUT_REQUIRED = "input_required"
-"""What came of a call whose result asks its client something: no error, and no success yet."""
+"""Outcome of a call whose result asks its client questions; not an error."""
 OTHER = "_OTHER"
-"""What stands for a name that anybody may have made up."""
+"""Replacement for an unknown name, which a client may have invented."""
 
 TOOLS_CALL = "tools/call"
 
@@ -77,18 +77,18 @@ METHODS = frozenset(
         "subscriptions/listen", "tools/call", "tools/list",
     }
 )  # fmt: skip
-"""The methods of MCP; any other that no server here has is `OTHER`."""
+"""Methods of MCP; unknown methods are recorded as `OTHER`."""
 
 TRACE_KEYS = frozenset({"traceparent", "tracestate", "baggage"})
-"""Where a request carries its trace in ``_meta`` (SEP-414; W3C Trace Context, W3C Baggage)."""
+"""Keys of the trace context in ``_meta`` of a request (SEP-414; W3C Trace Context, W3C Baggage)."""
 
 _MAX_TRACE_CHARS = {"traceparent": 55, "tracestate": 512, "baggage": 8192}
 
 
 def trace_in(meta: Mapping[str, Any]) -> dict[str, str]:
-    """The trace that a request carries, without values that are no text or longer than the W3C's limits.
+    """Return the trace context of a request, without invalid values, for which OpenTelemetry would raise or log.
 
-    OpenTelemetry raises for some of these values, and logs others whole.
+    Values are invalid if they are not text, or longer than the W3C's limits.
 
     Args:
         meta: The ``_meta`` of the request.

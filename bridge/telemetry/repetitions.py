@@ -1,4 +1,4 @@
-"""Repetitions: what is said again and again is said once in a while, with how often it was not said."""
+"""Rate limit for repeated log lines, which counts the lines that were left out."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 QUIET_SECONDS = 10.0
-"""How often, at most, the same is said."""
+"""Default minimum seconds between two lines about the same matter."""
 
 _MAX_KEPT = 1024
 _OTHERS = object()
 
 
 class Repetitions:
-    """Counts what is not said.
+    """Counts log lines by matter, and the ones that are left out.
 
     Args:
-        quiet_seconds: How often, at most, the same is said.
-        clock: Gives the time in seconds.
+        quiet_seconds: Minimum seconds between two lines about the same matter.
+        clock: Monotonic clock.
     """
 
     def __init__(self, quiet_seconds: float = QUIET_SECONDS, clock: Callable[[], float] = monotonic) -> None:
@@ -31,9 +31,9 @@ class Repetitions:
         self._counts_before: dict[Hashable, int] = {}
 
     def addition(self, *matter: Hashable) -> str | None:
-        """What to add to a line of the log about a matter; None where the line is to be left out.
+        """Return a text to append to a line about a matter; None if the line is to be left out.
 
-        Beyond a thousand matters at once, all others are one.
+        Beyond 1,024 matters at once, all others count as one.
         """
         now = self._clock()
         if now >= self._until:
@@ -43,5 +43,5 @@ class Repetitions:
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count > 1:
             return None
-        unsaid = self._counts_before.pop(key, 1) - 1
-        return f" (and {unsaid} times more before)" if unsaid else ""
+        omitted = self._counts_before.pop(key, 1) - 1
+        return f" (and {omitted} times more before)" if omitted else ""

@@ -108,9 +108,9 @@ def test_values_are_read_by_the_schema(texts: list[str], arguments: dict[str, An
         (["wholes=a,b"], "the argument 'wholes' takes integer, not 'a,b'; write it as 'wholes=[5, 5]'"),
         (["point=" + "[" * 100_000], "the argument 'point' takes object, not '[[["),
         (["wholes=1", "wholes=x"], "the argument 'wholes' takes integer, not 'x'"),
-        (["text=a", "text=b"], "the argument 'text' is given 2 times, and takes one value"),
-        (["text"], "'text' is no argument of the form name=value"),
-        (["=x"], "'=x' is no argument of the form name=value"),
+        (["text=a", "text=b"], "the argument 'text' is given 2 times, but takes one value"),
+        (["text"], "'text' does not have the form name=value"),
+        (["=x"], "'=x' does not have the form name=value"),
     ],
 )
 def test_what_a_parameter_does_not_take_is_wrong_usage(texts: list[str], message: str) -> None:

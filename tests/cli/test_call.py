@@ -74,10 +74,10 @@ def test_a_tool_that_raised_shows_the_users_traceback_alone(run: Run, directory:
             ["add", "a=x"],
             "bridge call: the argument 'a' takes integer, not 'x'; write it as a=5 (see bridge call --help)",
         ),
-        (["add", "a"], "bridge call: 'a' is no argument of the form name=value (see bridge call --help)"),
-        (["add", "a=1", "--json", "{}"], "bridge call: arguments come either as name=value or as --json (see"),
+        (["add", "a"], "bridge call: 'a' does not have the form name=value (see bridge call --help)"),
+        (["add", "a=1", "--json", "{}"], "bridge call: arguments are given either as name=value or as --json (see"),
         (["add", "--json", "[1]"], "bridge call: --json must be an object, such as {\"name\": 1}, not '[1]' (see"),
-        (["add", "--json", "{"], "bridge call: --json is no JSON: Expecting property name"),
+        (["add", "--json", "{"], "bridge call: --json is not valid JSON: Expecting property name"),
         (["add", "--json", '{"a": "x"}'], "bridge: invalid arguments for 'add': a: "),
         (["add", "--timeout", "0"], "bridge call: Invalid value for '--timeout': 0.0 is not in the range x>0. (see"),
         (["add", "--output", "xml"], "bridge call: Invalid value for '--output': 'xml' is not one of 'text', 'json'."),
@@ -120,14 +120,14 @@ def test_an_argument_that_is_written_like_an_option_is_shown_as_one_of_the_tools
         option = f"--{written.partition('=')[0].replace('_', '-')}"
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"bridge call: No such option '{option}'. An argument of the tool is written {written} "
+            f"bridge call: No such option '{option}'. Write an argument of the tool as {written} "
             "(see bridge call --help)\n"
         )
 
 
 @pytest.mark.parametrize(
     ("target", "only"),
-    [(["calculator.py:add"], "; there is one: add"), (["calculator.py"], "")],
+    [(["calculator.py:add"], "; the only tool is add"), (["calculator.py"], "")],
 )
 def test_a_tool_whose_name_was_forgotten_is_asked_for(run: Run, target: list[str], only: str) -> None:
     done = run("call", *target, "a=1", "b=2")
@@ -156,7 +156,7 @@ def test_standard_input_that_is_no_object_is_wrong_usage(run: Run, text: str) ->
 
 
 def test_the_help_says_that_an_output_budget_cuts_nothing_here(run: Run) -> None:
-    assert "max_output_chars is for what a model reads" in " ".join(run("call", "--help").stdout.split())
+    assert "max_output_chars, which is for models" in " ".join(run("call", "--help").stdout.split())
 
 
 @pytest.mark.parametrize("arguments", [["a=1", "c=5"], ["--json", '{"a": 1, "c": 5}']])

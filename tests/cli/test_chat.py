@@ -71,8 +71,8 @@ def test_a_question_is_answered_with_a_tool_and_only_the_answer_is_data(tools: P
     ("approve", "result"),
     [
         ("auto", "wiped"),
-        ("deny", "Error: the person allows no tool that may change something"),
-        ("ask", "Error: nobody is there to approve; --approve auto allows every tool"),
+        ("deny", "Error: the user allows no tool that may change something"),
+        ("ask", "Error: there is no terminal to ask for approval; --approve auto allows every tool"),
     ],
 )
 def test_a_tool_that_may_change_something_needs_approval(tools: Path, approve: str, result: str) -> None:
@@ -96,7 +96,7 @@ def test_the_text_of_an_exception_can_be_kept_from_the_model(tools: Path, option
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("trusted", "result"), [(False, "Error: the person allows no tool that may change something"), (True, "3")]
+    ("trusted", "result"), [(False, "Error: the user allows no tool that may change something"), (True, "3")]
 )
 def test_a_server_that_is_not_trusted_cannot_annotate_its_tools_out_of_approval(
     tools: Path, tmp_path: Path, trusted: bool, result: str
@@ -178,7 +178,7 @@ def test_a_person_at_the_terminal_is_asked_for_approval(tools: Path) -> None:
         terminal.type("\x04")
         assert terminal.ended() == 0
     results = [request["messages"][-1]["content"] for request in provider.requests[1::2]]
-    assert results == ["wiped", "Error: the person said no"]
+    assert results == ["wiped", "Error: the user said no"]
 
 
 def test_a_provider_that_is_not_there_is_one_line(tools: Path) -> None:

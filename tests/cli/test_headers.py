@@ -54,9 +54,9 @@ def test_a_wrong_key_is_shown_nowhere(run: Run, guarded: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("http://127.0.0.1:9/mcp", "--header", "${SECRET}"), "--header is 'NAME: VALUE', such as"),
-        (("calculator.py", "--header", "X: s3cret"), "--header is for one http(s):// URL, and there is none"),
-        (("http://127.0.0.1:9/mcp", "--header", "X: s3cret", "--header", "x: s3cret"), "gives one header twice"),
+        (("http://127.0.0.1:9/mcp", "--header", "${SECRET}"), "--header must have the form 'NAME: VALUE', such as"),
+        (("calculator.py", "--header", "X: s3cret"), "--header needs one http(s):// URL, and there is none"),
+        (("http://127.0.0.1:9/mcp", "--header", "X: s3cret", "--header", "x: s3cret"), "sets one header twice"),
     ],
 )
 def test_a_header_that_cannot_be_given_is_wrong_usage(run: Run, words: tuple[str, ...], message: str) -> None:
@@ -75,7 +75,9 @@ def test_a_variable_that_is_not_set_is_named(run: Run) -> None:
 def test_a_secret_for_one_of_several_urls_is_given_to_none(run: Run) -> None:
     urls = ("http://127.0.0.1:9/mcp", "http://localhost:9/mcp")
     done = run("chat", *urls, "--model", "openai:any", "--header", "X: s3cret", env={"OPENAI_API_KEY": "none"})
-    assert (done.returncode, "there are 2, and it may be a secret of one" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "there are 2, and a header may be a secret of one of them" in done.stderr) == (2, True), (
+        done.stderr
+    )
 
 
 def test_a_scope_that_is_missing_is_named_with_how_to_get_it(run: Run, start: Start, directory: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_entry_is_shown_and_written_where_the_client_reads_it(
     assert done.stderr.splitlines() == [
         "printed at import",
         f"wrote 'calculator' to {path}",
-        *([f"start {title} again to use it"] if title else []),
+        *([f"restart {title} to use it"] if title else []),
     ]
     kept = {file for file in files_in(tmp_path) if "__pycache__" not in file and "/state/bridge/locks/" not in file}
     assert kept == {*before, place}
@@ -108,7 +108,7 @@ def test_the_rest_of_the_file_stays_byte_for_byte_and_a_copy_is_kept(run: Run, d
     backup = directory / "conf.json.bak"
     assert backup.read_bytes() == before
     assert (path.stat().st_mode & 0o777, backup.stat().st_mode & 0o777) == (0o600, 0o600)
-    assert f"what it was before is in {backup}" in done.stderr
+    assert f"the previous content is in {backup}" in done.stderr
 
 
 def test_installing_again_replaces_the_entry_and_the_same_one_writes_nothing(run: Run, directory: Path) -> None:
@@ -159,9 +159,13 @@ def test_a_command_finds_its_files_from_anywhere(run: Run, directory: Path) -> N
         (["broken.py", "--client", "cursor"], 1, "bridge: importing {work}/broken.py failed: ZeroDivisionError"),
         (["calculator.py"], 2, "bridge install: Missing option '--client'."),
         (["calculator.py", "--client", "emacs"], 2, "bridge install: Invalid value for '--client': 'emacs' is not one"),
-        (["calculator.py", "--client", "cursor", "--env", "A"], 2, "bridge install: --env 'A' is not of the form"),
-        (["http://h/", "--client", "cursor", "--env", "A=b"], 2, "bridge install: --env is for a server that the"),
-        (["http://h/", "--client", "claude-desktop"], 2, "bridge: the configuration of Claude Desktop takes no URLs"),
+        (["calculator.py", "--client", "cursor", "--env", "A"], 2, "bridge install: --env 'A' does not have the form"),
+        (["http://h/", "--client", "cursor", "--env", "A=b"], 2, "bridge install: --env needs a server that the"),
+        (
+            ["http://h/", "--client", "claude-desktop"],
+            2,
+            "bridge: the configuration of Claude Desktop supports no URLs",
+        ),
     ],
 )
 def test_what_cannot_be_installed_is_told_and_nothing_is_written(
@@ -180,9 +184,9 @@ def test_what_cannot_be_installed_is_told_and_nothing_is_written(
     ("content", "reason"),
     [
         (b'{"mcpServers": {', "line 1, column 17: not JSON: "),
-        (b"[]", "its root is no JSON object; it was left as it was"),
-        (b'{"mcpServers": 5}', "its 'mcpServers' is no JSON object; it was left as it was"),
-        (b'{"a": "\xff"}', "is not UTF-8, and was left as it was"),
+        (b"[]", "its root is not a JSON object; it was not changed"),
+        (b'{"mcpServers": 5}', "its 'mcpServers' is not a JSON object; it was not changed"),
+        (b'{"a": "\xff"}', "is not UTF-8; it was not changed"),
     ],
 )
 def test_a_file_that_is_not_understood_is_left_as_it_was(
@@ -203,7 +207,7 @@ def test_a_place_that_cannot_be_written_is_one_line(run: Run, directory: Path) -
     done = run("install", "calculator.py", "--client", "cursor", "--config", "file/mcp.json")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"bridge: cannot write {directory}/file/mcp.json: Not a directory; nothing was changed"
+        f"bridge: cannot write {directory}/file/mcp.json: Not a directory; it was not changed"
     )
 
 
@@ -246,7 +250,7 @@ def test_of_many_at_once_none_loses_its_entry(directory: Path, environment: dict
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in the file system")
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("pipe", "it is no regular file"), ("loop", "Too many levels of symbolic")]
+    ("kind", "reason"), [("pipe", "it is not a regular file"), ("loop", "Too many levels of symbolic")]
 )
 def test_what_is_no_regular_file_is_refused(run: Run, directory: Path, kind: str, reason: str) -> None:
     path = directory / "mcp.json"
@@ -254,7 +258,7 @@ def test_what_is_no_regular_file_is_refused(run: Run, directory: Path, kind: str
     done = run("install", "http://localhost/mcp", "--client", "mcp-json")
     assert done.returncode == 1
     assert done.stderr.startswith(f"bridge: cannot write {path}: {reason}")
-    assert done.stderr.endswith("; nothing was changed\n")
+    assert done.stderr.endswith("; it was not changed\n")
     assert files_in(directory) == ["calculator.py"]
 
 

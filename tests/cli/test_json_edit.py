@@ -106,7 +106,7 @@ def test_a_name_may_have_any_characters() -> None:
 
 @pytest.mark.parametrize("text", ["[]", "1", '"x"', '{"mcpServers": []}', '{"mcpServers": null}'])
 def test_what_is_no_object_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no JSON object"):
+    with pytest.raises(ValueError, match="is not a JSON object"):
         edited(text)
 
 

@@ -127,4 +127,4 @@ def test_the_working_directory_is_a_target(run: Run, directory: Path) -> None:
     done = run("list", ".")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"bridge: {directory} has no tools: it has no Python file with a function decorated")
-    assert done.stderr.endswith(f"; for the servers of a configuration, name {directory / 'mcp.json'}\n")
+    assert done.stderr.endswith(f"; for the servers of its configuration, name {directory / 'mcp.json'}\n")

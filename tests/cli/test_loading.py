@@ -179,16 +179,19 @@ def test_an_object_of_a_file_can_be_named(run: Run, directory: Path, target: str
         ("", "{file} has no tools: decorate a function with @bridge.tool"),
         (
             "from bridge import tool\nclass Shop:\n    @tool\n    def buy(self) -> int: ...\n",
-            "{file} has no tools: its class 'Shop' has, and needs an instance at module level, such as tools = Shop(…)",
+            (
+                "{file} has no tools: its class 'Shop' has tools, but needs an instance at module level, "
+                "such as tools = Shop(…)"
+            ),
         ),
         (
             "from json import dumps\ndef _own() -> int: ...\ndef add(a: int) -> int: ...\n",
-            "{file} has no tools: decorate a function with @bridge.tool, or name one as it is: {file}:add",
+            "{file} has no tools: decorate a function with @bridge.tool, or name an undecorated one: {file}:add",
         ),
         ("from bridge import ToolBox\nbox = ToolBox()\n", "{file} has no tools: decorate a function with @bridge.tool"),
         (
             "from bridge import ToolBox\na = ToolBox()\nb = ToolBox()\n",
-            "{file} holds several ToolBoxes; name one: {file}:a or {file}:b",
+            "{file} has several ToolBoxes; name one: {file}:a or {file}:b",
         ),
         (
             "from bridge import tool\n@tool\ndef f(*rest: int) -> int: ...\n",
@@ -199,10 +202,7 @@ def test_an_object_of_a_file_can_be_named(run: Run, directory: Path, target: str
         ),
         (
             "from mcp.server import Server\nserver = Server('mine')\ndef add(a: int) -> int: ...\n",
-            (
-                "{file} has no tools: it holds a server by itself: "
-                "let it run over stdio, and name the command: -- python {file}"
-            ),
+            ("{file} has no tools: it contains a server: name the command that runs it over stdio: -- python {file}"),
         ),
         ("from bridge import TargetError\nraise TargetError('set SHOP_KEY')\n", "set SHOP_KEY"),
     ],
@@ -225,8 +225,8 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
         (
             "server.py:mine",
             (
-                "{directory}/server.py:mine is a server by itself: "
-                "let it run over stdio, and name the command: -- python {directory}/server.py"
+                "{directory}/server.py:mine is itself a server: "
+                "name the command that runs it over stdio: -- python {directory}/server.py"
             ),
         ),
         ("calculater", "there is no module 'calculater'"),

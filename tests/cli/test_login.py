@@ -82,7 +82,7 @@ def test_another_host_to_log_in_at_is_named_before_its_page(authority: Authority
     resource.url = resource.url.replace("127.0.0.1", "localhost")
     with started("login", resource.url, "--no-browser") as process:
         assert process.stderr is not None
-        assert process.stderr.readline() == "server 'localhost' sends you to log in at another host: 127.0.0.1\n"
+        assert process.stderr.readline() == "the login page of server 'localhost' is on another host: 127.0.0.1\n"
         words_before, _, url = process.stderr.readline().strip().rpartition(" ")
         assert words_before == "log in here:"
         anyio.run(browse, url)
@@ -175,9 +175,9 @@ def test_what_nobody_can_log_in_to_is_wrong_usage(authority: Authority, tmp_path
     servers = {"a": {"url": "https://a/mcp"}, "b": {"url": "https://b/mcp"}, "c": {"command": "x"}}
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     for target, words in (
-        (str(tmp_path / "tools.py"), "there is no server to log in to"),
-        (f"{path}#c", "nobody can log in there"),
-        (str(path), "there are several servers: name one of 'a', 'b' after a #"),
+        (str(tmp_path / "tools.py"), "a Python target has no server to log in to"),
+        (f"{path}#c", "there is no login"),
+        (str(path), "there are several servers: add # and one of 'a', 'b'"),
     ):
         code, _, said = run("login", target)
         assert (code, words in said) == (2, True), said

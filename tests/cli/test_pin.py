@@ -143,7 +143,7 @@ def test_the_tools_of_a_command_are_pinned_in_the_working_directory(run: Run, di
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("pin", "calculator.py"), 2, "there is no server to pin"),
+        (("pin", "calculator.py"), 2, "a Python target has no server to pin"),
         (("pin", "mcp.json", "--check", "--lock", "nothing.json"), 1, "nothing.json: cannot be read: No such file"),
         (("pin", "mcp.json", "--lock", "no/where.json"), 1, "cannot write no/where.json: No such file"),
         (("list", "mcp.json", "--pins", "calculator.py"), 1, "calculator.py: is not a lock file of `bridge pin`: "),

@@ -56,7 +56,7 @@ def test_the_entry_for_a_hosts_configuration_works_from_anywhere(
 ) -> None:
     done = run("serve", "calculator.py:add", "--name", "adder", "--page-size", "5")
     lines = done.stderr.splitlines()
-    assert lines[1] == "serving adder over stdio; for a host's configuration:"
+    assert lines[1] == "serving adder over stdio; for a client's configuration:"
     entry = json.loads(lines[2])["mcpServers"]["adder"]
     assert entry == {
         "command": sys.executable,
@@ -133,7 +133,7 @@ def test_an_option_that_stdio_has_no_use_for_is_noted_where_it_was_typed(run: Ru
     done = run("serve", "calculator.py", "--port", "9000", "--no-auth", env={"BRIDGE_HOST": "0.0.0.0"})
     assert done.returncode == 0
     assert done.stderr.splitlines()[0] == (
-        "bridge serve: over stdio nothing is done with --port, --no-auth; add --transport http"
+        "bridge serve: --port, --no-auth has no effect over stdio; add --transport http"
     )
 
 
@@ -149,8 +149,8 @@ def test_so_are_keys_issuers_operations_workers_and_limits_of_http(run: Run) -> 
     done = run("serve", "calculator.py", *served, *(each for pair in typed.items() for each in pair))
     assert done.returncode == 0
     first, second = done.stderr.splitlines()[:2]
-    assert first == f"bridge serve: over stdio nothing is done with {', '.join(typed)}; add --transport http"
-    assert "nothing is done with" not in second
+    assert first == f"bridge serve: {', '.join(typed)} has no effect over stdio; add --transport http"
+    assert "has no effect" not in second
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_an_option_that_does_nothing_without_another_is_noted(
 ) -> None:
     done = run("serve", "calculator.py", *typed)
     assert done.returncode == 0
-    assert done.stderr.splitlines()[0] == f"bridge serve: nothing is done with {line}"
-    assert "nothing is done with" not in run("serve", "calculator.py", *typed, *others).stderr
+    assert done.stderr.splitlines()[0] == f"bridge serve: {line.replace('; add', ' has no effect; add')}"
+    assert "has no effect" not in run("serve", "calculator.py", *typed, *others).stderr
 
 
 def test_a_file_that_fails_to_import_is_told_as_everywhere(run: Run, directory: Path) -> None:

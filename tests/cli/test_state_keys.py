@@ -82,5 +82,5 @@ def test_a_short_key_is_refused_with_what_to_do(run: Run) -> None:
     done = run("serve", "asking.py", "--transport", "http", "--port", "0", env={"BRIDGE_STATE_KEYS": f"{FIRST},short"})
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
-    assert "key 2 of --state-keys has 5 bytes, and must have at least 32: make one by `openssl rand -hex 32`" in said
+    assert "key 2 of --state-keys has 5 bytes, and must have at least 32: create one by `openssl rand -hex 32`" in said
     assert "short" not in said

@@ -121,7 +121,7 @@ def test_a_server_that_wants_credentials_says_so(run: Run, directory: Path) -> N
 def test_python_targets_have_no_server_to_ask(run: Run) -> None:
     done = run("status", "calculator.py")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no server to ask" in done.stderr
+    assert "has no server whose status could be shown" in done.stderr
 
 
 def test_a_server_that_does_not_answer_is_given_up(run: Run, directory: Path) -> None:

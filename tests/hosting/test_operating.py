@@ -143,11 +143,11 @@ def test_a_server_that_ends_by_a_mistake_is_no_process_that_refuses_everything(s
 
 
 def test_a_host_for_the_admin_port_does_nothing_without_one_and_that_is_said_once(start: Start) -> None:
-    line = "bridge serve: nothing is done with --admin-host; add --admin-port"
+    line = "bridge serve: --admin-host has no effect; add --admin-port"
     with start("serve", "calculator.py", *SERVE, "--admin-host", "127.0.0.1", "--workers", "2") as process:
         process.url()
         assert process.end(signal.SIGTERM) == 0
-        assert [each for each in process.seen if "nothing is done with" in each] == [line]
+        assert [each for each in process.seen if "has no effect" in each] == [line]
 
 
 def test_tools_are_not_served_where_the_server_tells_of_itself(run: Run) -> None:

@@ -93,7 +93,11 @@ def test_a_program_serves_over_http_and_ends_by_ctrl_c(program: str, arguments: 
         ([], {}, "there are no tools in"),
         ([add], {"transport": "sse"}, "transport must be 'stdio' or 'http', not 'sse'"),
         ([add], {"auth": AUTH}, "auth needs transport='http'"),
-        ([add], {"transport": "http", "host": "0.0.0.0"}, "nobody is asked for a key: give auth="),
+        (
+            [add],
+            {"transport": "http", "host": "0.0.0.0"},
+            "can be reached from other machines without a key: pass auth=",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused_before_anything_is(tools: list[Any], options: Any, told: str) -> None:

@@ -114,8 +114,8 @@ async def test_the_handshake_era_has_no_sessions_and_is_told_so(start: Start) ->
         url = process.url()
         said = process.line_with("handshake era")
         assert said == (
-            "2 workers: clients of the handshake era are served without sessions, so that tools cannot ask them "
-            "and changes are not announced to them, and SSE is off"
+            "2 workers: SSE is off, and clients of the handshake era are served without sessions: "
+            "tools cannot ask them, and changes are not announced to them (--redis-url enables sessions)"
         )
         async with Client(url, mode="legacy", elicitation_callback=answered) as client:
             assert client.server_capabilities.tools is not None
@@ -180,8 +180,8 @@ def test_a_target_that_cannot_be_served_is_said_once_with_its_exit_code(run: Run
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--reload",), "--reload and --workers do not go together"),
-        (("--transport", "sse"), "--transport sse keeps each session in one process"),
+        (("--reload",), "--reload and --workers exclude each other"),
+        (("--transport", "sse"), "--transport sse needs a single process"),
     ],
 )
 def test_what_does_not_go_with_several_workers_is_said(run: Run, more: tuple[str, ...], said: str) -> None:

@@ -74,7 +74,7 @@ def test_a_device_is_refused_and_keeps_its_mode() -> None:
     path = Path(os.ttyname(device))
     os.fchmod(device, 0o622)
     try:
-        with pytest.raises(OSError, match="it is no regular file"):
+        with pytest.raises(OSError, match="it is not a regular file"):
             AuditFile(path)
         assert path.stat().st_mode & 0o777 == 0o622
     finally:
@@ -87,7 +87,7 @@ def test_a_pipe_is_refused_before_it_waits_for_a_reader(tmp_path: Path) -> None:
     os.mkfifo(path)
     writes = [sys.executable, "-c", WRITES, str(path), "0"]
     done = subprocess.run(writes, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr.splitlines()[-1] == f"OSError: [Errno 22] it is no regular file: {str(path)!r}"
+    assert done.stderr.splitlines()[-1] == f"OSError: [Errno 22] it is not a regular file: {str(path)!r}"
 
 
 def test_a_file_that_has_grown_is_renamed_and_begun_anew_and_so_many_are_kept(tmp_path: Path) -> None:

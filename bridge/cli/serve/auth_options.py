@@ -50,7 +50,7 @@ class AuthOptions:
         self._check(ctx)
         if not (self.api_key or self.api_keys or self.oauth_issuer):
             return None
-        from bridge.server.auth import Auth  # noqa: PLC0415 - only for those who ask for a credential
+        from bridge.server.auth import Auth  # noqa: PLC0415 - only with authentication
 
         try:
             return Auth(
@@ -67,9 +67,9 @@ class AuthOptions:
         for parameter, value in (("api_key", self.api_key), ("oauth_issuer", self.oauth_issuer)):
             if not value and ctx.get_parameter_source(parameter) in _GIVEN:
                 option_name = "--" + parameter.replace("_", "-")
-                raise click.UsageError(f"{option_name} is given and empty: give it a value, or leave it out", ctx)
-        if self.api_keys == Path():  # what click makes of an empty text
-            raise click.UsageError("--api-keys names no file: give its path, or leave it out", ctx)
+                raise click.UsageError(f"{option_name} is empty; give it a value, or leave it out", ctx)
+        if self.api_keys == Path():  # click's value for an empty text
+            raise click.UsageError("--api-keys is empty; give the path of a file, or leave it out", ctx)
         for name, value in (("--oauth-issuer", self.oauth_issuer), ("--resource-url", self.resource_url)):
             dependent = {
                 "--oauth-audience": self.oauth_audience,
@@ -80,7 +80,7 @@ class AuthOptions:
             given = next((each for each, setting in dependent.items() if setting and each != name), None)
             if given is not None and not value:
                 meaning = (
-                    "what the issuer calls itself"
+                    "the identifier of the issuer"
                     if name == "--oauth-issuer"
                     else "the URL under which clients reach this server"
                 )
@@ -88,9 +88,11 @@ class AuthOptions:
         if self.oauth_introspection_url and not (self.oauth_client_id and self.oauth_client_secret):
             raise click.UsageError("--oauth-introspection-url needs --oauth-client-id and --oauth-client-secret", ctx)
         if self.oauth_introspection_url and self.oauth_jwks_url:
-            raise click.UsageError("tokens are verified by --oauth-jwks-url or by --oauth-introspection-url", ctx)
+            raise click.UsageError(
+                "--oauth-jwks-url and --oauth-introspection-url exclude each other: leave one out", ctx
+            )
         if (self.required_scope or self.tool_scope) and not (self.api_key or self.api_keys or self.oauth_issuer):
-            raise click.UsageError("scopes are granted by --oauth-issuer, or by --api-keys; neither is given", ctx)
+            raise click.UsageError("scopes need credentials: give --oauth-issuer or --api-keys", ctx)
 
     def _key_verifiers(self, ctx: click.Context) -> list[TokenVerifier]:
         from bridge.server.auth import ApiKey, ApiKeys, KeyFile  # noqa: PLC0415 - as above
@@ -99,14 +101,14 @@ class AuthOptions:
         keys = [ApiKey(f"key-{number}", key) for number, key in enumerate(self.api_key, start=1)]
         if keys and ctx.get_parameter_source("api_key") is ParameterSource.COMMANDLINE:
             _logger.warning(
-                "every user of this machine sees --api-key in the list of processes: "
-                "give it as BRIDGE_API_KEY in the environment, or in a file by --api-keys"
+                "every user of this machine can read --api-key in the list of processes: "
+                "set BRIDGE_API_KEY in the environment, or use --api-keys"
             )
         for key in keys:
             if key.is_short and len(keys) > 1:
                 raise click.UsageError(
                     f"{key.name} of {len(keys)} is shorter than {MIN_KEY_CHARS} characters and can be guessed; "
-                    "a comma separates keys: is it a piece of one? openssl rand -hex 32 makes keys without",
+                    "keys are separated by commas, so a key must not contain one; create keys by: openssl rand -hex 32",
                     ctx,
                 )
             if key.is_short:
@@ -137,7 +139,9 @@ class AuthOptions:
         for text in self.tool_scope:
             tool, sign, scope = text.partition("=")
             if not (tool and sign and scope):
-                raise click.UsageError(f"--tool-scope is TOOL=SCOPE, such as delete_*=write, not {text!r}", ctx)
+                raise click.UsageError(
+                    f"--tool-scope has the form TOOL=SCOPE, such as delete_*=write, not {text!r}", ctx
+                )
             found[tool] = (*found.get(tool, ()), scope)
         return found
 
@@ -146,33 +150,30 @@ auth_options = option_group(
     texts_option(
         "--api-key",
         metavar="KEY[,KEY…]",
-        help="Over HTTP: a key that lets its bearer in, by Authorization: Bearer KEY; best given in the environment. "
-        "Several are separated by commas, which no key may hold; of several, each has 16 characters or more. "
-        "Repeatable.",
+        help="Over HTTP: a key that callers send as Authorization: Bearer KEY; better set in the environment. Separate "
+        "several by commas; each of several needs at least 16 characters. Repeatable.",
     ),
     option(
         "--api-keys",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…]. It is followed.",
+        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…]. Changes are applied at once.",
     ),
-    option("--oauth-issuer", metavar="URL", help="Over HTTP: accept tokens of this issuer, given as it calls itself."),
-    option("--oauth-audience", help="For whom its tokens are; by default the --resource-url."),
-    option("--oauth-jwks-url", metavar="URL", help="Where its keys are; by default where its metadata says."),
-    option(
-        "--oauth-introspection-url", metavar="URL", help="Ask it what a token is worth, instead of reading the token."
-    ),
-    option("--oauth-client-id", help="Who asks."),
-    option("--oauth-client-secret", help="The secret of who asks; best given in the environment."),
+    option("--oauth-issuer", metavar="URL", help="Over HTTP: accept tokens of this issuer; its exact identifier."),
+    option("--oauth-audience", help="Audience that tokens must have; by default the --resource-url."),
+    option("--oauth-jwks-url", metavar="URL", help="URL of the issuer's keys; by default the one in its metadata."),
+    option("--oauth-introspection-url", metavar="URL", help="Verify tokens by introspection at this URL (RFC 7662)."),
+    option("--oauth-client-id", help="Client id for introspection."),
+    option("--oauth-client-secret", help="Client secret for introspection; better set in the environment."),
     option(
         "--resource-url",
         metavar="URL",
-        help="The URL under which clients reach this server; needed with --oauth-issuer.",
+        help="URL under which clients reach this server; required with --oauth-issuer.",
     ),
-    texts_option("--required-scope", metavar="SCOPE", help="A scope that everyone has to be granted. Repeatable."),
+    texts_option("--required-scope", metavar="SCOPE", help="A scope that every caller needs. Repeatable."),
     texts_option(
         "--tool-scope",
         metavar="TOOL=SCOPE",
-        help="A scope that has to be granted for a tool, or for those of a pattern: delete_*=write. Repeatable.",
+        help="A scope that callers of a tool need, by name or pattern: delete_*=write. Repeatable.",
     ),
 )
 """Options of `AuthOptions`."""

@@ -26,7 +26,7 @@ class _Transport(click.Choice[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Convert a transport name."""
         if str(value).lower().replace("-", "").replace("_", "").startswith("streamable"):
-            self.fail(f"{value!r} is called 'http' here: --transport http", param, ctx)
+            self.fail(f"{value!r} is not a transport; write --transport http", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -37,34 +37,37 @@ class _Transport(click.Choice[str]):
     type=_Transport(["stdio", "http", "sse"]),
     default="stdio",
     show_default=True,
-    help="stdio for a host that starts this command; http for streamable HTTP, with SSE beside it; sse for SSE alone.",
+    help="stdio for a client that starts this command; http for streamable HTTP and SSE; sse for SSE alone.",
 )
-@option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@option("--host", default="127.0.0.1", show_default=True, help="Host to listen on.")
 @option(
     "--port",
     type=WholeNumber(0, 65535),
     metavar="PORT",
     default=8000,
     show_default=True,
-    help="The port; 0 for a free one, which is printed.",
+    help="Port to listen on; 0 for a free one, which is printed.",
 )
-@option("--path", default="/mcp", show_default=True, help="The path of streamable HTTP.")
+@option("--path", default="/mcp", show_default=True, help="Path of streamable HTTP.")
 @texts_option(
     "--allowed-hosts",
-    help="Further Host headers to accept; repeatable.",
+    help="Further Host headers to accept. Repeatable.",
 )
 @texts_option(
     "--allowed-origins",
-    help="Further origins whose pages may use the server: their browsers are told so (CORS). Repeatable.",
+    help="Further origins whose pages may use the server (CORS). Repeatable.",
 )
-@option("--no-sse", is_flag=True, help="With --transport http: streamable HTTP alone.")
+@option("--no-sse", is_flag=True, help="With --transport http: do not serve SSE.")
 @option(
     "--no-auth",
     is_flag=True,
-    help="Let anyone who reaches the port call the tools; asked for where that is not only this machine.",
+    help="Allow calls without a credential; required if other machines can reach the port and there are no keys.",
 )
 @option(
-    "--page-size", type=WholeNumber(1), metavar="TOOLS", help="Tools in a page of the list; all in one page by default."
+    "--page-size",
+    type=WholeNumber(1),
+    metavar="TOOLS",
+    help="Maximum tools on a page of the list; by default all are on one page.",
 )
 @option(
     "--max-request-bytes",
@@ -72,17 +75,17 @@ class _Transport(click.Choice[str]):
     metavar="BYTES",
     default=DEFAULT_MAX_REQUEST_BYTES,
     show_default=True,
-    help="The longest body of a request.",
+    help="Maximum length of a request's body.",
 )
-@option("--no-fast-path", is_flag=True, help="Let the SDK answer every request, plain ones too.")
+@option("--no-fast-path", is_flag=True, help="Answer every request by the SDK.")
 @option(
     "--reload",
     is_flag=True,
-    help="Follow changes: configurations are read again; over HTTP, Python files beside a target are loaded again.",
+    help="Apply changes of files: configurations are reloaded; over HTTP, Python files near a target are reloaded.",
 )
 @texts_option(
     "--forward-headers",
-    help="Headers of a caller to hand on to servers behind URLs; none that is a credential. Repeatable.",
+    help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable.",
 )
 @auth_options
 @limits_options
@@ -91,17 +94,17 @@ class _Transport(click.Choice[str]):
 @telemetry_options
 @pins_options
 @prefix_option
-@option("--name", help="What the server calls itself; by default after its targets.")
+@option("--name", help="Name of the server; by default derived from its targets.")
 @option(
     "--server-version",
     metavar="VERSION",
-    help="The version that the server says it has; by default the __version__ of its one target.",
+    help="Version of the server; by default the __version__ of its only target.",
 )
-@option("--instructions", help="What a model should know about the server as a whole.")
+@option("--instructions", help="Instructions about the server for the model.")
 @texts_option(
     "--default-targets",
     metavar="TARGET[,TARGET…]",
-    help="What to serve where no TARGET is named: those of these files and directories that exist. Repeatable.",
+    help="Files and directories to serve if no TARGET is given; missing ones are skipped. Repeatable.",
 )
 @log_level_option("info")
 @click.pass_context
@@ -109,11 +112,11 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     """Serve the tools of one or several TARGETs as one MCP server.
 
     A TARGET is file.py[:object], directory/ or package.module[:object], or servers whose tools are served again:
-    mcp.json[#server], a URL, or -- command args… With several of those every tool has its server's name before its own
-    (see --prefix), and a server that is not there costs only its own tools.
+    mcp.json[#server], a URL, or -- command args… With several servers, every tool name is prefixed with its server's
+    name (see --prefix), and only the tools of an unavailable server are missing.
 
-    What tools print goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host
-    that is listened on are always allowed. Every option can be given in the environment; lists are separated by commas.
+    Output of tools goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host to listen on
+    are always allowed. Every option can be set in the environment; lists are separated by commas.
     """
     auth = group_values(AuthOptions, settings)
     limits = group_values(LimitsOptions, settings)
@@ -125,11 +128,11 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     )
     configure_logging(options.log_level, telemetry.log_format)
     if options.transport == "stdio":
-        from bridge.cli.serve.stdio import serve_stdio  # noqa: PLC0415 - HTTP does without it
+        from bridge.cli.serve.stdio import serve_stdio  # noqa: PLC0415 - not needed for HTTP
 
         serve_stdio(ctx, targets, options)
     else:
         with redirect_stdout():
-            from bridge.cli.serve.http import serve_http  # noqa: PLC0415 - stdio does without it
+            from bridge.cli.serve.http import serve_http  # noqa: PLC0415 - not needed for stdio
 
             serve_http(ctx, targets, options)

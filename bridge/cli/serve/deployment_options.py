@@ -32,17 +32,17 @@ class ScalingOptions:
         """True if a request may reach a process that cannot look up its session."""
         return self.workers > 1 and self.redis_url is None
 
-    def what_is_lost(self) -> str:
-        """Features that clients of the handshake era lose."""
+    def missing_features(self) -> str:
+        """Return a message about features that do not work with several workers."""
         if self.redis_url is not None:
-            return f"{self.workers} workers: SSE is off, which keeps each session in one process"
+            return f"{self.workers} workers: SSE is off, because its sessions need a single process"
         return (
-            f"{self.workers} workers: clients of the handshake era are served without sessions, "
-            "so that tools cannot ask them and changes are not announced to them, and SSE is off"
+            f"{self.workers} workers: SSE is off, and clients of the handshake era are served without sessions: "
+            "tools cannot ask them, and changes are not announced to them (--redis-url enables sessions)"
         )
 
     @property
-    def seals_alone(self) -> bool:
+    def has_private_state_key(self) -> bool:
         """True if other replicas cannot decrypt the state that clients carry between the rounds of a call."""
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
@@ -55,9 +55,9 @@ class ScalingOptions:
         if self.workers == 1:
             return
         if reload:
-            raise click.UsageError("--reload and --workers do not go together: leave one out", ctx)
+            raise click.UsageError("--reload and --workers exclude each other: leave one out", ctx)
         if transport == "sse":
-            raise click.UsageError("--transport sse keeps each session in one process: leave --workers out", ctx)
+            raise click.UsageError("--transport sse needs a single process: leave --workers out", ctx)
 
     def reach_redis(self) -> None:
         """Check that Redis responds, if it is configured.
@@ -67,7 +67,7 @@ class ScalingOptions:
             RedisUnreachableError: Redis does not respond.
         """
         if self.redis_url is not None:
-            import asyncio  # noqa: PLC0415 - for those who have one
+            import asyncio  # noqa: PLC0415 - only with Redis
 
             from bridge.redis import check_reachable  # noqa: PLC0415 - as above
 
@@ -84,7 +84,7 @@ class ScalingOptions:
             if len(key) < MIN_KEY_BYTES:
                 raise click.UsageError(
                     f"key {number} of --state-keys has {len(key)} bytes, and must have at least {MIN_KEY_BYTES}: "
-                    "make one by `openssl rand -hex 32`",
+                    "create one by `openssl rand -hex 32`",
                     ctx,
                 )
         return keys or None
@@ -94,9 +94,8 @@ scaling_options = option_group(
     option(
         "--redis-url",
         metavar="URL",
-        help="A Redis by which servers of one --name are one server, such as redis://localhost:6379/0: the sessions of "
-        "earlier protocol revisions go on with any of them, and rates are counted for all together. Better set in the "
-        "environment.",
+        help="URL of a Redis that replicas with the same --name share, such as redis://localhost:6379/0: each replica "
+        "continues sessions of older protocol versions, and rates are counted together. Better set in the environment.",
     ),
     option(
         "--workers",
@@ -104,13 +103,13 @@ scaling_options = option_group(
         metavar="PROCESSES",
         default=1,
         show_default=True,
-        help="Over HTTP: how many processes serve together at the port; one that ends is started again.",
+        help="Over HTTP: number of processes that serve the port; one that ends is restarted.",
     ),
     texts_option(
         "--state-keys",
         metavar="KEY[,KEY…]",
-        help="Secrets that seal what clients carry between the rounds of a call: the first seals, all open. "
-        "The same for all replicas; better set in the environment. Repeatable.",
+        help="Secrets that encrypt the state that clients carry between the rounds of a call: the first encrypts, all "
+        "decrypt. Use the same for all replicas; better set in the environment. Repeatable.",
     ),
 )
 
@@ -143,16 +142,16 @@ operations_options = option_group(
         "--admin-port",
         type=WholeNumber(0, 65535),
         metavar="PORT",
-        help="Over HTTP: serve /healthz, /readyz, /status and /metrics at this port, and not beside the tools.",
+        help="Over HTTP: serve /healthz, /readyz, /status and /metrics at this port instead of the tools' port.",
     ),
-    option("--admin-host", default="127.0.0.1", show_default=True, help="Where to listen for the admin port."),
+    option("--admin-host", default="127.0.0.1", show_default=True, help="Host to bind the admin port to."),
     option(
         "--drain-delay",
         type=Number(0),
         metavar="SECONDS",
         default=0.0,
         show_default=True,
-        help="Over HTTP: for how many seconds new calls are still served after SIGTERM, while /readyz says 503.",
+        help="Over HTTP: seconds for which new calls are accepted after SIGTERM, while /readyz answers 503.",
     ),
     option(
         "--drain-timeout",
@@ -160,7 +159,7 @@ operations_options = option_group(
         metavar="SECONDS",
         default=25.0,
         show_default=True,
-        help="Over HTTP: how many seconds calls may go on after that.",
+        help="Over HTTP: seconds for which running calls may continue after that.",
     ),
 )
 """Options of `OperationsOptions`."""

@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 
 def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
-    """Serve to everyone who reaches the port.
+    """Serve over HTTP.
 
     Args:
         ctx: The command.
-        texts: The targets as they were given.
-        options: How to serve.
+        texts: Arguments of the command.
+        options: The command's options.
 
     Raises:
-        click.UsageError: The options do not fit one another.
-        CommandError: It cannot be listened there.
+        click.UsageError: The options contradict each other.
+        HostingError: The port cannot be bound.
     """
     if options.transport == "sse" and options.no_sse:
-        raise click.UsageError("--no-sse leaves nothing of --transport sse", ctx)
+        raise click.UsageError("--transport sse and --no-sse exclude each other: leave one out", ctx)
     if not options.path.startswith("/"):
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
     options.operations.check(ctx)
@@ -58,15 +58,15 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     addresses = sockets_module.resolve(options.host, options.port)
     auth = options.auth.auth(ctx)
     if auth is not None and options.no_auth:
-        raise click.UsageError("--no-auth lets everyone in, whatever keys and issuers are given: leave one out", ctx)
+        raise click.UsageError("--no-auth and keys or issuers exclude each other: leave one out", ctx)
     if auth is None and not options.no_auth and not sockets_module.are_loopback(addresses):
         raise click.UsageError(
-            f"--host {options.host} can be reached from other machines, and nobody is asked for a key: "
-            "give one by BRIDGE_API_KEY, --api-keys or --oauth-issuer, add --no-auth if that is meant, "
+            f"--host {options.host} can be reached from other machines without a key: "
+            "set BRIDGE_API_KEY, --api-keys or --oauth-issuer, add --no-auth if that is intended, "
             "or listen on 127.0.0.1",
             ctx,
         )
-    options.limits.limits(ctx)  # where a child serves, it would be too late
+    options.limits.limits(ctx)  # report errors before a child is started
     options.scaling.secrets(ctx)
     targets = targets_of(ctx, texts, options)
     name = name_of(targets, options)
@@ -74,11 +74,11 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     inheritance = inherited_sockets()
     if inheritance is None:
         warn_unused_options(ctx, options)
-        options.scaling.reach_redis()  # later it may be gone for a while
-        if options.scaling.seals_alone:
+        options.scaling.reach_redis()  # at start only; later outages are tolerated
+        if options.scaling.has_private_state_key:
             print_message(
-                "bridge serve: what clients of the 2026-07-28 revision carry between the rounds of a call is opened by "
-                "this process alone; give all replicas the same BRIDGE_STATE_KEYS"
+                "bridge serve: other replicas cannot decrypt the state that clients carry between the rounds of a "
+                "call; set the same BRIDGE_STATE_KEYS for all replicas"
             )
     sockets = sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
@@ -92,14 +92,14 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
 
 
 def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
-    from bridge.hosting.workers import run_workers  # noqa: PLC0415 - for those who want several
+    from bridge.hosting.workers import run_workers  # noqa: PLC0415 - only with several workers
 
     scaling = options.scaling
     has_keys = scaling.secrets(ctx) is not None
 
     def announce() -> None:
         _announce(name, sockets, options)
-        print_message(scaling.what_is_lost())
+        print_message(scaling.missing_features())
 
     ctx.exit(
         run_workers(
@@ -133,7 +133,7 @@ def _serve_here(
     serving = serving_of(targets, options)
     announce: Callable[[], None] = partial(_announce, name, sockets, options)
     channel = None if inheritance is None else inheritance.channel
-    from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - as late as the rest of the server
+    from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
     with telemetry_enabled(options.telemetry, name) as watched:
 

@@ -58,7 +58,7 @@ class LimitsOptions:
             or self.tool_max_result_bytes
         ):
             return None
-        from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - only for those who limit something
+        from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - only with limits
 
         try:
             return Limits(
@@ -90,7 +90,7 @@ def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Va
         tool, is_written, value = text.rpartition("=")
         if not (is_written and tool):
             raise DefinitionError(
-                f"{option_name} is written TOOL={'N/SECONDS' if 'rate' in option_name else 'N'}: {text!r}"
+                f"{option_name} has the form TOOL={'N/SECONDS' if 'rate' in option_name else 'N'}, not {text!r}"
             )
         found[tool.strip()] = read(value)
     return found
@@ -109,48 +109,47 @@ limits_options = option_group(
     option(
         "--rate",
         metavar="N/SECONDS",
-        help="Over HTTP: how many requests of one caller in how many seconds, such as 100/10; more are answered 429.",
+        help="Over HTTP: maximum rate of requests of each caller, such as 100/10; others are answered 429.",
     ),
     option(
         "--concurrency",
         type=WholeNumber(1),
         metavar="CALLS",
-        help="How many calls of one caller at once in each process; more are answered 429, or in a session by a failed "
-        "result.",
+        help="Maximum running calls of each caller in each process; others are answered 429, or in a session by an "
+        "error result.",
     ),
     option(
         "--max-streams",
         type=WholeNumber(1),
         metavar="STREAMS",
-        help="Over HTTP: how many streams of one caller at once in each process; more are answered 429.",
+        help="Over HTTP: maximum open streams of each caller in each process; others are answered 429.",
     ),
     texts_option(
         "--tool-rate",
         metavar="TOOL=N/SECONDS",
-        help="How many calls of a tool, or of each of a pattern (delete_*=5/60), by one caller; more fail. Repeatable.",
+        help="Maximum rate of calls of a tool, by name or pattern (delete_*=5/60), for each caller. Repeatable.",
     ),
     texts_option(
         "--tool-concurrency",
         metavar="TOOL=N",
-        help="How many calls of a tool, or of each of a pattern, by one caller at once in each process; more fail. "
-        "Repeatable.",
+        help="Maximum running calls of a tool, by name or pattern, for each caller in each process. Repeatable.",
     ),
     option(
         "--max-output-chars",
         type=WholeNumber(1),
         metavar="CHARACTERS",
-        help="How many characters of text of a result a model reads: head and tail of a longer one.",
+        help="Maximum characters of a result's text for the model; a longer text is cut in the middle.",
     ),
     option(
         "--max-result-bytes",
         type=WholeNumber(1),
         metavar="BYTES",
-        help="The longest result of a call, as JSON; a longer one is a failed result that says how long it was.",
+        help="Maximum length of a call's result as JSON; a longer result becomes an error.",
     ),
     texts_option(
         "--tool-max-result-bytes",
         metavar="TOOL=BYTES",
-        help="The same for a tool, or for each of a pattern; of several the smallest counts. Repeatable.",
+        help="Maximum length of a tool's results, by name or pattern; the smallest that matches applies. Repeatable.",
     ),
     option(
         "--max-calls",
@@ -158,8 +157,8 @@ limits_options = option_group(
         metavar="CALLS",
         default=DEFAULT_MAX_CALLS,
         show_default=True,
-        help="Over HTTP: how many calls of all callers may run or wait at once in each process; more are answered by "
-        "an error that says when to try again.",
+        help="Over HTTP: maximum calls of all callers that run or wait in each process; others are answered by an "
+        "error that says when to try again.",
     ),
     option(
         "--max-sessions",
@@ -167,8 +166,8 @@ limits_options = option_group(
         metavar="SESSIONS",
         default=DEFAULT_MAX_SESSIONS,
         show_default=True,
-        help="Over HTTP: how many sessions may be open. Then who has fewer takes the place of one of whoever has most, "
-        "in which no call runs; all others are answered 503.",
+        help="Over HTTP: maximum open sessions. At the maximum, a caller with fewer sessions displaces an idle session "
+        "of the caller with most; others are answered 503.",
     ),
     option(
         "--max-header-bytes",
@@ -176,14 +175,14 @@ limits_options = option_group(
         metavar="BYTES",
         default=DEFAULT_MAX_HEADER_BYTES,
         show_default=True,
-        help="Over HTTP: the longest address and headers of a request; longer ones are answered 431.",
+        help="Over HTTP: maximum length of a request's target and headers; longer ones are answered 431.",
     ),
     option(
         "--max-connections",
         type=WholeNumber(1),
         metavar="CONNECTIONS",
-        help="Over HTTP: how many connections may be open. Then an address with fewer takes the place of one of the "
-        "address with most, on which no call runs; all others are answered 503 and closed.",
+        help="Over HTTP: maximum open connections. At the maximum, an address with fewer connections displaces an idle "
+        "one of the address with most; others are answered 503 and closed.",
     ),
 )
 """Options of `LimitsOptions`."""

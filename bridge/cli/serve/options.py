@@ -87,7 +87,7 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
     for option in typed_options(ctx):
         is_there, others = needed.get(option.name or "", (True, ""))
         if not is_there:
-            print_message(f"bridge serve: nothing is done with {option.opts[0]}; add {others}", "warning")
+            print_message(f"bridge serve: {option.opts[0]} has no effect; add {others}", "warning")
 
 
 def serving_of(targets: list[Target], options: ServeOptions) -> Serving:

@@ -40,9 +40,7 @@ def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
         or (option.name == "reload" and not follows)
     ]
     if ignored:
-        print_message(
-            f"bridge serve: over stdio nothing is done with {', '.join(ignored)}; add --transport http", "warning"
-        )
+        print_message(f"bridge serve: {', '.join(ignored)} has no effect over stdio; add --transport http", "warning")
 
 
 def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
@@ -58,12 +56,12 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     _note_ignored(ctx, targets)
     warn_unused_options(ctx, options)
     serving, name = serving_of(targets, options), name_of(targets, options)
-    said = [f"--name={options.name}"] if options.name else []
-    said += [f"--instructions={options.instructions}"] if options.instructions else []
-    said += [f"--page-size={options.page_size}"] if options.page_size else []
-    print_message(f"serving {name} over stdio; for a host's configuration:")
-    print_message(configuration(name, redacted_entry(targets, said)))
-    from bridge.server.stdio import server  # noqa: PLC0415 - after the targets, whose mistakes come first
+    arguments = [f"--name={options.name}"] if options.name else []
+    arguments += [f"--instructions={options.instructions}"] if options.instructions else []
+    arguments += [f"--page-size={options.page_size}"] if options.page_size else []
+    print_message(f"serving {name} over stdio; for a client's configuration:")
+    print_message(configuration(name, redacted_entry(targets, arguments)))
+    from bridge.server.stdio import server  # noqa: PLC0415 - after errors of the targets
 
     lifespan = serving.lifespan
 
@@ -75,7 +73,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
 
         publisher = publisher_of(ctx, serving, name, options)
         if publisher.accounts is not None:
-            from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - for those who limit something
+            from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - only with limits
 
             lifespan = with_unmatched_warnings(publisher, lifespan)
         server.serve_stdio(

@@ -47,25 +47,25 @@ class TelemetryOptions:
 
 
 telemetry_options = option_group(
-    option("--metrics", is_flag=True, help="Over HTTP: count and time what is done, and serve it at /metrics."),
+    option("--metrics", is_flag=True, help="Over HTTP: serve metrics at /metrics."),
     option(
         "--traces",
         is_flag=True,
-        help="Send traces as the OTEL_* variables say. Without it they are sent where OTEL_TRACES_EXPORTER or "
-        "OTEL_EXPORTER_OTLP_ENDPOINT is set.",
+        help="Send traces as configured by the OTEL_* variables. Also enabled by OTEL_TRACES_EXPORTER or "
+        "OTEL_EXPORTER_OTLP_ENDPOINT.",
     ),
     option(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="How to log; json has one object a line, and one for each call.",
+        help="Format of the log; json has one object a line, and a line for each call.",
     ),
-    option("--log-arguments", is_flag=True, help="Write the arguments of calls into JSON log and audit log."),
+    option("--log-arguments", is_flag=True, help="Include the arguments of calls in the JSON log and the audit log."),
     option(
         "--audit-log",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Append a line of JSON for each call: who called what, with which outcome.",
+        help="File to which a JSON line is appended for each call, with its caller and outcome.",
     ),
     option(
         "--audit-log-max-bytes",
@@ -73,7 +73,7 @@ telemetry_options = option_group(
         metavar="BYTES",
         default=100 * _MIB,
         show_default=True,
-        help="How long the audit log may become before it is renamed to FILE.1 and begun anew.",
+        help="Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
     ),
     option(
         "--audit-log-kept-files",
@@ -81,7 +81,7 @@ telemetry_options = option_group(
         metavar="FILES",
         default=10,
         show_default=True,
-        help="How many earlier files of the audit log are kept.",
+        help="Number of earlier files of the audit log that are kept.",
     ),
 )
 """Options of `TelemetryOptions`."""
@@ -151,9 +151,7 @@ def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracer:
         raise CommandError(str(error)) from error
     closings.append(close)
     if "OTEL_TRACES_SAMPLER" not in os.environ:
-        print_message(
-            f"tracing {DEFAULT_RATIO:.0%} of calls, and those whose callers trace them; OTEL_TRACES_SAMPLER decides"
-        )
+        print_message(f"tracing {DEFAULT_RATIO:.0%} of calls, and those that callers trace (see OTEL_TRACES_SAMPLER)")
     return tracer
 
 
@@ -215,7 +213,7 @@ def _is_tracing_installed() -> bool:
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None:
         return True
     print_message(
-        "the environment asks for traces (OTEL_*), and OpenTelemetry is not installed: "
+        "the environment enables traces (OTEL_*), but OpenTelemetry is not installed: "
         "pip install 'mcp-toolbridge[otel]'"
     )
     return False

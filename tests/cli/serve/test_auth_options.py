@@ -34,7 +34,7 @@ def test_a_key_of_the_environment_is_asked_for_and_nobody_is_warned(start: Start
 
 def test_a_key_on_the_command_line_earns_a_warning(start: Start) -> None:
     with start(*HTTP, "--api-key", KEY) as process:
-        process.line_with("every user of this machine sees --api-key in the list of processes")
+        process.line_with("every user of this machine can read --api-key in the list of processes")
         assert status(process.url(), KEY) == 400
 
 
@@ -76,23 +76,26 @@ def test_tokens_that_only_the_issuer_can_read_are_asked_for(start: Start) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--host", "0.0.0.0"), "nobody is asked for a key: give one by BRIDGE_API_KEY, --api-keys or --oauth-issuer"),
-        (("--api-key", KEY, "--no-auth"), "--no-auth lets everyone in"),
+        (("--host", "0.0.0.0"), "without a key: set BRIDGE_API_KEY, --api-keys or --oauth-issuer"),
+        (("--api-key", KEY, "--no-auth"), "--no-auth and keys or issuers exclude each other"),
         (("--api-key", "a b"), "a key is visible ASCII"),
         (("--api-key", f"{KEY},{KEY}"), "the keys of 'key-1' and 'key-2' are the same"),
-        (("--api-key", f"abc,{KEY}"), "key-1 of 2 is shorter than 16 characters and can be guessed; a comma separates"),
-        (("--api-key", ""), "--api-key is given and empty"),
-        (("--api-key", " , "), "--api-key is given and empty"),
-        (("--api-keys", ""), "--api-keys names no file"),
-        (("--oauth-issuer", ""), "--oauth-issuer is given and empty"),
+        (
+            ("--api-key", f"abc,{KEY}"),
+            "key-1 of 2 is shorter than 16 characters and can be guessed; keys are separated",
+        ),
+        (("--api-key", ""), "--api-key is empty"),
+        (("--api-key", " , "), "--api-key is empty"),
+        (("--api-keys", ""), "--api-keys is empty"),
+        (("--oauth-issuer", ""), "--oauth-issuer is empty"),
         (("--api-keys", "nowhere"), "the keys in 'nowhere' cannot be used: No such file or directory"),
         (("--api-keys", "calculator.py"), "the keys in 'calculator.py' cannot be used:"),
         (("--oauth-issuer", "https://x"), "--oauth-issuer needs --resource-url"),
         (("--resource-url", "https://x", "--oauth-jwks-url", "https://x/k"), "--oauth-jwks-url needs --oauth-issuer"),
         ((*OAUTH, "--oauth-introspection-url", "https://x/i"), "needs --oauth-client-id and --oauth-client-secret"),
         (("--oauth-issuer", "login", "--resource-url", AUDIENCE), "an issuer is an http(s) URL"),
-        (("--tool-scope", "a=b"), "scopes are granted by --oauth-issuer"),
-        ((*OAUTH, "--tool-scope", "a"), "--tool-scope is TOOL=SCOPE"),
+        (("--tool-scope", "a=b"), "scopes need credentials: give --oauth-issuer"),
+        ((*OAUTH, "--tool-scope", "a"), "--tool-scope has the form TOOL=SCOPE"),
         ((*OAUTH, "--required-scope", 'a"b'), "a scope is visible ASCII"),
     ],
 )
@@ -105,7 +108,7 @@ def test_options_that_do_not_fit_are_refused_with_the_remedy(run: Run, options: 
 
 def test_keys_of_the_environment_that_are_none_are_refused(run: Run) -> None:
     ended = run(*HTTP, env={"BRIDGE_API_KEY": ","})
-    assert (ended.returncode, "--api-key is given and empty" in ended.stderr) == (2, True)
+    assert (ended.returncode, "--api-key is empty" in ended.stderr) == (2, True)
 
 
 def test_all_problems_of_a_file_of_keys_are_told_apart(run: Run, directory: Path) -> None:

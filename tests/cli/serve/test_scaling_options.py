@@ -23,7 +23,7 @@ def test_workers_with_a_redis_share_sessions(start: Start, tmp_path: Path) -> No
         secret = redis.url.replace("redis://", "redis://default:@")
         with start(*SERVE, "--workers", "2", "--redis-url", secret) as process:
             url = process.url()
-            assert process.line_with("workers") == "2 workers: SSE is off, which keeps each session in one process"
+            assert process.line_with("workers") == "2 workers: SSE is off, because its sessions need a single process"
             talk = Talk(url)
             for a in range(20):  # each over a connection of its own
                 assert text_of(message_in(talk.sum(url, a, 2))) == str(a + 2)
@@ -46,8 +46,8 @@ def test_replicas_that_lack_the_keys_of_the_others_say_so(
     with redis_server(tmp_path) as redis, start(*SERVE, *more, "--redis-url", redis.url, env=environment) as process:
         process.url()
         assert process.end(signal.SIGTERM) == 0
-        told = [line.rpartition("; ")[2] for line in process.seen if "opened by this process alone" in line]
-        assert told == ["give all replicas the same BRIDGE_STATE_KEYS"] * is_said
+        told = [line.rpartition("; ")[2] for line in process.seen if "cannot decrypt the state" in line]
+        assert told == ["set the same BRIDGE_STATE_KEYS for all replicas"] * is_said
 
 
 def test_a_redis_that_is_not_there_is_one_line_without_its_password(run: Run) -> None:

@@ -86,7 +86,7 @@ def test_a_json_log_has_one_object_a_line_and_one_for_each_call_without_the_argu
     ("text", "options", "code", "message"),
     [
         ("import nothing_there", HTTP, 1, "ModuleNotFoundError: No module named 'nothing_there'"),
-        (TOOLS, (*HTTP, "--host", "0.0.0.0"), 2, "nobody is asked for a key"),
+        (TOOLS, (*HTTP, "--host", "0.0.0.0"), 2, "can be reached from other machines without a key"),
     ],
 )
 def test_what_keeps_a_server_from_starting_is_one_line_of_json_as_severe_as_it_is(
@@ -230,7 +230,7 @@ def test_the_metrics_tell_of_calls_sessions_and_children_in_hand_and_of_the_drai
     assert [[each[name] for name in names] for each in found] == [[0, 0, 1, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]
 
 
-SHARE = "tracing 1% of calls, and those whose callers trace them; OTEL_TRACES_SAMPLER decides"
+SHARE = "tracing 1% of calls, and those that callers trace (see OTEL_TRACES_SAMPLER)"
 
 
 @pytest.mark.parametrize(
