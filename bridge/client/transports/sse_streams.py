@@ -24,7 +24,7 @@ from mcp_types import (
 )
 from pydantic_core import from_json
 
-from bridge.client.transports.limits import MAX_MESSAGE_BYTES
+from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -124,7 +124,7 @@ def _message(data: str) -> _Incoming:
 def _error_in(response: httpx2.Response) -> ErrorData:
     """Protocol error in a refused response, or a general one."""
     try:
-        body: Any = from_json(response.content)
+        body: Any = from_json(response.content if len(response.content) <= LARGE_BYTES else b"")
         return ErrorData.model_validate(body["error"])
     except (ValueError, LookupError, TypeError):
         return ErrorData(code=INTERNAL_ERROR, message=HTTP_ERROR_MESSAGE)

@@ -307,11 +307,11 @@ import json, sys
 for line in sys.stdin:
     request = json.loads(line)
     if request.get("method") == "tools/call":
-        print('{"jsonrpc": "2.0", "id": 1, "result": {"x": [' + "[]," * 2_000_001, flush=True)
+        print('{"jsonrpc": "2.0", "id": 1, "result": {"x": [' + "[]," * 500_001, flush=True)
     elif "id" in request:
         result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
         print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 """
     async with opened(python_config(code, protocol="legacy")) as connection:
-        with pytest.raises(OutcomeUnknownError, match="objects and arrays, of 2,000,000 at most"):
+        with pytest.raises(OutcomeUnknownError, match="objects and arrays, of 500,000 at most"):
             await connection.call_tool("x", {})
