@@ -255,8 +255,6 @@ def _forget() -> None:
 
 
 _holder = _Holder()
-
-
 _portals_before_fork: list[_Holder] = []
 
 

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MAX_NAME_CHARS = 128
-
 _MAX_EXAMINED = 10_000
-
 _MAX_COMPARED = 20
-
 _INVISIBLE = r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef"
 
 _DECEIVING = re.compile(f"[{_INVISIBLE}]")

@@ -27,21 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BLANK = re.compile(r"\s*")
-
 _BLANK_OR_COMMENTS = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
-
 _LINE_INDENT = re.compile(r"[ \t]*")
-
 _REST_OF_LINE_COMMENT = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*(?=[\r\n]))")
-
 _FIRST_INDENT = re.compile(r"\{[^\S\n]*\r?\n([ \t]+)")
-
 _DEFAULT_INDENT = "  "
-
 _logger = logging.getLogger("bridge.cli")
-
 _NEW_FILE_MODE = 0o666  # restricted by the umask
-
 _LOCK_SECONDS = 30.0
 
 

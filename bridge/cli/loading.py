@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from bridge.tools.toolbox import ToolBox
 
 _CONFIGURATIONS = ("mcp.json", ".mcp.json")
-
 _LIBRARIES = {"mcp", "fastmcp"}
-
 _SERVERS = {"FastMCP", "MCPServer", "Server"}
 
 

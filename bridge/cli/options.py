@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bridge.cli.targets import Target
 
 Group = TypeVar("Group")
-
 _AnyTarget = TypeVar("_AnyTarget", bound="Target")
 
 header_option = click.option(

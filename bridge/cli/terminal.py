@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _YES = frozenset({"y", "yes"})
-
 _NO = frozenset({"n", "no", ""})
-
 _STEPS = 1000
-
 _MAX_LABEL_CHARS = 40
 
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from bridge.gateway.gateway import Gateway, merged_servers
 
 __all__ = ["Gateway", "merged_servers"]
-
 _MODULES = {"Gateway": "gateway", "merged_servers": "gateway"}
 
 

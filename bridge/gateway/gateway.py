@@ -40,7 +40,6 @@ START_SECONDS = 10.0
 """Default time to wait for servers on start, in seconds. Tools of slower servers are added later."""
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
 _VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
 
 _OF_THE_CONNECTION = frozenset(

@@ -43,8 +43,6 @@ _PROBES = tuple(f"{method} {path} HTTP/1".encode() for method in METHODS for pat
 
 
 _END_OF_HEAD = b"\r\n\r\n"
-
-
 _ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"%b"%b}}'
 
 

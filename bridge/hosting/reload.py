@@ -25,13 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CHECK_MILLISECONDS = 200
-
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
-
 _logger = logging.getLogger("bridge.hosting")
-
 _DEBOUNCE_MILLISECONDS = 400
-
 _STEP_MILLISECONDS = 50
 
 

@@ -42,9 +42,7 @@ KEEP_ALIVE_SECONDS = 75
 """Idle seconds of a connection; longer than in load balancers, so that they do not use a connection that closes."""
 
 _YOUNG_OBJECTS = 10_000
-
 _PROXIES = "FORWARDED_ALLOW_IPS"
-
 _USUAL_BOUNDS = ConnectionLimits()
 
 

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BACKLOG = 2048
-
 _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
-
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
 
 Address = tuple[int, tuple[Any, ...]]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _T = TypeVar("_T")
-
 _BEFORE_SEND = "before-send.bedrock-runtime"
 _BEFORE_PARSE = "before-parse.bedrock-runtime.ConverseStream"
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
-if TYPE_CHECKING:
     Said = UserMessage | AiMessage | ToolExecutionResultMessage
+
 
 _MADE_ID_CHARS = 24
 

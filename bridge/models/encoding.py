@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 PDF = "application/pdf"
-
 _SURROGATE = re.compile(r"\\ud[89a-f]")
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="ChatModel | StreamingChatModel")
 _T = TypeVar("_T")
-
 _logger = logging.getLogger("bridge.models")
 
 _REFUSED = frozenset({400, 413, 422})

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ChatEvent, ChatModel, ChatRequest, ChatResponse, StreamingChatModel
 
 M = TypeVar("M", bound="ChatModel | StreamingChatModel")
-
 _logger = logging.getLogger("bridge.models")
 
 _ERROR_LISTENERS_SECONDS = 5.0

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from bridge.tools.specification import ToolSpecification
 
 _MAX_REMEMBERED = 4_096
-
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
-
 _MAX_NAME_CHARS = 64
-
 _MAX_REMEMBERED_FORMATS = 64
 
 

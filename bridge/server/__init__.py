@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from bridge.server.publisher import Publisher
 
 __all__ = ["Probes", "Publisher", "http_app", "mount"]
-
 _MODULES = {"Probes": "http.probes", "Publisher": "publisher", "http_app": "http.app", "mount": "http.mount"}
 
 

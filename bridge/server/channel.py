@@ -44,14 +44,13 @@ if TYPE_CHECKING:
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
+    Request = ServerRequestContext[Any, Any]
+
 _REQUESTS: dict[str, type[ElicitRequest | CreateMessageRequest | ListRootsRequest]] = {
     "elicitation/create": ElicitRequest,
     "sampling/createMessage": CreateMessageRequest,
     "roots/list": ListRootsRequest,
 }
-
-if TYPE_CHECKING:
-    Request = ServerRequestContext[Any, Any]
 
 
 class RemoteChannel:

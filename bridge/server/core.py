@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
-
 _Raised = TypeVar("_Raised", bound=BaseException)
-
 _Written = TypeVar("_Written")
 
 DISCOVERY_TTL_MS = 60_000

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
-
 _EMPTY: Json = {}
 
 

@@ -14,8 +14,8 @@ from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-if TYPE_CHECKING:
     Task = asyncio.Task[Any]
+
 
 _logger = logging.getLogger("bridge.server")
 

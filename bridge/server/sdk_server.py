@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
-
 _EMPTY: Mapping[str, Any] = {}
 
 STATE_TTL_SECONDS = 3600.0

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from bridge.server.limits.limits import Limits
     from bridge.tools.toolbox import ToolBox
 
-if TYPE_CHECKING:
     Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
-_limits_logger = logging.getLogger("bridge.server.limits")
 
+_limits_logger = logging.getLogger("bridge.server.limits")
 _auth_logger = logging.getLogger("bridge.server.auth")
 
 

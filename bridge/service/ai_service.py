@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool, ToolProvider
 
 T = TypeVar("T")
-
 _ENGINE = "__bridge_engine__"
 _CALLED_BY = "_bridge_called_by"
 """Name of the parameter that passes the caller's context to a method that is a tool."""

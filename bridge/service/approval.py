@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
 _DENIED = "the call was not approved"
-
 _VERSION = 1
 
 

@@ -54,11 +54,7 @@ class ToolChoice:
 
 
 ToolChoice.AUTO = ToolChoice()
-
-
 ToolChoice.REQUIRED = ToolChoice(ToolChoiceMode.REQUIRED)
-
-
 ToolChoice.NONE = ToolChoice(ToolChoiceMode.NONE)
 
 

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage
 
 _T = TypeVar("_T")
-
 _VERSION = 1
-
 _BUSY_SECONDS = 30.0
 
 _SCHEMA = """
@@ -51,7 +49,6 @@ _NEWEST = """
 """
 
 _END = 2**63 - 1
-
 _RETRY_SECONDS = 0.01
 
 

@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from bridge.tools.tool import ToolExecutionRequest
 
 _NAME_WEIGHT = 3.0
-
 _MIN_STEM_CHARS = 3
-
 _MAX_VECTORS = 10_000
-
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
 
 

@@ -46,7 +46,6 @@ _FIRST_ONLY = "the arguments contain many values, so only the first mistake in e
 _TOO_MANY = "the arguments contain too many values to be converted for the tool; send fewer at once"
 _NON_FINITE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(NaN|Infinity)')
 _TOO_DEEP = "should be nested less deeply"
-
 _FENCE = "```"
 _LANGUAGE = re.compile(r"[A-Za-z0-9]*")
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]\s*+,|(,)(?=\s*+[\]}])', re.DOTALL)

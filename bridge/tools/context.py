@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
 
 _logger = logging.getLogger("bridge.tools")
-
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]

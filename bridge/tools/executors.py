@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 
 _P = ParamSpec("_P")
-
 _T = TypeVar("_T")
 
 

@@ -47,7 +47,6 @@ __all__ = [
 
 _SETTINGS = "__bridge_tool__"
 _MAX_REPR_CHARS = 100
-
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[Any, Any] | classmethod[Any, Any, Any]")
 
 

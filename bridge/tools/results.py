@@ -39,19 +39,12 @@ SUCCESS = "Success"
 """Text sent to the model when a function returns None; the same word as LangChain4j."""
 
 _WRAPPER = "result"
-
 _NOT_FINITE = "a number in it is not finite"
-
 _BINARY = (bytes, bytearray, memoryview)
-
 _SEQUENCES = (list, tuple, set, frozenset)
-
 _BLOCK_LIKE = (Block, *_BINARY)
-
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
-
 _CONTENT = (Block, bytes, bytearray, memoryview, ToolExecutionResult)
-
 _SEQUENCE_TYPES = (list, tuple, set, frozenset, Sequence, MutableSequence, Collection)
 
 

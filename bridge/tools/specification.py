@@ -13,11 +13,8 @@ from bridge.text import short_repr
 from bridge.tools.checks import require_type
 
 _MAX_DEPTH = 20
-
 _HALF = "surrogates not allowed"
-
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
-
 _EMPTY: Mapping[str, Any] = {}
 
 HINTS: Mapping[str, str] = {

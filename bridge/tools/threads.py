@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
 _T = TypeVar("_T")
-
 _logger = logging.getLogger("bridge.tools")
 
 DEFAULT_THREADS = 40

@@ -26,7 +26,6 @@ Transform = Callable[[tuple["Tool", ...]], Iterable["Tool"]]
 """Returns changed tools."""
 
 _logger = logging.getLogger("bridge.tools")
-
 _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME_CHARS}}}")
 
 

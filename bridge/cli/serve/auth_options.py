@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bridge.server.auth import Auth
 
 _logger = logging.getLogger("bridge.cli")
-
 _GIVEN = frozenset({ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT})
 
 

@@ -29,9 +29,7 @@ _NOT_AT_THE_ROOT = frozenset(
 )
 
 _BEDROCK_ROOT = frozenset({"type", "properties", "required", "$defs"})
-
 _MAX_NODES = 5_000
-
 _MAX_LEVELS = 64
 
 _FORMATS: Mapping[str, frozenset[str]] = {

@@ -25,9 +25,7 @@ MAX_DEPTH = 64
 """Maximum nesting depth; deeper schemas become a schema that accepts any value."""
 
 _DEFINITIONS = "#/$defs/"
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
-
 _ANY: Json = {}
 
 MAX_NODES = 5_000

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _NOTE_CHARS = 200
-
 _CONTAINERS = ("object", "array")
 
 _MAX_HOPS = 100

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _CACHED_NAMES = 4096
-
 _EMPTY: frozenset[str] = frozenset()
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bridge.server.http.requests import Request
 
 _logger = logging.getLogger("bridge.server.auth")
-
 _UNAUTHORIZED = 401
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)

@@ -111,8 +111,6 @@ class Challenge:
 
 
 _UNAVAILABLE = 503
-
-
 NO_CREDENTIAL = "a key or token is needed: Authorization: Bearer KEY-OR-TOKEN"
 
 

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
 
 WELL_KNOWN_PATH = "/.well-known/oauth-protected-resource"
-
 _METHODS = ["GET", "OPTIONS"]
-
 _HEADERS = {"cache-control": "public, max-age=3600"}
 
 

@@ -59,9 +59,7 @@ KEEP_SECONDS = 60.0
 """Maximum seconds for which a verified token is cached, and a revoked key stays in use."""
 
 _TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
-
 _REQUIRED = ("exp", "iss", "aud")
-
 _PARTS = 3
 
 

@@ -35,13 +35,9 @@ MIN_KEY_CHARS = 16
 """Recommended minimum length of a key; a shorter one can be guessed, or found from its digest."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,128}")
-
 _KEY = re.compile(r"[\x21-\x7e]+")
-
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
-
 _TOOL = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,256}")
-
 _logger = logging.getLogger("bridge.server.auth")
 
 CHECK_SECONDS = 1.0

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _CLIENT = "client:"
-
 _SUBJECT = "subject:"
 
 

@@ -46,9 +46,7 @@ MAX_BYTES = 256 * 1024 * 1024
 """Maximum length of the stored events of a replica; over it, calls of the largest session are dropped."""
 
 _READ_MILLISECONDS = 500
-
 _READ_EVENTS = 16
-
 _EVENT_ID = re.compile(r"(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9]{1,20})/(?P<stream>.+)")
 
 _MAX_ENTRY_NUMBER = 2**64 - 1
@@ -58,7 +56,6 @@ _MAX_UNSTORED_RESPONSES = 100
 """Maximum number of responses of a session that wait for Redis to be available again."""
 
 _ENDED = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
-
 _NOT_STORED = "the events of this call are no longer stored: its outcome is unknown, and it was not run again"
 
 ID_SEPARATOR = "/"

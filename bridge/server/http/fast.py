@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _CACHED_HEADER_VALUES = 256
-
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
 
 

@@ -27,15 +27,10 @@ if TYPE_CHECKING:
     from bridge.server.http.requests import Request
 
 _ALWAYS = ("localhost", "127.0.0.1", "[::1]")
-
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>\d{1,5}))?")
-
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>.+)")
-
 _CACHED_HEADERS = 256
-
 _logger = logging.getLogger("bridge.server")
-
 _MAX_LOGGED_CHARS = 200
 
 

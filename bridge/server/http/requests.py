@@ -58,11 +58,8 @@ NOT_JSON = object()
 """`Request.message` of a body that is not JSON in UTF-8."""
 
 STREAM_PATH = "/sse"
-
 MESSAGES_PATH = "/messages/"
-
 _SPACE = b" \t"
-
 _NOT_PARSED = object()
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from starlette.types import Send
 
 CONTENT_TYPE = (b"content-type", b"application/json")
-
 NO_STORE = (b"cache-control", b"no-store")
 
 

@@ -35,9 +35,7 @@ RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
 """Key in ``_meta`` of a refused call's result: seconds after which the client may try again."""
 
 _CONCURRENCY_RETRY_SECONDS = 1
-
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
-
 _IMMEDIATE_REFUSALS = Rate(10, 1)
 
 

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
 
-_Written = TypeVar("_Written")
-
-if TYPE_CHECKING:
     Execute = Callable[
         [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
     ]
+
+_Written = TypeVar("_Written")
 
 
 class LimitedCalls:

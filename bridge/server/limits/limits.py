@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _EMPTY: Mapping[str, Any] = {}
-
 _RATE = re.compile(r"(?P<calls>\d+)/(?P<seconds>\d+(?:\.\d+)?)")
-
 _ROUNDING_SECONDS = 1e-6
 
 

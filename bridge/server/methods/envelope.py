@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
-
 _ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"}) | TRACE_KEYS
-
 _OF_ONE_REQUEST = TRACE_KEYS | {"progressToken"}
-
 _IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
 
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _LIST = frozenset({"cursor", "_meta"})
-
 _CALL = frozenset({"name", "arguments", "_meta"})
-
 _Written = TypeVar("_Written")
 
 

@@ -33,9 +33,7 @@ POLL_SECONDS = 1.0
 """Seconds between checks for the parent, on systems without a notification of its end."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 _END = b"\0"  # not the number of a signal
-
 _READ_BYTES = 4096
 
 

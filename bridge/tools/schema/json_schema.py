@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEFINITIONS = "#/$defs/"
-
 Schema: TypeAlias = "Mapping[str, Any] | JsonObjectSchema"
 
 
