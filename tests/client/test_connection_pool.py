@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
-from bridge import ConfigError, DefinitionError
-from bridge.client import Connection, ConnectionState, HttpTransport, ServerConfig, ServersConfig, StdioTransport
-from bridge.client.connection_pool import ConnectionPool, servers_from, with_headers
+from bridge.client import Connection, ConnectionState, HttpTransport, ServerConfig, StdioTransport
+from bridge.client.connection_pool import ConnectionPool, with_headers
 from bridge.errors import ServerUnavailableError
 from tests.client.test_provider import NOWHERE, add, memory_config
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Any
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
@@ -102,58 +99,3 @@ async def test_headers_stand_before_those_of_the_configuration_whatever_their_ca
     assert with_headers(config, {}) is config
     child = ServerConfig(name="child", transport=StdioTransport("c"))
     assert with_headers(child, {"A": "3"}) is child
-
-
-ONE = ServerConfig(name="one", transport=StdioTransport("one"))
-TWO = ServerConfig(name="two", transport=HttpTransport("https://example.org/mcp"))
-URL = "https://example.org/mcp"
-FILE = {"mcpServers": {"one": {"command": "one"}, "two": {"url": URL}, "off": {"command": "x", "disabled": True}}}
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps(FILE))
-    return path
-
-
-def test_servers_are_meant_in_many_ways(file: Path) -> None:
-    connection = Connection(TWO)
-    assert servers_from(ONE) == [ONE]
-    assert servers_from(connection) == [connection]
-    assert servers_from([ONE, connection]) == [ONE, connection]
-    assert servers_from(ServersConfig(servers={"one": ONE})) == [ONE]
-    assert servers_from({"mcpServers": {"one": {"command": "one"}}}) == [ONE]
-    assert servers_from(()) == []
-    for path in (file, str(file)):
-        assert [server.name for server in servers_from(path)] == ["one", "two"]
-
-
-def test_a_url_is_a_server_named_after_its_host() -> None:
-    transport = HttpTransport("https://example.org:8443/mcp?key=1")
-    assert servers_from(transport.url) == [ServerConfig(name="example.org", transport=transport)]
-
-
-def test_one_server_of_a_file_is_meant_after_a_hash(file: Path) -> None:
-    assert [server.name for server in servers_from(f"{file}#two")] == ["two"]
-    with pytest.raises(ConfigError, match=r"'three' is not one of its servers \('one', 'two'\)"):
-        servers_from(f"{file}#three")
-    with pytest.raises(ConfigError, match="'off' is disabled"):
-        servers_from(f"{file}#off")
-
-
-def test_a_file_may_have_a_hash_in_its_name(file: Path) -> None:
-    named = file.rename(file.with_name("mcp#1.json"))
-    assert [server.name for server in servers_from(str(named))] == ["one", "two"]
-    assert [server.name for server in servers_from(f"{named}#one")] == ["one"]
-
-
-@pytest.mark.parametrize("wrong", [5, None, ["mcp.json"], [5]])
-def test_what_says_no_servers_is_refused(wrong: Any) -> None:
-    with pytest.raises(DefinitionError):
-        servers_from(wrong)
-
-
-def test_a_file_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no such file"):
-        servers_from(tmp_path / "mcp.json")
