@@ -9,23 +9,24 @@ treat its body as the next request.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import asyncio
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from bridge.server.http.requests import REQUEST
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 
 if TYPE_CHECKING:
-    import asyncio
     from array import array
 
     from starlette.types import Scope
 
     from bridge.hosting.protocols import CoalescingTransport
     from bridge.server.http.guards import PreAsgiHandler
-    from bridge.server.http.responses import PendingCall
+    from bridge.server.http.requests import PendingCall
 
 _KEPT_HEADS = 64
 
@@ -190,6 +191,8 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     def _start(self, work: PendingCall) -> None:
         running = _Running(work)
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
+        if work.may_talk:
+            work.request.hand_over = partial(self._continue_in_asgi, running, self.scope)
         running.task = self.loop.create_task(self._run(running))
         self.tasks.add(running.task)
 
@@ -197,15 +200,44 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         try:
             answer = await running.work.run()
         except BaseException:  # as in uvicorn: logged and answered
-            if not running.disconnected:
+            if not running.disconnected and not running.is_handed_over:
                 self.logger.exception("a request could not be answered")
             answer, running.keep_alive = _FAILED, False
+        if answer is None or running.is_handed_over:
+            self.tasks.discard(running.task)
+            return
         if self.flow.write_paused:
             await self.flow.drain()
         running.response_complete = True
         self.tasks.discard(running.task)
         if not running.disconnected:
             self._write(answer, keeps_alive=running.keep_alive)
+
+    def _continue_in_asgi(self, running: _Running, scope: Any) -> None:
+        """Answer a request in ASGI, while its call goes on."""
+        path = scope["path"].encode()
+        scope |= {"method": "POST", "raw_path": path, REQUEST: running.work.request}
+        running.is_handed_over = True
+        cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=running.keep_alive,
+            on_response=self.on_response_complete,
+        )
+        cycle.more_body = False
+        if running.disconnected:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if cast("object", self.cycle) is running:  # otherwise the next request is pipelined
+            self.cycle = cycle
+        self._start_asgi_task(cycle, self.app)
 
     def _write(self, answer: PlainResponse, *, keeps_alive: bool) -> None:
         head = _head(answer.status, tuple(self.server_state.default_headers))
@@ -223,7 +255,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
 class _Running:
     """A running call; implements the attributes of uvicorn's request cycle that uvicorn reads."""
 
-    __slots__ = ("disconnected", "keep_alive", "response_complete", "task", "work")
+    __slots__ = ("disconnected", "is_handed_over", "keep_alive", "response_complete", "task", "work")
 
     def __init__(self, work: PendingCall) -> None:
         self.work = work
@@ -231,6 +263,7 @@ class _Running:
         self.keep_alive = True
         self.response_complete = False
         self.disconnected = False
+        self.is_handed_over = False
 
     @property
     def message_event(self) -> _Running:
@@ -239,7 +272,7 @@ class _Running:
 
     def set(self) -> None:
         """Cancel the call after a disconnect, if it ends with its client."""
-        if self.disconnected and not self.response_complete and self.work.ends_with_client:
+        if self.disconnected and not self.response_complete and self.work.ends_with_client and not self.is_handed_over:
             # A task cancelled before its first step would not run its cleanup.
             self.task.get_loop().call_soon(self.task.cancel)
 

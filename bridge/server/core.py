@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bridge.server.auth.access import Access
+    from bridge.server.fast_channel import FastChannel
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts
     from bridge.server.limits.calls import Execute
+    from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.types import Json
@@ -76,6 +78,8 @@ class ServerCore:
         self.changes = ToolChanges(tools)
         self.running = RunningCalls()
         """The running calls."""
+        self.handed_over: dict[MessageId, FastChannel] = {}
+        """Calls over stdio that run already, and whose requests the SDK's handler answers."""
         self.accounts: Accounts | None = None
         """Accounts of the callers; None without limits."""
         self._execute: Execute = execute

@@ -172,10 +172,13 @@ class PlainResponder:
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
         """Run a request; return the response and its JSON-RPC error code, 0 for a result."""
         try:
-            return result_message(request.id, await self._run(request, context, request.write)), 0
+            written = await self._run(request, context, request.written if request.may_talk else request.write)
         except (ProtocolError, InputRequired) as error:
+            if request.is_passed_on(error):
+                return b"", 0
             found = protocol_error(self._method, request, error)
             return refusal(request.id, found), found.code
+        return request.response(written), 0
 
 
 def refusal(request: MessageId, error: ProtocolError) -> bytes:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.channel import HandshakeChannel, ModernChannel, client_of
 from bridge.server.core import DISCOVERY_TTL_MS
-from bridge.server.http.requests import BODY_BYTES
+from bridge.server.http.requests import BODY_BYTES, REQUEST
 from bridge.server.http.session import SESSION
 from bridge.server.limits.accounts import account_of
 from bridge.server.methods.logging import SetLevel
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.channel import Request
     from bridge.server.core import ServerCore
+    from bridge.server.fast_channel import FastChannel
     from bridge.server.http.session import Session
     from bridge.server.methods.logging import LogLevels
     from bridge.server.methods.method import Method
     from bridge.telemetry.observer import Observer
     from bridge.telemetry.operations import ServerOperation
-    from bridge.tools.context import Caller
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
@@ -91,7 +91,7 @@ def build_server(publisher: ServerCore) -> SdkServer:
     boundary = RequestStateBoundary(security, default_audience=publisher.name)
     observer = switch.observer()
     # Replaces the SDK's own middleware, which opens spans if a program has set up OpenTelemetry.
-    observing = server.middleware if observer is None else [TelemetryMiddleware(methods, observer, caller_of_request)]
+    observing = server.middleware if observer is None else [TelemetryMiddleware(publisher, methods, observer)]
     notifier = ListChangedNotifier(publisher.changes)
     server.middleware[:] = [_guard, notifier, _check_trace, *observing, _explain_state, boundary]
     return server
@@ -136,7 +136,10 @@ def _handler(method: Method, publisher: ServerCore, levels: LogLevels) -> Callab
 
     async def handle(ctx: Request, params: Any) -> Any:
         request = _HandlerRequest(ctx, publisher, levels)
+        running = running_call(ctx, publisher)
         try:
+            if running is not None:
+                return await running.outcome(request.open_channel())
             return await method.handle(request, params)
         except InputRequired as asked:
             return request.input_required(asked)
@@ -144,6 +147,8 @@ def _handler(method: Method, publisher: ServerCore, levels: LogLevels) -> Callab
             raise MCPError(error.code, error.message, error.data) from None
         finally:
             request.close()
+            if running is not None:
+                publisher.handed_over.pop(ctx.request_id or 0, None)
 
     return handle
 
@@ -164,10 +169,14 @@ class _HandlerRequest:
 
     @contextmanager
     def running(self) -> Iterator[InvocationContext]:
-        self._channel = channel = self._new_channel()
-        context = self._context(channel)
+        context = self._context(self.open_channel())
         with self._publisher.running.entered(context.account), _session(self.sdk):
             yield context
+
+    def open_channel(self) -> HandshakeChannel | ModernChannel:
+        """Open the channel to the client."""
+        self._channel = self._new_channel()
+        return self._channel
 
     def input_required(self, asked: InputRequired) -> Json:
         """Return the result that asks the client; in the handshake era, which has no such result, raise an error.
@@ -215,6 +224,21 @@ class _HandlerRequest:
             resumption=channel.resumption,
             account=account_of(sdk),
         )
+
+
+def running_call(request: Request, publisher: ServerCore) -> FastChannel | None:
+    """The channel of the call that runs already for a request that the fast path has handed over; None without one.
+
+    Args:
+        request: The request.
+        publisher: The server.
+    """
+    if request.request_id is None:
+        return None
+    if request.request is None:
+        return publisher.handed_over.get(request.request_id)
+    over_http = request.request.scope.get(REQUEST)
+    return None if over_http is None else over_http.channel
 
 
 def _session(request: Request) -> AbstractContextManager[None]:
@@ -278,21 +302,19 @@ class TelemetryMiddleware:
     """Middleware that records every message to the SDK's server.
 
     Args:
+        publisher: The tools.
         methods: The methods by name.
         observer: The observer.
-        caller_of_request: Returns the caller of the current message.
     """
 
-    def __init__(
-        self, methods: Mapping[str, Method], observer: Observer, caller_of_request: Callable[[], Caller | None]
-    ) -> None:
+    def __init__(self, publisher: ServerCore, methods: Mapping[str, Method], observer: Observer) -> None:
+        self._publisher = publisher
         self._methods = methods
         self._observer = observer
-        self._caller_of_request = caller_of_request
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         """Handle a message, and record its outcome."""
-        if self._observer.is_replay(ctx.request_id, ctx.method):
+        if self._observer.is_replay(ctx.request_id, ctx.method) or running_call(ctx, self._publisher) is not None:
             return await call_next(ctx)
         operation = self._begun(ctx)
         try:
@@ -319,7 +341,7 @@ class TelemetryMiddleware:
         target = None if method is None else method.target(params)
         details = None
         if target is not None:
-            caller, arguments = self._caller_of_request(), params.get("arguments")
+            caller, arguments = caller_of_request(), params.get("arguments")
             details = self._observer.call_details(
                 target.requested,
                 target.upstream,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bridge.server.fast_path import FastPath, protocol_error, refusal
 from bridge.server.protocol import ProtocolError, result_message
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import TOOL_ERROR
+from bridge.telemetry.conventions import INPUT_REQUIRED, TOOL_ERROR
 from bridge.telemetry.instruments import Peer
 from bridge.tools.questions import InputRequired
 
@@ -82,7 +82,7 @@ class ObservedResponder:
 
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
         """Run a request and record it; return the response and its JSON-RPC error code, 0 for a result."""
-        observer, params, write = self._observer, request.params, request.write
+        observer, params, write = self._observer, request.params, request.written
         meta = params.get("_meta")
         if self._target_param is None:
             series, server, details = self._series_of(request.version), None, None
@@ -103,12 +103,15 @@ class ObservedResponder:
             is_sampled=None if tracer is None or server is not None else tracer.begins(meta),
         )
 
-        def written(result: Json) -> tuple[bytes, bool]:
+        def written(result: Json) -> tuple[bytes | Json, bool]:
             return write(result), "isError" in result and result["isError"]
 
         try:
             response, failed = await self._run(request, context, written)
         except (ProtocolError, InputRequired) as error:
+            if request.is_passed_on(error) and isinstance(error, InputRequired):
+                operation.end(INPUT_REQUIRED)
+                return b"", 0
             found = protocol_error(self._method, request, error)
             operation.end_with_code(found.code, found.message)
             return refusal(request.id, found), found.code
@@ -116,7 +119,7 @@ class ObservedResponder:
             operation.end_cancelled()
             raise
         operation.end(TOOL_ERROR if failed else None)
-        return result_message(request.id, response), 0
+        return request.response(response), 0
 
     def _target(self, name: str, request: PlainRequest) -> tuple[OperationSeries, str | None]:
         """Return the series and the upstream server of a target, cached until the tools change."""

@@ -213,6 +213,14 @@ class InvocationContext:
         """Object that identifies the remote client across its calls; None if unknown."""
         return getattr(self._channel, "peer", None)
 
+    def connect(self, channel: Channel) -> None:
+        """Set the channel to the caller, before the tool is run.
+
+        Args:
+            channel: The channel; what the tool reports, logs and asks goes through it.
+        """
+        self._channel = channel
+
     def cancel(self) -> None:
         """Mark the call as cancelled."""
         self._cancelled = True

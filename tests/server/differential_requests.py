@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.server import http_mutations as fuzz
-from tests.server.differential_tools import OTHER_CALLS, PLAIN_CALLS
+from tests.server.differential_tools import OTHER_CALLS, PLAIN_CALLS, TALKING_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,16 @@ def plain_drafts() -> list[Draft]:
     for draft in handshake[::5]:
         draft.headers = [header for header in draft.headers if header[0] != "MCP-Protocol-Version"]
     return modern + handshake
+
+
+def talking_drafts() -> list[Draft]:
+    """Valid requests that the fast path begins, and the SDK answers."""
+    asking: dict[str, Any] = {_CAPABILITIES_KEY: {"elicitation": {}}}
+    drafts = [fuzz.modern("tools/call", asking, name="ask", arguments={})]
+    for name, arguments, meta in TALKING_CALLS:
+        drafts.append(fuzz.modern("tools/call", meta, name=name, arguments=arguments))
+        drafts.append(_in_session("tools/call", {"name": name, "arguments": arguments, "_meta": meta}))
+    return [*drafts, _in_session("tools/call", {"name": "note", "arguments": {"text": "é"}})]
 
 
 def other_drafts() -> list[Draft]:

@@ -1,4 +1,4 @@
-"""Tools of every kind for the differential tests: those that are plain, and those that are not."""
+"""Tools of every kind for the differential tests: those that are plain, those that talk, and those that are not."""
 
 from __future__ import annotations
 
@@ -78,7 +78,34 @@ def threaded(a: int) -> int:
 async def talk(context: InvocationContext) -> str:
     """Talk back."""
     await context.progress(1, 2)
-    return f"{sorted(context.client_capabilities)}"
+    await context.progress(1, 2, "not more")
+    await context.progress(2, float("inf"), "half")
+    headers = {name: context.headers[name] for name in ("accept", "Content-Type") if name in context.headers}
+    identity = context.caller, context.round, context.resumption, context.has_listener, dict(context.meta)
+    return f"{sorted(context.client_capabilities)} {headers} {identity}"
+
+
+@tool
+async def note(context: InvocationContext, text: str = "noted", level: str = "info") -> str:
+    """Write to the client's log."""
+    await context.log(level, {"text": text}, "tests")  # type: ignore[arg-type]  # a level that is none, too
+    return text
+
+
+@tool
+async def ask(context: InvocationContext, fail: bool = False) -> str:
+    """Ask the client."""
+    if fail:
+        raise ToolError("asked nothing")
+    answer = await context.elicit("Which?", {"type": "object", "properties": {"which": {"type": "string"}}})
+    return answer.action
+
+
+@tool
+def talk_in_thread(context: InvocationContext) -> int:
+    """Talk back from a thread."""
+    context.blocking.progress(0.5, message="in a thread")
+    return context.round
 
 
 async def _by_hand(arguments: Mapping[str, Any], _: InvocationContext) -> ToolExecutionResult:
@@ -117,11 +144,24 @@ PLAIN_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("crash", {}),
     ("threaded", {"a": 1}),
     ("by-hand", {"b": 1, "a": 2}),
+    ("talk", {}),
+    ("talk", {"x": 1}),
+    ("talk_in_thread", {}),
+    ("note", {"text": "\u2028", "level": "unknown"}),
+    ("ask", {"fail": True}),
 )
 """Calls that the fast path answers."""
 
+TALKING_CALLS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("talk", {}, {"progressToken": 7}),
+    ("talk", {}, {"progressToken": "p", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}),
+    ("talk_in_thread", {}, {"progressToken": 8}),
+    ("ask", {}, {}),
+    ("ask", {}, {"progressToken": 9}),
+)
+"""Calls that the fast path begins, and the SDK answers, with what stands in their ``_meta``."""
+
 OTHER_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("talk", {}),
     ("mirrored", {"region": "here"}),
     ("unheard-of", {}),
 )
@@ -130,4 +170,5 @@ OTHER_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def toolbox() -> ToolBox:
     """All of them."""
-    return ToolBox(add, echo, mirror, move, picture, refuse, crash, threaded, talk, BY_HAND, MIRRORED)
+    talking = talk, note, ask, talk_in_thread
+    return ToolBox(add, echo, mirror, move, picture, refuse, crash, threaded, *talking, BY_HAND, MIRRORED)

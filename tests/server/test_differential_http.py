@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests import processes
-from tests.server.differential_requests import SESSION, ending, other_drafts, plain_drafts, spoiled
+from tests.server.differential_requests import SESSION, ending, other_drafts, plain_drafts, spoiled, talking_drafts
 from tests.server.raw_http import open_session, sent
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ MUTATIONS = 20 * settings().max_examples
 MUTATIONS_A_SESSION = 40
 AT_ONCE = 8
 DEADLINE_SECONDS = 60
+SEALED = re.compile(r'"requestState": "[^"]+"')
 KEPT_HEADERS = {"content-type", "mcp-session-id", "allow", "www-authenticate", "location"}
 
 
@@ -70,7 +72,7 @@ async def answer_to(draft: Draft, port: str, session: str) -> tuple[Answer | Non
     if "mcp-session-id" in headers:
         headers["mcp-session-id"] = "its own" if headers["mcp-session-id"] == session else "another"
     kept = {name: value for name, value in headers.items() if name in KEPT_HEADERS} | {"content-type": kind}
-    text = messages.replace(session, SESSION)
+    text = SEALED.sub('"requestState": "sealed"', messages.replace(session, SESSION))
     return Answer(head.status_code, tuple(sorted(kept.items())), text), "x-fast" in headers
 
 
@@ -114,7 +116,8 @@ async def test_plain_requests_take_the_fast_path_and_are_answered_as_the_sdk_ans
 @pytest.mark.anyio
 async def test_what_is_not_plain_is_the_sdks_to_answer(servers: Pair) -> None:
     sessions = await sessions_of(servers)
-    outcomes = [(draft, *await compare(draft, servers, sessions)) for draft in [*other_drafts(), ending()]]
+    drafts = [*talking_drafts(), *other_drafts(), ending()]
+    outcomes = [(draft, *await compare(draft, servers, sessions)) for draft in drafts]
     problems = [problem for _, problem, _ in outcomes if problem]
     assert not problems, "\n\n".join(problems)
     assert not [draft.body for draft, _, was_fast in outcomes if was_fast]
@@ -130,7 +133,7 @@ async def test_a_session_that_was_ended_is_gone_on_the_fast_path_too(servers: Pa
 
 @pytest.mark.anyio
 async def test_thousands_of_mutations_are_answered_as_the_sdk_answers_them(servers: Pair) -> None:
-    drafts = [*plain_drafts(), *other_drafts()]
+    drafts = [*plain_drafts(), *talking_drafts(), *other_drafts()]
     problems: list[str] = []
     fast = 0
 

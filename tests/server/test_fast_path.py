@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +37,7 @@ async def _add(arguments: Mapping[str, Any], _: InvocationContext) -> Any:
 
 
 ADD = silent("add", _add)
+REMOTE = replace(GREET, specification=replace(GREET.specification, name="remote"), server="there")
 MIRRORED = silent("mirrored", _add, parameters={"properties": {"a": {"type": "string", "x-mcp-header": "A"}}})
 
 
@@ -45,7 +47,7 @@ def published(*tools: Tool, **options: Any) -> Publisher:
 
 @pytest.fixture
 def plans() -> FastPath:
-    return FastPath(published(ADD, GREET, MIRRORED))
+    return FastPath(published(ADD, GREET, MIRRORED, REMOTE))
 
 
 def enveloped(message: dict[str, Any], **meta: Any) -> dict[str, Any]:
@@ -65,6 +67,8 @@ IMPLEMENTED = {**CLIENT_INFO, "title": "T", "description": "D", "websiteUrl": "h
 
 PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "a call": ("handshake", ADDING),
+    "a call of a tool that asks": ("handshake", call("greet")),
+    "a modern call of a tool that asks": ("modern", enveloped(call("greet"))),
     "a call without arguments": ("handshake", request("tools/call", {"name": "add"})),
     "arguments that are null": ("handshake", request("tools/call", {"name": "add", "arguments": None})),
     "a progress token": ("handshake", call("add", _meta={"progressToken": "p"})),
@@ -91,7 +95,7 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
 
 HANDED_OVER: dict[str, tuple[str, dict[str, Any]]] = {
     "an unknown tool is an error of the protocol": ("handshake", call("subtract")),
-    "a tool that talks back needs a session": ("handshake", call("greet")),
+    "a tool of another server": ("handshake", call("remote")),
     "a mirrored argument is compared with its header": ("modern", enveloped(call("mirrored", {"a": "x"}))),
     "a name that is a number": ("handshake", request("tools/call", {"name": 5})),
     "no name": ("handshake", request("tools/call", {"arguments": {}})),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
+from bridge.server.http.requests import replay_body
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.session import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
@@ -22,11 +23,10 @@ from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from bridge.server.core import ServerCore
-    from bridge.server.http.requests import Request
-    from bridge.server.http.responses import PendingCall
+    from bridge.server.http.requests import PendingCall, Request
     from bridge.server.http.session import Session
     from bridge.server.http.sessions import Sessions
     from bridge.server.methods.method import PlainRequest
@@ -67,10 +67,14 @@ class FastHttp:
             return False
         if not isinstance(begun, PlainResponse):
             try:
-                run = begun.run()
-                begun = await (run_until_disconnect(run, request.receive) if begun.ends_with_client else run)
+                run = _run_beside(begun) if begun.may_talk else begun.run()
+                answer = await (run_until_disconnect(run, request.receive) if begun.ends_with_client else run)
             except ClientDisconnectedError:
                 return True
+            if answer is None:
+                request.was_offered, request.receive = True, replay_body(request.body, request.receive)
+                return False
+            begun = answer
         await request.send({"type": "http.response.start", "status": begun.status, "headers": _headers_of(begun)})
         await request.send({"type": "http.response.body", "body": begun.body})
         return True
@@ -106,7 +110,7 @@ class FastHttp:
 
     def _begin_in(self, session: Session, request: Request) -> PlainResponse | PendingCall | None:
         message = _request_in(request)
-        if message is None or str(message["id"]) in session.running:
+        if message is None or (request_id := str(message["id"])) in session.running or request_id in session.asked:
             return None
         try:
             plan = self._plans.handshake(message, session.version or "", request.access)
@@ -130,81 +134,119 @@ class FastHttp:
         return session if version is None or version == session.version.encode() else None
 
 
-class _ModernCall:
-    """A call of the modern era, which is cancelled when its request is closed ("Cancellation", HTTP)."""
+async def _run_beside(call: PendingCall) -> PlainResponse | None:
+    """Run a call in a task of its own, so that this task can go on with the request if the call is handed over."""
+    handed_over = asyncio.get_running_loop().create_future()
+    call.request.hand_over = lambda: handed_over.set_result(None)
+    task = asyncio.create_task(call.run())
+    try:
+        await asyncio.wait([task, handed_over], return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+    return None if handed_over.done() else task.result()
 
-    __slots__ = ("_call", "_request", "_running")
 
-    ends_with_client = True
+class _Call:
+    """A call that is still to be run: a `PendingCall`."""
+
+    __slots__ = ("_call", "_running", "may_talk", "request")
 
     def __init__(self, call: PlainRequest, request: Request, running: RunningCalls) -> None:
         self._call = call
-        self._request = request
+        self.request = request
+        self.may_talk = call.may_talk
         self._running = running
 
-    async def run(self) -> PlainResponse:
+    async def _talk(
+        self, context: InvocationContext, task: asyncio.Task[Any], hand_over: Callable[[], None], peer: object = None
+    ) -> tuple[bytes, int] | None:
+        """Run a call that may have something for its client; returns None if the SDK's server answers."""
+        channel = self.request.channel = self._call.open_channel(context, task, hand_over, peer)
+        try:
+            answer = await self._call.run(context)
+        finally:
+            channel.close()
+        return None if channel.is_handed_over else answer
+
+
+class _ModernCall(_Call):
+    """A call of the modern era, which is cancelled when its request is closed ("Cancellation", HTTP)."""
+
+    __slots__ = ()
+
+    ends_with_client = True
+
+    async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
         assert task is not None
-        account = caller_key(self._request.scope)
+        request, call = self.request, self._call
+        account = caller_key(request.scope)
         self._running.enter(task, account)
         try:
-            context = _context(account, self._request.headers, self._call.capabilities, session_id=None)
-            body, code = await self._call.run(context)
+            context = _context(account, request.headers, call.capabilities, session_id=None)
+            run = self._talk(context, task, request.hand_over) if self.may_talk else call.run(context)
+            answer = await run
         finally:
             self._running.leave(task)
-        return PlainResponse(body, HTTP_STATUS.get(code, 200))
+        return None if answer is None else PlainResponse(answer[0], HTTP_STATUS.get(answer[1], 200))
 
 
-class _SessionCall:
+class _SessionCall(_Call):
     """A call of the handshake era, which continues when its request is closed, until it is cancelled."""
 
-    __slots__ = ("_call", "_request", "_running", "_session")
+    __slots__ = ("_is_cancelled", "_session", "_task")
 
     ends_with_client = False
 
-    def __init__(
-        self,
-        call: PlainRequest,
-        request: Request,
-        running: RunningCalls,
-        session: Session,
-    ) -> None:
-        self._call = call
-        self._request = request
-        self._running = running
+    def __init__(self, call: PlainRequest, request: Request, running: RunningCalls, session: Session) -> None:
+        super().__init__(call, request, running)
         self._session = session
+        self._is_cancelled = False
 
-    async def run(self) -> PlainResponse:
+    async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
         assert task is not None
-        is_cancelled = False
-
-        def cancel() -> None:
-            nonlocal is_cancelled
-            is_cancelled = True
-            task.cancel()
-
-        session, call, request, body = self._session, self._call, str(self._call.id), b""
+        self._task = task
+        session, call = self._session, self._call
         # If requests with the same id arrive at once, only the first can be cancelled by its id.
-        known = session.running.setdefault(request, cancel)
-        account = caller_key(self._request.scope)
+        session.running.setdefault(str(call.id), self._cancel)
+        account = caller_key(self.request.scope)
         self._running.enter(task, account)
         session.__enter__()
+        answer: tuple[bytes, int] | None = b"", 0
         try:
-            context = _context(account, self._request.headers, session.capabilities, session_id=session.id)
-            body, _ = await call.run(context)
+            context = _context(account, self.request.headers, session.capabilities, session_id=session.id)
+            run = self._talk(context, task, self._hand_over, session) if self.may_talk else call.run(context)
+            answer = await run
         except asyncio.CancelledError:
-            if not is_cancelled or task.cancelling() > 1:
+            if not self._is_cancelled or task.cancelling() > 1:
                 raise
         finally:
-            if known is cancel:
-                session.running.pop(request, None)
+            self._forget()
             session.__exit__()
             self._running.leave(task)
-        if is_cancelled:
+        if answer is None:
+            return None
+        body, _ = answer
+        if self._is_cancelled:
             task.uncancel()
             body = error_message(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
         return PlainResponse(body, session_id=session.id)
+
+    def _cancel(self) -> None:
+        self._is_cancelled = True
+        self._task.cancel()
+
+    def _forget(self) -> None:
+        running, request = self._session.running, str(self._call.id)
+        if running.get(request) == self._cancel:
+            del running[request]
+
+    def _hand_over(self) -> None:
+        self._forget()  # the SDK's server cancels the call
+        self.request.hand_over()
 
 
 def _headers_of(answer: PlainResponse) -> list[tuple[bytes, bytes]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
-from bridge.server.http.requests import BODY_BYTES, REQUEST, Request
+from bridge.server.http.requests import BODY_BYTES, REQUEST, Request, replay_body
 from bridge.server.http.responses import PlainResponse
 from bridge.server.limits.accounts import current_account
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.http.fast import FastHttp
-    from bridge.server.http.responses import PendingCall
+    from bridge.server.http.requests import PendingCall
     from bridge.server.limits.accounts import Account
 
 
@@ -77,15 +77,28 @@ class GuardMiddleware:
         if request is None or request.scope is not scope:
             request = Request(scope)
         request.receive, request.send = receive, send
+        if request.channel is not None:  # the fast path runs its call, and has handed it over
+            request.receive = replay_body(request.body, receive)
+            with _RequestContext(request):
+                await self._call_app(request)
+            return
         with ExitStack() as request.exits:
             for guard in self._guards:
                 if not await guard.admit(request):
                     return
             with _RequestContext(request):
                 if self._fast is None or not await self._fast.answered(request):
-                    headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-                    inner = {**scope, "headers": headers, REQUEST: request, BODY_BYTES: request.counted_bytes}
-                    await self._app(inner, request.receive, request.send)
+                    await self._call_app(request)
+
+    async def _call_app(self, request: Request) -> None:
+        scope = request.scope
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        inner = {**scope, "headers": headers, REQUEST: request, BODY_BYTES: request.counted_bytes}
+        try:
+            await self._app(inner, request.receive, request.send)
+        finally:
+            if request.channel is not None:
+                request.channel.abandon()
 
 
 class PreAsgiHandler:
@@ -142,20 +155,21 @@ def _admitted(begun: PlainResponse | PendingCall, request: Request) -> PlainResp
 class _AdmittedCall:
     """A call that is run later, in the context of its request."""
 
-    __slots__ = ("_call", "_request", "ends_with_client")
+    __slots__ = ("_call", "ends_with_client", "may_talk", "request")
 
     def __init__(self, call: PendingCall, request: Request) -> None:
         self._call = call
-        self._request = request
+        self.request = request
         self.ends_with_client = call.ends_with_client
+        self.may_talk = call.may_talk
 
-    async def run(self) -> PlainResponse:
+    async def run(self) -> PlainResponse | None:
         try:
-            with _RequestContext(self._request):
+            with _RequestContext(self.request):
                 return await self._call.run()
         finally:
-            if self._request.usage is not None:
-                self._request.usage.end()
+            if self.request.usage is not None:
+                self.request.usage.end()
 
 
 class _RequestContext:

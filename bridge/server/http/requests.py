@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic_core import from_json
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.auth.identity import CachedCredential, RequestUser
+    from bridge.server.fast_channel import FastChannel
+    from bridge.server.http.responses import PlainResponse
     from bridge.server.limits.accounts import Usage
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -84,7 +86,7 @@ class Request:
     """
 
     __slots__ = (
-        "_message", "body", "counted_bytes", "exits", "headers",
+        "_message", "body", "channel", "counted_bytes", "exits", "hand_over", "headers",
         "receive", "scope", "send", "usage", "user", "was_offered",
     )  # fmt: skip
 
@@ -94,6 +96,8 @@ class Request:
     """Sends the response; a guard may replace it, to add headers."""
     exits: ExitStack
     """Exit stack of the request, for guards."""
+    hand_over: Callable[[], None]
+    """Called once the call that the fast path runs has something for its client, so that the SDK's server answers."""
 
     def __init__(self, scope: Scope, body: bytes = b"") -> None:
         self.scope = scope
@@ -110,6 +114,8 @@ class Request:
         """Usage of the caller's account; None without limits."""
         self.was_offered = False
         """True after the fast path has declined it."""
+        self.channel: FastChannel | None = None
+        """The channel of the call that the fast path runs, if the call may have something for its client."""
         self._message: Any = _NOT_PARSED
 
     @property
@@ -150,6 +156,21 @@ class Request:
         if body != self.body:
             self.body, self._message = body, _NOT_PARSED
         self.receive = replay_body(body, self.receive)
+
+
+class PendingCall(Protocol):
+    """A plain call that has not run yet."""
+
+    ends_with_client: bool
+    """True if it is cancelled when the client closes the request."""
+    request: Request
+    """The request."""
+    may_talk: bool
+    """True if it may have something for its client; `Request.hand_over` has to be set before it is run."""
+
+    async def run(self) -> PlainResponse | None:
+        """Run the call, once; return None if the SDK's server answers. Raises nothing but cancellation."""
+        ...
 
 
 def shares_of_bodies(max_bytes: int) -> Shares:

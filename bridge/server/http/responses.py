@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bridge.server.protocol import INVALID_REQUEST
 from bridge.telemetry import switch
@@ -53,17 +53,6 @@ class PlainResponse:
     status: int = 200
     session_id: str | None = None
     """Id of its session; None in the modern era."""
-
-
-class PendingCall(Protocol):
-    """A plain call that has not run yet."""
-
-    ends_with_client: bool
-    """True if it is cancelled when the client closes the request."""
-
-    async def run(self) -> PlainResponse:
-        """Run the call, once. Raises nothing but cancellation."""
-        ...
 
 
 async def send_json(

@@ -13,9 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from bridge.server.protocol import MODERN_VERSIONS
+from pydantic_core import to_json
+
+from bridge.server.fast_channel import FastChannel
+from bridge.server.protocol import MODERN_VERSIONS, result_message
+from bridge.telemetry.conventions import TRACE_KEYS
+from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
+    from asyncio import Task
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from contextlib import AbstractContextManager
 
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
-    from bridge.server.protocol import MessageId
+    from bridge.server.protocol import MessageId, ProtocolError
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
@@ -36,10 +42,12 @@ ERAS: frozenset[Era] = frozenset({"handshake", "modern"})
 
 _Written = TypeVar("_Written")
 
+_NO_META: Json = {}
+
 
 @dataclass(slots=True)
 class PlainRequest:
-    """A request whose envelope is plain. Do not change it; it is not frozen, because that takes twice the time."""
+    """A request whose envelope is plain. It is not frozen, because that takes twice the time."""
 
     responder: Responder
     """Writes the response."""
@@ -56,12 +64,65 @@ class PlainRequest:
     """Permissions of the caller."""
     write: Callable[[Json], bytes]
     """Writes a result in the form of the era; may change the result."""
+    may_talk: bool = False
+    """True if the code that is run may have something for its client before its result; set by `Method.plan`."""
+    channel: FastChannel | None = None
+    """The channel of a request that may talk, and is run; see `open_channel`."""
+
+    def open_channel(
+        self, context: InvocationContext, task: Task[Any], hand_over: Callable[[], None], peer: object = None
+    ) -> FastChannel:
+        """Let a request that may talk do so; before it is run.
+
+        Args:
+            context: The context of the code that is run, which gets the channel, and the rest of ``_meta``.
+            task: The task that runs the request.
+            hand_over: Gives the request to the SDK's server, once.
+            peer: Identifies the client across its calls; None if it is unknown.
+        """
+        meta = self.params.get("_meta") or _NO_META
+        # In the handshake era only the SDK's server knows which log messages a client wants.
+        channel = FastChannel(
+            task, hand_over, wants_progress="progressToken" in meta, wants_logs=not self.modern, peer=peer
+        )
+        context.connect(channel)
+        if not TRACE_KEYS.isdisjoint(meta):
+            context.meta = {key: value for key, value in meta.items() if key in TRACE_KEYS}
+        self.channel = channel
+        return channel
+
+    def written(self, result: Json) -> bytes | Json:
+        """Write a result, or leave it to the SDK's server if that answers the request."""
+        if self.channel is not None and self.channel.is_handed_over:
+            to_json(result)  # the SDK would notice too late that it cannot be written
+            return result
+        return self.write(result)
+
+    def response(self, written: bytes | Json) -> bytes:
+        """Return the response with a result of `written`; empty if the SDK's server answers, which gets the result."""
+        if isinstance(written, bytes):
+            return result_message(self.id, written)
+        assert self.channel is not None
+        self.channel.settle(written)
+        return b""
+
+    def is_passed_on(self, error: ProtocolError | InputRequired) -> bool:
+        """Pass an error to the SDK's server if that answers the request; returns whether it does."""
+        channel = self.channel
+        if channel is None:
+            return False
+        if isinstance(error, InputRequired):  # the SDK's server asks the client
+            channel.hand_over()
+        if channel.is_handed_over:
+            channel.settle(error)
+        return channel.is_handed_over
 
     def run(self, context: InvocationContext) -> Coroutine[Any, Any, tuple[bytes, int]]:
         """Run the request, if its plan was the request itself. Raises nothing but cancellation.
 
         Returns:
-            The response, and its JSON-RPC error code, 0 for a result.
+            The response, and its JSON-RPC error code, 0 for a result. The response is empty if the request was handed
+                over to the SDK's server.
         """
         return self.responder.run(self, context)
 

@@ -53,14 +53,14 @@ class ToolsList(Method):
 
 
 class ToolsCall(Method):
-    """A call of a tool; plain if the tool is not interactive."""
+    """A call of a tool; plain if the tool runs in this process."""
 
     name = "tools/call"
     planned_in = ERAS
     target_param = "name"
 
     def plan(self, request: PlainRequest) -> PlainRequest | None:
-        """Return the request if it calls a known tool that is not interactive."""
+        """Return the request if it calls a known tool of this process."""
         params, access = request.params, request.access
         name, arguments = params.get("name"), params.get("arguments")
         # Other parameters need the SDK: a task, answers to questions, the state of an earlier round.
@@ -68,12 +68,15 @@ class ToolsCall(Method):
             return None
         view = self._core.views.of(access)
         tool = view.tools.find(name)
-        # An unknown name is a JSON-RPC error; an interactive tool needs a session; a parameter that is mirrored in a
-        # header has to be compared with it.
-        if tool is None or tool.interactive or view.catalog.header_schema(name) is not None:
+        # An unknown name is a JSON-RPC error; a parameter that is mirrored in a header has to be compared with it;
+        # over HTTP, a missing scope has its own status.
+        if tool is None or view.catalog.header_schema(name) is not None or access.missing(name):
             return None
-        # Over HTTP, a missing scope has its own status.
-        return None if access.missing(name) else request
+        if tool.interactive:
+            if tool.server is not None:  # a call that is passed on knows its client by the SDK's session
+                return None
+            request.may_talk = True
+        return request
 
     def run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]

@@ -35,18 +35,25 @@ class FastStdio:
         publisher: The tools.
         write: Writes a line.
         answered: Called with the id of every request that was answered or cancelled.
+        to_sdk: Gives a message to the SDK.
     """
 
     def __init__(
-        self, publisher: ServerCore, write: Callable[[bytes], None], answered: Callable[[MessageId], None]
+        self,
+        publisher: ServerCore,
+        write: Callable[[bytes], None],
+        answered: Callable[[MessageId], None],
+        to_sdk: Callable[[Json], None],
     ) -> None:
         self._publisher = publisher
         self._write = write
+        self._to_sdk = to_sdk
         self._answered = answered
         self._plans = fast_path_of(publisher, "stdio")
         self._plan: Callable[[Json], bytes | PlainRequest | None] | None = None
         self._is_open = False
         self._capabilities: Mapping[str, Any] = {}
+        self._knows_client = True
         # By id as text, since 7 and "7" are the same id, as in the SDK.
         self._calls: dict[str, tuple[MessageId, asyncio.Task[None]]] = {}
         self._unfinished: set[MessageId] = set()
@@ -63,9 +70,11 @@ class FastStdio:
             # The first request selects the era; if it is not plain, the SDK serves the whole connection.
             self._is_open = True
             return self._opens(message)
+        if message["method"] == "initialize":  # the SDK agrees anew: only it knows what the client can do then
+            self._knows_client = False
         if self._plan is None or str(message["id"]) in self._calls:
             return False
-        return self._executes(message["id"], self._plan(message))
+        return self._executes(message, self._plan(message))
 
     def opening(self) -> list[Json]:
         """Return the messages to replay to the SDK; once, when it is imported."""
@@ -99,7 +108,7 @@ class FastStdio:
 
     def _opens(self, message: Json) -> bool:
         if message["method"] != "initialize":
-            if not self._executes(message["id"], self._plans.modern(message)):
+            if not self._executes(message, self._plans.modern(message)):
                 return False
             self._plan = self._plans.modern
             envelope = {key: value for key, value in message["params"]["_meta"].items() if key != "progressToken"}
@@ -112,7 +121,7 @@ class FastStdio:
         self._plan = self._plans.handshake
         self._capabilities = message["params"]["capabilities"]
         self._opening = [message]
-        return self._executes(message["id"], answer)
+        return self._executes(message, answer)
 
     def _handles_notification(self, message: Json) -> bool:
         if message.get("method") == "notifications/cancelled":
@@ -128,28 +137,58 @@ class FastStdio:
         self._unlisten = self._publisher.changes.listen(lambda: self._write(_LIST_CHANGED))
         return True
 
-    def _executes(self, request: MessageId, plan: bytes | PlainRequest | None) -> bool:
+    def _executes(self, message: Json, plan: bytes | PlainRequest | None) -> bool:
         if plan is None:
             return False
+        request: MessageId = message["id"]
         if isinstance(plan, bytes):
             self._write(plan + b"\n")
             self._answered(request)
+        elif plan.may_talk and not (plan.modern or self._knows_client):
+            return False
         else:
-            self._calls[str(request)] = request, asyncio.get_running_loop().create_task(self._call(plan))
+            call = self._talking_call(plan, message) if plan.may_talk else self._call(plan)
+            self._calls[str(request)] = request, asyncio.get_running_loop().create_task(call)
         return True
 
     async def _call(self, call: PlainRequest) -> None:
-        context = InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
         try:
-            answer, _ = await call.run(context)
+            answer, _ = await call.run(self._context(call))
             self._unfinished.discard(call.id)
             self._write(answer + b"\n")
         finally:
-            if call.id in self._unfinished:
+            self._end(call)
+
+    async def _talking_call(self, call: PlainRequest, message: Json) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def hand_over() -> None:
+            self._publisher.handed_over[call.id] = channel
+            del self._calls[str(call.id)]  # the SDK is told of cancellations, and answers
+            self._to_sdk(message)
+
+        context = self._context(call)
+        channel = call.open_channel(context, task, hand_over, None if call.modern else self)
+        try:
+            answer, _ = await call.run(context)
+            if not channel.is_handed_over:
                 self._unfinished.discard(call.id)
-                self._write(error_message(call.id, _CLOSED) + b"\n")
-            del self._calls[str(call.id)]
-            self._answered(call.id)
+                self._write(answer + b"\n")
+        finally:
+            channel.close()
+            if not channel.is_handed_over:
+                self._end(call)
+
+    def _context(self, call: PlainRequest) -> InvocationContext:
+        return InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
+
+    def _end(self, call: PlainRequest) -> None:
+        if call.id in self._unfinished:
+            self._unfinished.discard(call.id)
+            self._write(error_message(call.id, _CLOSED) + b"\n")
+        del self._calls[str(call.id)]
+        self._answered(call.id)
 
 
 def _cancel(call: asyncio.Task[None]) -> None:

@@ -137,7 +137,7 @@ class StdioServer:
         self._ending = anyio.Event()
         self._settled = anyio.Event()
         self._sdk_done = anyio.Event()
-        self._fast = FastStdio(publisher, self._write, self._answered) if fast_path else None
+        self._fast = FastStdio(publisher, self._write, self._answered, self._send_to_sdk) if fast_path else None
         self._input: InputPipe
         self._output: OutputPipe
 
@@ -229,11 +229,13 @@ class StdioServer:
             cancelled = (message.get("params") or {}).get("requestId")
             if isinstance(cancelled, int | str):
                 self._count_down(cancelled)
-        if self._fast is None:
-            self._to_sdk.send_nowait(message)
-        elif not self._fast.handles(message):
-            for each in (*self._fast.opening(), message):
-                self._to_sdk.send_nowait(each)
+        if self._fast is None or not self._fast.handles(message):
+            self._send_to_sdk(message)
+
+    def _send_to_sdk(self, message: Json) -> None:
+        for each in () if self._fast is None else self._fast.opening():
+            self._to_sdk.send_nowait(each)
+        self._to_sdk.send_nowait(message)
 
     def _fail(self, message: Json, error: Exception) -> None:
         if is_request(message):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from bridge.server.http.guards import PreAsgiHandler
-    from bridge.server.http.responses import PendingCall
+    from bridge.server.http.requests import PendingCall, Request
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'
@@ -35,6 +35,8 @@ class _Same:
     """Answers every request by the same, in a task of its own, as a call is."""
 
     ends_with_client = True
+    may_talk = False
+    request: Request
 
     def begin(self, scope: Scope, body: bytes) -> PendingCall:
         return self

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.server.http.guards import Guard
-    from bridge.server.http.responses import PendingCall
+    from bridge.server.http.requests import PendingCall
     from bridge.types import Json
 
 _CALLS = 1000
@@ -82,7 +82,7 @@ async def stdio_parts() -> list[Part]:
     """The parts of a call of the handshake era, from the line that was read to the line that is written."""
     publisher = Publisher(ToolBox([add]), name="parts")
     answers: list[bytes] = []
-    fast = FastStdio(publisher, answers.append, lambda _: None)
+    fast = FastStdio(publisher, answers.append, lambda _: None, lambda _: None)
     assert fast.handles(INITIALIZE)
     text = line(call(Era.HANDSHAKE, "add"))
     message = read_message(text)
@@ -149,6 +149,7 @@ def _parsed(raw: bytes) -> tuple[dict[str, Any], bytes]:
 async def _answered(begun: PlainResponse | PendingCall | None) -> None:
     assert begun is not None, "the call is not plain"
     answer = begun if isinstance(begun, PlainResponse) else await begun.run()
+    assert answer is not None
     assert answer.body.startswith(b"{"), answer
 
 

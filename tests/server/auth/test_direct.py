@@ -66,7 +66,9 @@ async def test_only_a_credential_that_is_recognised_is_answered_directly() -> No
         work = way.begin(scope_of(CALL, bearer(ADA)), body)
         assert work is not None
         assert not isinstance(work, PlainResponse)
-        assert json.loads((await work.run()).body)["result"]["content"][0]["text"] == "ada"
+        response = await work.run()
+        assert response is not None
+        assert json.loads(response.body)["result"]["content"][0]["text"] == "ada"
         assert get_access_token() is None
         for headers, query in (
             ({}, b""),

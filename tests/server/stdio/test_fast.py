@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str, named: int | str) -> None:
     waiting, lines, answered = Waiting(), list[bytes](), list[int | str]()
     tools = ToolBox(replace(waiting.tool, interactive=False))
-    fast = FastStdio(Publisher(tools, name="tests"), lines.append, answered.append)
+    fast = FastStdio(Publisher(tools, name="tests"), lines.append, answered.append, list[object]().append)
     assert fast.handles(initialize())
     lines.clear()
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -46,7 +46,7 @@ async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str
 async def test_a_call_that_is_cancelled_before_it_begins_is_over() -> None:
     waiting, answered = Waiting(), list[int | str]()
     tools = ToolBox(replace(waiting.tool, interactive=False))
-    fast = FastStdio(Publisher(tools, name="tests"), list[bytes]().append, answered.append)
+    fast = FastStdio(Publisher(tools, name="tests"), list[bytes]().append, answered.append, list[object]().append)
     assert fast.handles(initialize())
     with anyio.fail_after(DEADLINE_SECONDS):
         for _ in range(2):  # its id is free again
@@ -67,7 +67,7 @@ async def test_a_memory_that_cannot_be_told_is_an_error_of_its_call_and_the_next
 
     lines, answered = list[bytes](), list[int | str]()
     publisher = Publisher(ToolBox(replace(ADD, interactive=False)), name="tests", memory_id_of=memory_id_of)
-    fast = FastStdio(publisher, lines.append, answered.append)
+    fast = FastStdio(publisher, lines.append, answered.append, list[object]().append)
     assert fast.handles(initialize())
     with anyio.fail_after(DEADLINE_SECONDS):
         for request_id in (7, 7):

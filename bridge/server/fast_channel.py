@@ -1,0 +1,166 @@
+"""The channel of a call on the fast path, and the way of such a call to the SDK's server.
+
+    call ─┬─> bytes                                   it told its client nothing
+          ╰─> FastChannel ─> the SDK's server ─> …    it has something to tell: the SDK's server answers
+
+A call that never reports, logs or asks has a plain answer, and nobody knows before whether it will. So the call runs on
+the fast path until it has something for its client. From then on the request is the SDK's, with its streams, its
+questions and its cancellation: the SDK's handler does not run the tool again, but waits for the call that runs already,
+and gives it a channel.
+
+Nothing of the SDK is imported here: a server over stdio runs its first calls without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from anyio import CancelScope
+from pydantic_core import to_json
+
+from bridge.errors import ToolError
+from bridge.server.protocol import REQUEST_CANCELLED, ProtocolError
+from bridge.tools.context import LOG_LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.tools.context import Channel, LogLevel
+    from bridge.tools.questions import Answer, InputRequired, Question
+    from bridge.types import Json
+
+
+class FastChannel:
+    """The channel of one call; on asyncio.
+
+    Args:
+        task: The task that runs the call.
+        hand_over: Gives the request to the SDK's server, whose handler calls `outcome`.
+        wants_progress: True if the client sent a token for progress.
+        wants_logs: True if the client may want log messages.
+        peer: Identifies the client across its calls; None if it is unknown.
+    """
+
+    __slots__ = (
+        "_hand_over",
+        "_is_closed",
+        "_outcome",
+        "_progress",
+        "_remote",
+        "_task",
+        "_wants_logs",
+        "_wants_progress",
+        "is_handed_over",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        task: asyncio.Task[Any],
+        hand_over: Callable[[], None],
+        *,
+        wants_progress: bool,
+        wants_logs: bool,
+        peer: object = None,
+    ) -> None:
+        self._task = task
+        self._hand_over = hand_over
+        self._wants_progress = wants_progress
+        self._wants_logs = wants_logs
+        self.peer = peer
+        """Identifies the client across its calls; None if it is unknown."""
+        self.is_handed_over = False
+        """True once the SDK's server answers."""
+        self._is_closed = False
+        self._progress = float("-inf")
+        self._remote: asyncio.Future[Channel]
+        self._outcome: asyncio.Future[Json | ProtocolError | InputRequired]
+
+    # --- in the call -------------------------------------------------------------------------------------------------
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report progress; dropped where nobody asked for it, and where it does not grow (the protocol's rule)."""
+        if not self._is_closed and isfinite(progress) and progress > self._progress:
+            self._progress = progress
+            if message is not None:
+                to_json(message)  # raises for a lone surrogate, whether it is sent or not
+            if self._wants_progress:
+                await (await self._given()).progress(progress, total, message)
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        """Send a log message; dropped where the client wants none."""
+        LOG_LEVELS.index(level)  # raises for an unknown one, whether it is sent or not
+        if self._wants_logs and not self._is_closed:
+            await (await self._given()).log(level, data, logger)
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
+        """Ask the client; in the modern era the SDK's server answers with the questions, and the call ends here.
+
+        Raises:
+            InputRequired: The answers come with the next round.
+            ToolError: The call has ended, or the client cannot be asked.
+        """
+        if self._is_closed:
+            raise ToolError("the call has ended, and its caller cannot be asked any more")
+        return await (await self._given()).ask(questions)
+
+    async def _given(self) -> Channel:
+        """Return the channel of the SDK's handler, once it has the request."""
+        self.hand_over()
+        return await asyncio.shield(self._remote)  # a subtask of the tool that is cancelled cancels no other
+
+    def hand_over(self) -> None:
+        """Give the request to the SDK's server, once."""
+        if not self.is_handed_over:
+            self.is_handed_over = True
+            loop = asyncio.get_running_loop()
+            self._remote, self._outcome = loop.create_future(), loop.create_future()
+            self._hand_over()
+
+    # --- in the task of the call ---------------------------------------------------------------------------------
+
+    def settle(self, outcome: Json | ProtocolError | InputRequired) -> None:
+        """Give the SDK's handler the result of the call, or the error that answers it."""
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    def close(self) -> None:
+        """Note that the call has ended: nothing more reaches the client."""
+        self._is_closed = True
+        if self.is_handed_over:
+            self._outcome.cancel()  # nothing, if it is settled
+
+    # --- in the SDK's handler ----------------------------------------------------------------------------------------
+
+    async def outcome(self, remote: Channel) -> Json:
+        """Let the call talk through the SDK's channel, and wait for its result.
+
+        A cancellation cancels the call, and waits until it has ended.
+
+        Raises:
+            ProtocolError: The answer is an error.
+            InputRequired: The answer asks the client.
+        """
+        if not self._remote.done():
+            self._remote.set_result(remote)
+        try:
+            await asyncio.wait([self._outcome])
+        except asyncio.CancelledError:
+            self._task.cancel()
+            with CancelScope(shield=True):
+                await asyncio.wait([self._task])
+            raise
+        if self._outcome.cancelled():
+            raise ProtocolError(REQUEST_CANCELLED, "Request cancelled")
+        outcome = self._outcome.result()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def abandon(self) -> None:
+        """Cancel the call if the SDK has answered its request without waiting for it."""
+        if not self._remote.done():
+            self._remote.cancel()
+            self._task.cancel()

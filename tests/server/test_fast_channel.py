@@ -1,0 +1,212 @@
+"""Calls of the fast path that have something for their client: the SDK goes on with them, and runs none twice."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.from_thread
+import httpx
+import pytest
+from anyio.lowlevel import current_token
+from mcp import Client
+from mcp_types import ElicitResult
+
+from bridge.server import http_app
+from bridge.server.http.fast import FastHttp
+from bridge.server.limits import Limits, Rate
+from bridge.tools.toolbox import ToolBox
+from tests.server.http_server import call, events, modern, modern_headers, notification, open_session
+from tests.server.tools import NAME_FORM, made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from mcp.client import ClientRequestContext
+    from mcp_types import ElicitRequestParams
+
+    from bridge.tools.context import InvocationContext
+
+DEADLINE_SECONDS = 10
+ASKED = {"_meta": {"progressToken": "p"}}
+
+
+class Talker:
+    """A tool that reports, and waits until it is let go or cancelled; it counts its runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.reported = threading.Event()
+        self.cancelled = threading.Event()
+        self.contexts: list[InvocationContext] = []
+        self._let_go: Callable[[], object] | None = None
+        self.tool = made("talk", self._talk)
+
+    async def _talk(self, arguments: Mapping[str, Any], context: InvocationContext) -> str:
+        self.runs += 1
+        self.contexts.append(context)
+        released, loop = anyio.Event(), current_token()
+        self._let_go = lambda: anyio.from_thread.run_sync(released.set, token=loop)
+        await context.progress(1, 2, "half")
+        self.reported.set()
+        try:
+            await released.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.set()
+            raise
+        if "question" in arguments:
+            return (await context.elicit("Who are you?", NAME_FORM, key="name")).action
+        return "released"
+
+    def let_go(self) -> None:
+        assert self._let_go is not None
+        self._let_go()
+
+
+@pytest.fixture
+def talker() -> Talker:
+    return Talker()
+
+
+@pytest.fixture(params=["direct", "httptools", "direct with limits"])
+def origin(request: pytest.FixtureRequest, talker: Talker, serving: Callable[..., str]) -> str:
+    http, _, limited = request.param.partition(" ")
+    limits = Limits(rate=Rate(100, 1), concurrency=10) if limited else None
+    return serving(http_app(ToolBox(talker.tool), limits=limits), http=http)
+
+
+@pytest.fixture(autouse=True)
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each request was begun on the fast path."""
+    found: list[bool] = []
+    begin = FastHttp.begin
+
+    def noted(self: FastHttp, request: Any) -> Any:
+        result = begin(self, request)
+        found.append(result is not None)
+        return result
+
+    monkeypatch.setattr(FastHttp, "begin", noted)
+    return found
+
+
+def lines_of(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    return events(response.iter_lines())
+
+
+def test_progress_that_is_asked_for_comes_before_the_result_and_the_call_runs_once(
+    origin: str, talker: Talker, begun: list[bool]
+) -> None:
+    message = modern(call("talk", **ASKED))
+    with (
+        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        client.stream("POST", origin + "/mcp", json=message, headers=modern_headers(message)) as response,
+    ):
+        said = lines_of(response)
+        assert next(said)["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
+        talker.let_go()
+        assert next(said)["result"]["content"] == [{"type": "text", "text": "released"}]
+    assert (talker.runs, begun) == (1, [True])
+
+
+def test_what_is_said_after_the_end_reaches_nobody(origin: str, talker: Talker) -> None:
+    message = modern(call("talk"))
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client, anyio.from_thread.start_blocking_portal() as portal:
+        answered = portal.start_task_soon(
+            anyio.to_thread.run_sync,
+            lambda: client.post(origin + "/mcp", json=message, headers=modern_headers(message)),
+        )
+        assert talker.reported.wait(DEADLINE_SECONDS)
+        talker.let_go()
+        response = answered.result(DEADLINE_SECONDS)
+        assert response.headers["content-type"] == "application/json"
+        portal.call(talker.contexts[0].progress, 2)
+        portal.call(talker.contexts[0].log, "info", "late")
+
+
+def test_a_modern_client_that_goes_cancels_the_call_that_talks(origin: str, talker: Talker) -> None:
+    message = modern(call("talk", **ASKED))
+    with (
+        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        client.stream("POST", origin + "/mcp", json=message, headers=modern_headers(message)) as response,
+    ):
+        next(lines_of(response))
+    assert talker.cancelled.wait(DEADLINE_SECONDS)
+    assert talker.runs == 1
+
+
+def test_in_a_session_a_call_that_talks_outlives_its_request_until_it_is_cancelled(origin: str, talker: Talker) -> None:
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        headers = open_session(client, origin + "/mcp")
+        message = call("talk", **ASKED)
+        with client.stream("POST", origin + "/mcp", json=message, headers=headers) as response:
+            next(lines_of(response))
+        assert client.post(origin + "/mcp", json=call("talk") | {"id": 1}, headers=headers).status_code == 400
+        assert not talker.cancelled.is_set()
+        client.post(origin + "/mcp", json=notification("notifications/cancelled", {"requestId": 1}), headers=headers)
+        assert talker.cancelled.wait(DEADLINE_SECONDS)
+    assert talker.runs == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_question_is_asked_and_answered_in_both_eras(origin: str, talker: Talker, mode: Any) -> None:
+    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    def let_go_as_often() -> None:
+        for _ in range(2 if mode == "auto" else 1):
+            assert talker.reported.wait(DEADLINE_SECONDS)
+            talker.reported.clear()
+            talker.let_go()
+
+    async with (
+        Client(origin + "/mcp", mode=mode, elicitation_callback=elicit) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(anyio.to_thread.run_sync, let_go_as_often)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            result = await client.call_tool("talk", {"question": True})
+    assert [block.model_dump()["text"] for block in result.content] == ["accept"]
+    assert talker.runs == (2 if mode == "auto" else 1), "in the modern era the answer comes with a second round"
+
+
+def test_a_drain_ends_a_call_that_talks(talker: Talker, serving: Callable[..., str]) -> None:
+    app = http_app(ToolBox(talker.tool))
+    origin, message = serving(app, http="direct"), modern(call("talk", **ASKED))
+    with (
+        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        client.stream("POST", origin + "/mcp", json=message, headers=modern_headers(message)) as response,
+    ):
+        said = lines_of(response)
+        next(said)
+        contexts, running = talker.contexts, app.drain._running
+        assert len(contexts) == len(running) == 1
+        task = next(iter(running._tasks))
+        task.get_loop().call_soon_threadsafe(running.end)
+        assert "the server ended" in next(said)["error"]["message"]
+
+
+def test_a_session_that_is_gone_when_a_call_talks_leaves_no_call_behind(
+    talker: Talker, serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK answers 404 and never comes to its handler."""
+    origin = serving(http_app(ToolBox(talker.tool)), http="direct")
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        headers = open_session(client, origin + "/mcp")
+        begin = FastHttp.begin
+
+        def ended_meanwhile(self: FastHttp, request: Any) -> Any:
+            found = begin(self, request)
+            self._sessions.forget(headers["mcp-session-id"])
+            request.scope["headers"] = [
+                (name, b"another" if name == b"mcp-session-id" else value) for name, value in request.scope["headers"]
+            ]
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FastHttp, "begin", ended_meanwhile)
+            assert client.post(origin + "/mcp", json=call("talk", **ASKED), headers=headers).status_code == 404
+    assert talker.runs == 1
+    assert not talker.reported.is_set()
