@@ -14,6 +14,7 @@ from mcp import Client
 from mcp_types import ElicitResult
 
 from bridge.server import http_app
+from bridge.server.http import fast
 from bridge.server.http.fast import FastHttp
 from bridge.server.limits import Limits, Rate
 from bridge.tools.toolbox import ToolBox
@@ -210,3 +211,19 @@ def test_a_session_that_is_gone_when_a_call_talks_leaves_no_call_behind(
             assert client.post(origin + "/mcp", json=call("talk", **ASKED), headers=headers).status_code == 404
     assert talker.runs == 1
     assert not talker.reported.is_set()
+
+
+def test_a_call_that_tells_nothing_for_long_becomes_a_stream(
+    origin: str, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK keeps the connection busy, so that no proxy closes it."""
+    monkeypatch.setattr(fast, "SILENT_SECONDS", 0.01)
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        headers = open_session(client, origin + "/mcp")
+        with client.stream("POST", origin + "/mcp", json=call("talk"), headers=headers) as response:
+            assert response.headers["content-type"] == "text/event-stream"
+            assert talker.reported.wait(DEADLINE_SECONDS)
+            talker.let_go()
+            (end,) = lines_of(response)
+        assert end["result"]["content"] == [{"type": "text", "text": "released"}]
+    assert talker.runs == 1

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _CACHED_HEADER_VALUES = 256
+
+SILENT_SECONDS = 15.0
+"""How long a call of a tool with a context runs before the SDK's server answers it, also if it has told nothing."""
+
+
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
 
 
@@ -164,9 +169,12 @@ class _Call:
     ) -> tuple[bytes, int] | None:
         """Run a call that may have something for its client; returns None if the SDK's server answers."""
         channel = self.request.channel = self._call.open_channel(context, task, hand_over, peer)
+        # From then on the SDK keeps the connection busy, and in sessions a client may resume.
+        timer = task.get_loop().call_later(SILENT_SECONDS, channel.hand_over)
         try:
             answer = await self._call.run(context)
         finally:
+            timer.cancel()
             channel.close()
         return None if channel.is_handed_over else answer
 

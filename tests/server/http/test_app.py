@@ -295,7 +295,7 @@ def test_a_dropped_connection_of_the_handshake_era_cancels_nothing(
     client: httpx.Client, serving: Callable[..., str], errors: Callable[[], list[str]]
 ) -> None:
     holding = Holding()
-    url = serving(http_app(ToolBox(holding.tool))) + "/mcp"
+    url = serving(http_app(ToolBox(holding.tool), fast_path=False)) + "/mcp"
     headers = open_session(client, url)
     with client.stream("POST", url, json=call("hold"), headers=headers):
         assert holding.started.wait(DEADLINE_SECONDS)
@@ -309,7 +309,7 @@ def test_a_dropped_connection_of_the_handshake_era_cancels_nothing(
 
 def test_a_notification_cancels_a_call_of_the_handshake_era(client: httpx.Client, serving: Callable[..., str]) -> None:
     holding = Holding()
-    url = serving(http_app(ToolBox(holding.tool))) + "/mcp"
+    url = serving(http_app(ToolBox(holding.tool), fast_path=False)) + "/mcp"
     headers = open_session(client, url)
     with client.stream("POST", url, json=call("hold"), headers=headers) as stream:
         assert holding.started.wait(DEADLINE_SECONDS)
@@ -321,7 +321,7 @@ def test_a_notification_cancels_a_call_of_the_handshake_era(client: httpx.Client
 
 def test_deleting_a_session_cancels_its_calls(client: httpx.Client, serving: Callable[..., str]) -> None:
     holding = Holding()
-    url = serving(http_app(ToolBox(holding.tool))) + "/mcp"
+    url = serving(http_app(ToolBox(holding.tool), fast_path=False)) + "/mcp"
     headers = open_session(client, url)
     with client.stream("POST", url, json=call("hold"), headers=headers):
         assert holding.started.wait(DEADLINE_SECONDS)
