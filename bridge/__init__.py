@@ -128,6 +128,7 @@ if TYPE_CHECKING:
     from bridge.service.token_stream import TokenStream
     from bridge.service.tool_calls import compensated
     from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding
+    from bridge.telemetry.switch import enable_telemetry
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
     from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters, LogLevel
     from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
@@ -190,11 +191,11 @@ __all__ = [
     "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
     "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
     "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service", "by_embedding", "by_encoding", "cached",
-    "chat_model_named", "circuit_broken", "compensated", "connect", "execute", "execute_timed", "filtered",
-    "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config", "message_window",
-    "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed", "respecified", "resume",
-    "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message", "token_window", "tool",
-    "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
+    "chat_model_named", "circuit_broken", "compensated", "connect", "enable_telemetry", "execute", "execute_timed",
+    "filtered", "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config",
+    "message_window", "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed",
+    "respecified", "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message",
+    "token_window", "tool", "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -254,6 +255,7 @@ _NAMES = {
     "bridge.service.token_stream": "TokenStream",
     "bridge.service.tool_calls": "compensated",
     "bridge.service.tool_search": "ToolSearch ToolSearchRequest by_embedding",
+    "bridge.telemetry.switch": "enable_telemetry",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
     "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters LogLevel",
     "bridge.tools.execution": "ExecutionPolicy execute execute_timed",

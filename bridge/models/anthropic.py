@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
@@ -68,6 +68,9 @@ class AnthropicChatModel:
         MissingExtraError: The package ``anthropic`` is not installed.
         ChatModelError: There are no credentials.
     """
+
+    provider: ClassVar = PROVIDER
+    """Name of the provider."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, PROVIDER, MessageWriter
@@ -72,6 +72,9 @@ class BedrockChatModel:
         MissingExtraError: The package ``boto3`` is not installed.
         ChatModelError: There is no region.
     """
+
+    provider: ClassVar = PROVIDER
+    """Name of the provider."""
 
     def __init__(
         self,

@@ -86,6 +86,8 @@ class _ObservedModel:
             self.stream = self._stream
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(self._model, name)
 
     def __repr__(self) -> str:

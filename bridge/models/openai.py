@@ -12,7 +12,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.clients import ClientPerLoop
@@ -83,6 +83,9 @@ class OpenAiChatModel:
         MissingExtraError: The package ``openai`` is not installed.
         ChatModelError: There is no API key.
     """
+
+    provider: ClassVar = PROVIDER
+    """Name of the provider."""
 
     def __init__(
         self,

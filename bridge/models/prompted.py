@@ -28,6 +28,7 @@ from bridge.service.chat_model import (
     ResponseFormat,
     ToolChoice,
     ToolChoiceMode,
+    provider_of,
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.arguments import parse_arguments
@@ -58,6 +59,8 @@ class PromptedToolsChatModel:
     def __init__(self, model: ChatModel, *, strict: bool = False) -> None:
         self._model = model
         self._strict = strict
+        self.provider = provider_of(model)
+        self.model_name: str | None = getattr(model, "model_name", None)
 
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """See `bridge.service.chat_model.ChatModel.chat`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import anyio.lowlevel
 
@@ -58,6 +58,9 @@ class ScriptedChatModel:
     Raises:
         DefinitionError: The script is a string instead of a list.
     """
+
+    provider: ClassVar = PROVIDER
+    """Name of the provider."""
 
     def __init__(self, script: Script) -> None:
         if isinstance(script, str):

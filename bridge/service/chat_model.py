@@ -224,6 +224,11 @@ class StreamingChatModel(Protocol):
         ...
 
 
+def provider_of(model: object) -> str:
+    """Return the name of a model's provider: its attribute ``provider``, or else the name of its class."""
+    return str(getattr(model, "provider", None) or type(model).__name__)
+
+
 def _is_json_object(arguments: Mapping[str, Any] | str) -> bool:
     if not isinstance(arguments, str):
         return False

@@ -23,6 +23,7 @@ from bridge.service.loop import Invocation, LoopSettings
 from bridge.service.memory import WindowView
 from bridge.service.memory_store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
+from bridge.service.observation import observed_invocation
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import InputRequired
 
@@ -139,7 +140,8 @@ class Engine:
         if listeners.started:
             await notify(listeners.started, call.message, call.context)
         try:
-            result = await self._within_deadline(call, emit)
+            with observed_invocation(call.context):
+                result = await self._within_deadline(call, emit)
         except BaseException as error:
             if listeners.failed:
                 with anyio.move_on_after(_FAILURE_LISTENERS_SECONDS, shield=True):

@@ -28,9 +28,11 @@ from bridge.service.chat_model import (
     CompleteToolCall,
     TokenUsage,
     after_first_response,
+    provider_of,
 )
 from bridge.service.events import IntermediateResponse, Listeners, notify
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
+from bridge.service.observation import observed_response
 from bridge.service.tool_calls import Compensations, ToolCalls, returns_immediately, run_concurrently
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 
@@ -209,7 +211,12 @@ class Invocation:
         listeners = self._settings.listeners
         if listeners.model_request:
             await notify(listeners.model_request, request, self.context)
-        response = await (self._streamed(request, start) if self._streams else self._chatted(request))
+        if self._streams:
+            response = await observed_response(
+                self._streamed(request, start), request, self._settings.streaming_chat_model
+            )
+        else:
+            response = await observed_response(self._chatted(request), request, self._settings.chat_model)
         if listeners.model_response:
             await notify(listeners.model_response, response, request, self.context)
         self.responses.append(response)
@@ -246,7 +253,9 @@ class Invocation:
                 if isinstance(event, CompleteResponse):
                     return event.response
                 if event is None:
-                    raise ChatModelError("the stream ended before the response was complete", provider=_provider(model))
+                    raise ChatModelError(
+                        "the stream ended before the response was complete", provider=provider_of(model)
+                    )
                 if isinstance(event, CompleteToolCall):
                     self._announced.add(event.index)
                     if start is not None:
@@ -260,7 +269,7 @@ class Invocation:
             return await response
         with anyio.move_on_after(seconds):
             return await response
-        raise ChatModelError(f"no response for {seconds:g} seconds", provider=_provider(model), retryable=True)
+        raise ChatModelError(f"no response for {seconds:g} seconds", provider=provider_of(model), retryable=True)
 
     def _check_limits(self, calls: int) -> None:
         """Raise if the current round or its number of tool calls exceeds a limit."""
@@ -350,7 +359,3 @@ async def _transformed(
     if not isinstance(transformed, ChatRequest):
         raise DefinitionError(f"chat_request_transformer returned {transformed!r}; return a ChatRequest")
     return transformed
-
-
-def _provider(model: object) -> str:
-    return type(model).__name__

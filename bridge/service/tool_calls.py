@@ -25,6 +25,7 @@ from anyio import get_cancelled_exc_class
 from bridge.errors import ArgumentProblem, ArgumentsError, DefinitionError
 from bridge.service.approval import Decision, Verdict, approve_call
 from bridge.service.events import BeforeToolExecution, ToolExecuted, ToolProgress
+from bridge.service.observation import observed_execution
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.execution import LOCAL, execute, execute_timed
 from bridge.tools.function import tools_from
@@ -82,11 +83,16 @@ class ToolCalls:
 
     async def _execute(self, request: ToolExecutionRequest, refusal: ArgumentsError | None) -> ToolExecution:
         if self.emit is None:
-            return await execute_timed(self.tools, request, self.context, self.policy, refusal=refusal)
+            return await self._execute_in(self.context, request, refusal)
         await self.emit(BeforeToolExecution(request))
         with _ProgressEvents(request, self.emit) as events:
-            context = self.context.fork(on_progress=events.report)
-            return await execute_timed(self.tools, request, context, self.policy, refusal=refusal)
+            return await self._execute_in(self.context.fork(on_progress=events.report), request, refusal)
+
+    async def _execute_in(
+        self, context: InvocationContext, request: ToolExecutionRequest, refusal: ArgumentsError | None
+    ) -> ToolExecution:
+        execution = execute_timed(self.tools, request, context, self.policy, refusal=refusal)
+        return await observed_execution(execution, request, self.tools.find(request.name), context)
 
     def may_start(self, request: ToolExecutionRequest) -> bool:
         """Return True if the call needs no approval."""

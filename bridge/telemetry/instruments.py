@@ -31,7 +31,7 @@ from bridge.telemetry.conventions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from opentelemetry.metrics import Histogram, MeterProvider
 
@@ -139,10 +139,7 @@ class Instruments:
         from opentelemetry.metrics import NoOpMeterProvider  # noqa: PLC0415 - a server that is not observed has no use for it
 
         self._meter = meter = (provider or NoOpMeterProvider()).get_meter("bridge")
-        self.durations = {
-            name: meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=BUCKETS_SECONDS)
-            for name, text in DESCRIPTIONS.items()
-        }
+        self.durations = {name: self.histogram(name, "s", text, BUCKETS_SECONDS) for name, text in DESCRIPTIONS.items()}
         self.connected = meter.create_up_down_counter(
             CONNECTED, description="1 while there is a connection to the server, else 0."
         )
@@ -153,6 +150,17 @@ class Instruments:
             AUDIT_LOST, description="Lines of the audit log that were dropped because it could not be written."
         )
         self.lost_audit_lines.add(0)
+
+    def histogram(self, name: str, unit: str, description: str, buckets: Sequence[float]) -> Histogram:
+        """Create a histogram.
+
+        Args:
+            name: Its name.
+            unit: Unit of its values.
+            description: Its description.
+            buckets: Upper bounds of its buckets.
+        """
+        return self._meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
 
     def observe(self, name: str, description: str, value: Callable[[], int]) -> None:
         """Add a gauge.

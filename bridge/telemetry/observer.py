@@ -20,6 +20,7 @@ from bridge.telemetry.conventions import (
     SESSIONS,
     UPSTREAM,
 )
+from bridge.telemetry.gen_ai import GenAi
 from bridge.telemetry.instruments import Instruments, OperationSeries, Peer, failure_labels
 from bridge.telemetry.operations import ClientOperation, Recorder, ServerOperation, classify_error
 from bridge.telemetry.records import CallDetails, recorded_arguments, recorded_names
@@ -43,6 +44,7 @@ class Observer(Recorder):
     Attributes:
         is_draining: Returns whether this process is draining; set by the server.
         methods: The methods that have series of their own.
+        gen_ai: Starts the operations of AI services.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Observer(Recorder):
         super().__init__(instruments, tracer, sinks)
         self.is_draining: Callable[[], bool] = lambda: False
         self.methods = set(METHODS)
+        self.gen_ai = GenAi(self.instruments, tracer)
         self._shows_arguments = shows_arguments
         self._open_sessions = 0
         self._connects: Counter[str] = Counter()

@@ -26,6 +26,9 @@ class Span(Protocol):
         """The trace's id in hexadecimal digits; None where the trace is not sampled."""
         ...
 
+    def add(self, attributes: Mapping[str, Any]) -> None:
+        """Add attributes."""
+
     def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
         """End the span.
 
@@ -52,6 +55,10 @@ class Tracer(Protocol):
 
     def ask(self, series: OperationSeries) -> Span:
         """Open a span for a request to the other side and make it the current one."""
+        ...
+
+    def operation(self, name: str, attributes: Mapping[str, Any], *, is_client: bool) -> Span:
+        """Open a span for an operation of this process and make it the current one."""
         ...
 
     def carry(self, meta: MutableMapping[str, Any]) -> None:

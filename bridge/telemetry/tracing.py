@@ -91,6 +91,19 @@ class Tracing:
             return self._unsampled.enter()
         return CurrentSpan(self._start(series, series.labels, SpanKind.CLIENT, None, []), None)
 
+    def operation(self, name: str, attributes: Mapping[str, Any], *, is_client: bool) -> Span:
+        """Open a span for an operation of this process and make it the current one.
+
+        Args:
+            name: Name of the span.
+            attributes: Its attributes.
+            is_client: True for a request to another process.
+        """
+        if _is_unsampled():
+            return self._unsampled.enter()
+        kind = SpanKind.CLIENT if is_client else SpanKind.INTERNAL
+        return CurrentSpan(self._tracer.start_span(name, None, kind, attributes, record_exception=False), None)
+
     def carry(self, meta: MutableMapping[str, Any]) -> None:
         """Write the current trace context into ``_meta``."""
         if _is_unsampled():  # W3C Trace Context, "Sampled flag"
@@ -122,6 +135,10 @@ class CurrentSpan:
     def trace_id(self) -> str | None:
         """The trace's id in hexadecimal digits; None where it is not sampled, and after the end."""
         return trace.format_trace_id(self._span.get_span_context().trace_id) if self._span.is_recording() else None
+
+    def add(self, attributes: Mapping[str, Any]) -> None:
+        """Add attributes."""
+        self._span.set_attributes(attributes)
 
     def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
         """End the span; the one before is the current one again.
@@ -167,6 +184,9 @@ class UnsampledSpan:
     def __init__(self, token: Token[Context]) -> None:
         self._token = token
         self.trace_id: str | None = None
+
+    def add(self, attributes: Mapping[str, Any]) -> None:
+        """Ignore attributes."""
 
     def end(self, error_type: str | None, code: int | None, message: str | None) -> None:  # noqa: ARG002 - a Span's
         """End the span; the one before is the current one again."""

@@ -42,6 +42,7 @@ ROOMS = {
     "client": "Clients",
     "service": "AI services",
     "models": "Chat models",
+    "telemetry": "AI services",
     "errors": "Errors",
     "cli": "Running a server",
     "hosting": "Running a server",

@@ -18,7 +18,8 @@ class Measured:
 
     def __init__(self) -> None:
         self._reader = InMemoryMetricReader()
-        self.instruments = Instruments(MeterProvider([self._reader], shutdown_on_exit=False))
+        self.provider = MeterProvider([self._reader], shutdown_on_exit=False)
+        self.instruments = Instruments(self.provider)
 
     def counts(self, histogram: str) -> list[tuple[dict[str, Any], int]]:
         """The labels of each series of a histogram, and how often it was recorded."""

@@ -1,0 +1,78 @@
+"""OpenTelemetry's spans and metrics of invocations, model calls and tool executions, if telemetry is enabled.
+
+The names are in `bridge.telemetry.gen_ai`; this module translates requests and responses.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from bridge.service.approval import InvocationSuspended
+from bridge.service.chat_model import provider_of
+from bridge.telemetry import switch
+from bridge.telemetry.gen_ai import tool_error_type
+from bridge.tools.questions import InputRequired
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from contextlib import AbstractContextManager
+
+    from bridge.service.chat_model import ChatRequest, ChatResponse
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest
+
+_PAUSES = (InvocationSuspended, InputRequired)
+
+
+def observed_invocation(context: InvocationContext) -> AbstractContextManager[object]:
+    """Observe an invocation for the length of a block."""
+    observer = switch.observer()
+    return nullcontext() if observer is None else observer.gen_ai.agent(context.interface_name or "", _PAUSES)
+
+
+async def observed_response(response: Awaitable[ChatResponse], request: ChatRequest, model: object) -> ChatResponse:
+    """Await a model's response and observe its call."""
+    observer = switch.observer()
+    if observer is None:
+        return await response
+    name = request.model_name or getattr(model, "model_name", None)
+    with observer.gen_ai.model(provider_of(model), name, _request_attributes(request)) as operation:
+        answer = await response
+        usage = answer.token_usage
+        operation.answered(answer.model_name, usage.input_tokens, usage.output_tokens, _response_attributes(answer))
+    return answer
+
+
+async def observed_execution(
+    execution: Awaitable[ToolExecution], request: ToolExecutionRequest, tool: Tool | None, context: InvocationContext
+) -> ToolExecution:
+    """Await a tool's execution and observe it."""
+    observer = switch.observer()
+    if observer is None:
+        return await execution
+    with observer.gen_ai.tool(None if tool is None else tool.name, context.interface_name, request.id) as operation:
+        result = await execution
+        if result.result.is_error:
+            operation.error_type = tool_error_type(result.error)
+    return result
+
+
+def _request_attributes(request: ChatRequest) -> dict[str, Any]:
+    attributes = {
+        "gen_ai.request.temperature": request.temperature,
+        "gen_ai.request.top_p": request.top_p,
+        "gen_ai.request.max_tokens": request.max_output_tokens,
+        "gen_ai.request.stop_sequences": request.stop_sequences or None,
+        "gen_ai.output.type": None if request.response_format is None else "json",
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _response_attributes(response: ChatResponse) -> dict[str, Any]:
+    attributes = {
+        "gen_ai.response.id": response.id,
+        "gen_ai.response.finish_reasons": (response.finish_reason.value,),
+        "gen_ai.usage.cache_read.input_tokens": response.token_usage.cached_input_tokens,
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
