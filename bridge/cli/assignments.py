@@ -36,10 +36,6 @@ def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[st
     repeated, one item each. Without a type in the schema, the value is parsed as JSON if possible. For an enumeration,
     any other text is sent unchanged, since it may be the name of a value.
 
-    Args:
-        texts: The arguments.
-        schema: The tool's parameters.
-
     Raises:
         click.UsageError: An argument has another form, is repeated, or does not fit its parameter.
     """

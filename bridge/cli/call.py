@@ -12,7 +12,7 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
-from bridge.cli.options import Number, check_pins, header_option, pins_options, prefix_option, with_headers
+from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.terminal import write_data, write_json
@@ -22,11 +22,9 @@ from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from bridge.cli.targets import LocalTarget
-    from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.tool_pins import PinMode
+    from bridge.client.config.servers import ServerConfig
     from bridge.tools.content import Content
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecution, ToolExecutionResult
@@ -72,27 +70,17 @@ def _as_assignment(option: str, words: list[str]) -> str:
     show_default=True,
     help="Write the text of the result, or the complete result as MCP's JSON.",
 )
-@click.option(
-    "--timeout",
-    type=Number(0, min_open=True),
-    help=f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.",
-)
-@header_option
-@pins_options
-@prefix_option
+@server_options(f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @log_level_option("warning")
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     words: tuple[str, ...],
     json_text: str | None,
     output: str,
-    timeout: float | None,
-    headers: tuple[str, ...],
-    pins: Path | None,
-    pin_mode: PinMode,
-    prefix: Prefixing | None,
     log_level: str,
+    **settings: Any,
 ) -> int:
     """Call one TOOL of a TARGET, and write the text of its result.
 
@@ -103,9 +91,9 @@ def command(
     the tool has max_output_chars, which is for models.
     """
     configure_logging(log_level)
-    waiting = list(words)
+    options, waiting = group_values(ServerOptions, settings), list(words)
     given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
-    [target] = with_headers(ctx, [given], headers)
+    [target] = with_headers(ctx, [given], options.headers)
     check_pins(ctx, [target])
     if not waiting:
         raise click.UsageError("the name of a TOOL is missing", ctx)
@@ -121,16 +109,12 @@ def command(
 
     with redirect_stdout():
         if isinstance(target, FileTarget | ModuleTarget):
-            seconds = timeout or DEFAULT_TIMEOUT_SECONDS
-            execution = _call_here(target, name, arguments_for, seconds)
+            execution = _call_here(target, name, arguments_for, options.timeout or DEFAULT_TIMEOUT_SECONDS)
             result, error = execution.result, execution.error
         else:
             from bridge.cli import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
-            found = servers.servers_for_command(
-                target, timeout_seconds=timeout, pins=pins, pin_mode=pin_mode, prefix=prefix
-            )
-            result, error = _call_there(found, name, arguments_for), None
+            result, error = _call_there(servers.servers_for_command(target, options), name, arguments_for), None
     is_printed = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_printed:
         click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # it ends with the error's message

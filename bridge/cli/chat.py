@@ -121,11 +121,7 @@ class _Options:
 
 
 class _Terminal:
-    """Terminal output: the answer, and notes on standard error.
-
-    Args:
-        output: File descriptor of the answer.
-    """
+    """Terminal output: the answer, and notes on standard error."""
 
     def __init__(self, output: int) -> None:
         self._output = output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.assignments import parameters_of
-from bridge.cli.options import Number, check_pins, header_option, pins_options, prefix_option, with_headers
+from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_data, write_json
@@ -15,11 +15,8 @@ from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from bridge.cli.targets import Target
-    from bridge.client.config.servers import Prefixing
-    from bridge.client.tool_pins import PinMode
     from bridge.tools.specification import ToolSpecification
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
@@ -32,57 +29,32 @@ _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "a
 @click.command(cls=TargetCommand, short_help="List the tools of a TARGET.")
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects, with the schemas.")
-@click.option(
-    "--timeout",
-    type=Number(0, min_open=True),
-    help=f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.",
-)
-@header_option
-@pins_options
-@prefix_option
+@server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @log_level_option("warning")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    target: str | None,
-    as_json: bool,
-    timeout: float | None,
-    headers: tuple[str, ...],
-    pins: Path | None,
-    pin_mode: PinMode,
-    prefix: Prefixing | None,
-    log_level: str,
-) -> None:
+def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level: str, **settings: Any) -> None:
     """List the tools of a TARGET, in its order.
 
     For a configuration, the tools of all its servers are listed, each name prefixed with its server's. An unavailable
     server that is not required is only reported.
     """
     configure_logging(log_level)
-    [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
+    options = group_values(ServerOptions, settings)
+    [chosen] = with_headers(ctx, [only_target(ctx, target)], options.headers)
     check_pins(ctx, [chosen])
     with redirect_stdout():
-        specifications = _specifications(chosen, timeout, pins, pin_mode, prefix)
+        specifications = _specifications(chosen, options)
     if as_json:
         write_json([_as_json(specification) for specification in specifications])
     elif specifications:
         write_data("\n\n".join(map(described, specifications)))
 
 
-def _specifications(
-    target: Target,
-    timeout_seconds: float | None,
-    pins: Path | None,
-    pin_mode: PinMode,
-    prefix: Prefixing | None,
-) -> Sequence[ToolSpecification]:
+def _specifications(target: Target, options: ServerOptions) -> Sequence[ToolSpecification]:
     if not isinstance(target, FileTarget | ModuleTarget):
         from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
 
-        found = servers.servers_for_command(
-            target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix
-        )
-        return servers.list_tools(found)
+        return servers.list_tools(servers.servers_for_command(target, options))
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - not needed for remote targets
 
     return [tool.specification for tool in load_toolbox([target])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bridge.cli.targets import Target
+    from bridge.client.config.servers import Prefixing
+    from bridge.client.tool_pins import PinMode
 
 Group = TypeVar("Group")
 _AnyTarget = TypeVar("_AnyTarget", bound="Target")
@@ -45,22 +47,19 @@ class CommaSeparated(click.ParamType[tuple[str, ...]]):
 def option(name: str, **settings: Any) -> Callable[[Any], Any]:
     """Option that can also be set in the environment: ``--max-sessions`` is ``BRIDGE_MAX_SESSIONS``.
 
-    Args:
-        name: The option's name.
-        settings: As for `click.option`.
+    The settings are those of `click.option`; a default is shown in the help.
     """
-    return click.option(
-        name, envvar="BRIDGE_" + name.removeprefix("--").replace("-", "_").upper(), show_envvar=True, **settings
-    )
+    variable = "BRIDGE_" + name.removeprefix("--").replace("-", "_").upper()
+    return click.option(name, envvar=variable, show_envvar=True, show_default="default" in settings, **settings)
+
+
+def count_option(name: str, unit: str, help_text: str, *, least: int = 1, **settings: Any) -> Callable[[Any], Any]:
+    """Option of a whole number of a unit, such as ``CALLS``."""
+    return option(name, type=WholeNumber(least), metavar=unit, help=help_text, **settings)
 
 
 def texts_option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """Repeatable option of comma-separated texts.
-
-    Args:
-        name: The option's name.
-        settings: As for `click.option`.
-    """
+    """Repeatable option of comma-separated texts; the settings are those of `click.option`."""
     return option(name, type=CommaSeparated(), multiple=True, callback=_flat, **settings)
 
 
@@ -111,11 +110,6 @@ def with_headers(
     ctx: click.Context, targets: Sequence[_AnyTarget], texts: Sequence[str]
 ) -> list[_AnyTarget | UrlTarget]:
     """Add HTTP headers to the one URL target; errors never contain their values.
-
-    Args:
-        ctx: The command.
-        targets: The targets.
-        texts: Values of the option.
 
     Raises:
         click.UsageError: A header is malformed, or the target for it is ambiguous.
@@ -169,7 +163,6 @@ pins_options = option_group(
         "--pin-mode",
         type=click.Choice(["refuse", "flag"]),
         default="refuse",
-        show_default=True,
         help="Leave out tools that differ from their pins, or use them with a warning.",
     ),
 )
@@ -183,3 +176,20 @@ def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:
     """
     if not split_targets(targets)[1] and any(each.name == "pins" for each in typed_options(ctx)):
         raise click.UsageError("--pins needs a server; the tools of a Python target cannot be pinned", ctx)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Options of a short command for the servers of its target."""
+
+    timeout: float | None
+    headers: tuple[str, ...]
+    pins: Path | None
+    pin_mode: PinMode
+    prefix: Prefixing | None
+
+
+def server_options(timeout_help: str) -> Callable[[Any], Any]:
+    """Options of `ServerOptions`."""
+    timeout = click.option("--timeout", type=Number(0, min_open=True), help=timeout_help)
+    return option_group(timeout, header_option, pins_options, prefix_option)

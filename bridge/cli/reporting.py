@@ -208,7 +208,6 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
         default=default,
-        show_default=True,
         help="Minimum level of log lines on standard error.",
     )
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from pathlib import Path
 
+    from bridge.cli.options import ServerOptions
     from bridge.cli.targets import RemoteTarget
-    from bridge.client.config.servers import Prefixing
     from bridge.client.config.variables import InputDefinition
     from bridge.client.tool_catalog import ServerStatus
     from bridge.client.tool_pins import PinMode
@@ -120,29 +120,16 @@ def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) ->
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
 
 
-def servers_for_command(
-    target: RemoteTarget,
-    *,
-    timeout_seconds: float | None,
-    pins: Path | None,
-    pin_mode: PinMode,
-    prefix: Prefixing | None,
-) -> list[ServerConfig]:
+def servers_for_command(target: RemoteTarget, options: ServerOptions) -> list[ServerConfig]:
     """Resolve a target to servers for a short command.
-
-    Args:
-        target: The target.
-        timeout_seconds: As for `with_timeout`.
-        pins: The lock file, as for `pinned`.
-        pin_mode: The mode, as for `pinned`.
-        prefix: When a server's name is prepended to its tool names; None to use its configuration.
 
     Raises:
         ConfigError: As for `servers_of`, and for `pinned`.
         TargetError: As for `servers_of`.
     """
-    servers = pinned([with_timeout(server, timeout_seconds) for server in servers_of(target)], pins, pin_mode)
-    return servers if prefix is None else [replace(server, prefixing=prefix) for server in servers]
+    servers = [with_timeout(server, options.timeout) for server in servers_of(target)]
+    servers = pinned(servers, options.pins, options.pin_mode)
+    return servers if options.prefix is None else [replace(server, prefixing=options.prefix) for server in servers]
 
 
 @asynccontextmanager
@@ -185,11 +172,6 @@ def call_tool(
     servers: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
 ) -> ToolExecutionResult:
     """Call one tool; progress is shown on a terminal.
-
-    Args:
-        servers: The servers.
-        name: The tool's local name.
-        arguments_for: Returns the arguments for the tool's schema.
 
     Raises:
         UnknownToolError: There is no such tool.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.options import Number, header_option, pins_options, prefix_option, with_headers
+from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_data, write_json
@@ -14,12 +14,9 @@ from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from bridge.cli.targets import Target
-    from bridge.client.config.servers import Prefixing
+    from bridge.cli.targets import RemoteTarget
     from bridge.client.tool_catalog import ServerStatus
-    from bridge.client.tool_pins import PinMode
 
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
 
@@ -27,33 +24,21 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
 @click.command(cls=TargetCommand, short_help="Show the status of a TARGET's servers.")
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects.")
-@click.option("--timeout", type=Number(0, min_open=True), help="Timeout for a server to start and answer, in seconds.")
-@header_option
-@pins_options
-@prefix_option
+@server_options("Timeout for a server to start and answer, in seconds.")
 @log_level_option("error")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    target: str | None,
-    as_json: bool,
-    timeout: float | None,
-    headers: tuple[str, ...],
-    pins: Path | None,
-    pin_mode: PinMode,
-    prefix: Prefixing | None,
-    log_level: str,
-) -> int:
+def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level: str, **settings: Any) -> int:
     """Connect to all servers of a TARGET, and show the status of each.
 
     The exit code is 1 if a required server, or the only one, is not ready.
     """
     configure_logging(log_level)
-    [chosen] = with_headers(ctx, [only_target(ctx, target)], headers)
+    options = group_values(ServerOptions, settings)
+    [chosen] = with_headers(ctx, [only_target(ctx, target)], options.headers)
     if isinstance(chosen, FileTarget | ModuleTarget):
         raise click.UsageError("a Python target has no server whose status could be shown", ctx)
     with redirect_stdout():
-        rows = _rows(chosen, timeout, pins, pin_mode, prefix)
+        rows = _rows(chosen, options)
     if as_json:
         write_json(rows)
     else:
@@ -61,13 +46,7 @@ def command(
     return FAILED if any(row["required"] and row["state"] != "ready" for row in rows) else 0
 
 
-def _rows(
-    target: Target,
-    timeout_seconds: float | None,
-    pins: Path | None,
-    pin_mode: PinMode,
-    prefix: Prefixing | None,
-) -> list[dict[str, Any]]:
+def _rows(target: RemoteTarget, options: ServerOptions) -> list[dict[str, Any]]:
     from dataclasses import replace  # noqa: PLC0415 - after usage errors
 
     import anyio  # noqa: PLC0415
@@ -75,8 +54,7 @@ def _rows(
     from bridge.cli.servers import servers_for_command  # noqa: PLC0415
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
-    assert not isinstance(target, FileTarget | ModuleTarget)
-    servers = servers_for_command(target, timeout_seconds=timeout_seconds, pins=pins, pin_mode=pin_mode, prefix=prefix)
+    servers = servers_for_command(target, options)
 
     async def look() -> Sequence[ServerStatus]:
         async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:

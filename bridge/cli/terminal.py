@@ -40,11 +40,7 @@ class InteractiveInput:
         return sys.stdin.isatty()
 
     async def line(self, prompt: str) -> str | None:
-        """Read the next line; None at the end of the input. A line typed after a cancelled prompt answers the next one.
-
-        Args:
-            prompt: Prompt on a terminal.
-        """
+        """Read the next line; None at the end of the input. A line after a cancelled prompt answers the next one."""
         if self.is_there:
             click.echo(escape_controls(prompt), nl=False, err=True)
         if not self._is_reading:
@@ -79,9 +75,6 @@ class InteractiveInput:
 
 async def run_interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
     """Run a function that Ctrl-C cancels.
-
-    Args:
-        work: The function.
 
     Returns:
         Its result; None after an interruption.

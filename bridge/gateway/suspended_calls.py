@@ -54,11 +54,7 @@ class TooManySuspendedError(ToolError):
 
 
 class PendingQuestions:
-    """Questions of a call without an answer.
-
-    Args:
-        questions: The questions by key, unique within the call.
-    """
+    """Questions of a call without an answer."""
 
     def __init__(self, questions: Mapping[str, Question]) -> None:
         self.questions = questions

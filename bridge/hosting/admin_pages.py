@@ -71,7 +71,7 @@ def admin_pages(
         ValueError: The path is the path of a page.
         HostingError: The admin port cannot be bound.
     """
-    status = FullAccessRequired(StatusPage(operations))
+    status = FullAccessRequired(StatusPage(operations.status))
     probes = probe_pages(operations)
     if admin_port is None:
         if path in PATHS:
@@ -108,11 +108,7 @@ def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket
 
 
 class FullAccessRequired:
-    """ASGI middleware that requires access to all tools.
-
-    Args:
-        app: The protected application.
-    """
+    """ASGI middleware that requires access to all tools."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -121,9 +121,6 @@ def _opened(number: int) -> socket.socket:
 def without_secrets(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Move secrets of a command line to environment variables.
 
-    Args:
-        arguments: Arguments of this process, without the program.
-
     Returns:
         The arguments without secrets, and the environment variables.
     """

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def h11_protocol(bounds: ConnectionLimits) -> type[H11Protocol]:
-    """Create the protocol class for `bridge.hosting.protocols.with_connection_limits`.
-
-    Args:
-        bounds: Limits of the request head.
-    """
+    """Create the protocol class for `bridge.hosting.protocols.with_connection_limits`."""
 
     class BoundedH11Protocol(H11Protocol):
         """One connection."""
@@ -34,11 +30,7 @@ def h11_protocol(bounds: ConnectionLimits) -> type[H11Protocol]:
 
 
 class LimitedConnection(h11.Connection):
-    """h11 connection with a limited request head.
-
-    Args:
-        bounds: Limits of the request head.
-    """
+    """h11 connection with a limited request head."""
 
     def __init__(self, bounds: ConnectionLimits) -> None:
         super().__init__(h11.SERVER, bounds.max_header_bytes)

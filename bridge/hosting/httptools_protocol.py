@@ -73,11 +73,7 @@ class PlainHttpToolsProtocol(HttpToolsProtocol):
 
 
 class PlainParser(httptools.HttpRequestParser):
-    """Parser that parses the head of an upgrade request again, without the upgrade header.
-
-    Args:
-        protocol: Receives the parser's callbacks.
-    """
+    """Parser that parses the head of an upgrade request again, without the upgrade header."""
 
     def __init__(self, protocol: PlainHttpToolsProtocol) -> None:
         super().__init__(protocol)

@@ -165,13 +165,7 @@ def _refusal(status: bytes, message: bytes, limit: bytes | None = None, *, retry
 
 
 def with_read_timeouts(protocol: type[Any], bounds: ConnectionLimits, too_late: bytes) -> type[Any]:  # noqa: C901 - methods of a class
-    """Add read timeouts to one of uvicorn's protocols.
-
-    Args:
-        protocol: The protocol.
-        bounds: The timeouts.
-        too_late: Response to an incomplete request.
-    """
+    """Add read timeouts to one of uvicorn's protocols."""
     silence, head, body = bounds.max_silence_seconds, bounds.max_head_seconds, bounds.max_body_pause_seconds
 
     class ArrivingProtocol(protocol):  # type: ignore[misc]  # known only when it is called
@@ -238,11 +232,7 @@ def with_read_timeouts(protocol: type[Any], bounds: ConnectionLimits, too_late: 
 
 
 class CoalescingTransport:
-    """Transport that delays a write until the next one, or until the next turn of the event loop.
-
-    Args:
-        transport: The wrapped transport.
-    """
+    """Transport that delays a write until the next one, or until the next turn of the event loop."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

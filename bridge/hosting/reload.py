@@ -38,11 +38,6 @@ def run_with_reload(
 
     A child that cannot start prints the reason and ends; the previous one continues.
 
-    Args:
-        directories: Folders to watch.
-        sockets: Listening sockets.
-        admin_sockets: Listening sockets of the admin port.
-
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
         HostingError: The platform does not support it.
@@ -65,12 +60,7 @@ def run_with_reload(
 
 
 class _Children:
-    """The serving child and its starting replacement.
-
-    Args:
-        sockets: Listening sockets.
-        admin_sockets: Listening sockets of the admin port.
-    """
+    """The serving child and its starting replacement."""
 
     def __init__(self, sockets: list[socket.socket], admin_sockets: list[socket.socket]) -> None:
         self._sockets = sockets

@@ -238,9 +238,6 @@ async def close_idle(connections: Iterable[Any]) -> None:
     """Close connections that wait for a request and have no unread data.
 
     One in each turn of the loop, since a connection is closed one turn after the check.
-
-    Args:
-        connections: uvicorn's protocols.
     """
     for connection in tuple(connections):
         transport = connection.transport

@@ -231,12 +231,7 @@ class _Anything(BaseModel):
 
 
 def missing_capability(question: Question, capabilities: Mapping[str, Any]) -> Json | None:
-    """Return the capability that a question needs and the client did not declare; None if it did.
-
-    Args:
-        question: The question.
-        capabilities: Capabilities that the client declared, in MCP's JSON.
-    """
+    """Return the capability that a question needs and the client did not declare; None if it did."""
     match question:
         case Elicitation():
             declared = capabilities.get("elicitation")
@@ -271,11 +266,6 @@ def _transport_of(ctx: Request) -> str:
 
 
 def observed_question(method: str, request: ServerRequestContext[Any, Any]) -> AbstractContextManager[object]:
-    """Return a context in which a question to a client is recorded; the SDK writes the current trace into it.
-
-    Args:
-        method: MCP's method.
-        request: The client's request that causes the question.
-    """
+    """Return a context in which a question to a client is recorded; the SDK writes the current trace into it."""
     observer = switch.observer()
     return nullcontext() if observer is None else observer.asking(method, None, client_of(request))

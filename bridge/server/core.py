@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -85,7 +86,7 @@ class ServerCore:
         self._execute: Execute = execute
         self.limits = limits
         """Limits of each caller; None for none."""
-        self._max_result_bytes = _MaxResultBytes(limits) if limits is not None and limits.are_of_results else None
+        self._max_result_bytes = cache(limits.result_bytes_of) if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
             self._limit(limits)
         if max_calls is not None:
@@ -156,7 +157,7 @@ class ServerCore:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
             result = await self._execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
-            max_bytes = None if self._max_result_bytes is None else self._max_result_bytes[name]
+            max_bytes = None if self._max_result_bytes is None else self._max_result_bytes(name)
             return _written(name, result, write, max_bytes, modern=modern)
         except InputRequired:
             raise
@@ -177,18 +178,6 @@ class ServerCore:
             raise
         except BaseException as error:  # noqa: BLE001 - as above: a library's panic must not end the session
             raise _failed(name, error) from None
-
-
-class _MaxResultBytes(dict[str, int | None]):
-    """Maximum length of each tool's results, looked up on its first call."""
-
-    def __init__(self, limits: Limits) -> None:
-        super().__init__()
-        self._limits = limits
-
-    def __missing__(self, tool: str) -> int | None:
-        found = self[tool] = self._limits.result_bytes_of(tool)
-        return found
 
 
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:

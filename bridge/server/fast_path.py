@@ -46,12 +46,7 @@ _EMPTY: Json = {}
 
 
 class FastPath:
-    """Plans the responses of one server.
-
-    Args:
-        core: The server.
-        respond: Creates the responder of a method.
-    """
+    """Plans the responses of one server."""
 
     def __init__(self, core: ServerCore, respond: Callable[[Method], Responder] | None = None) -> None:
         methods, policy = methods_of(core), core.policy
@@ -148,11 +143,7 @@ class FastPath:
 
 
 class PlainResponder:
-    """Writes the responses of a method.
-
-    Args:
-        method: The method.
-    """
+    """Writes the responses of a method."""
 
     __slots__ = ("_method", "_plan", "_run")
 

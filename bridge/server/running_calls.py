@@ -97,9 +97,6 @@ class RunningCalls:
     def check_open(self, name: str) -> None:
         """Refuse a call after `end`.
 
-        Args:
-            name: The tool's name.
-
         Raises:
             ProtocolError: `end` was called.
         """

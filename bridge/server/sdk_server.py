@@ -299,13 +299,7 @@ async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:
 
 
 class TelemetryMiddleware:
-    """Middleware that records every message to the SDK's server.
-
-    Args:
-        publisher: The tools.
-        methods: The methods by name.
-        observer: The observer.
-    """
+    """Middleware that records every message to the SDK's server."""
 
     def __init__(self, publisher: ServerCore, methods: Mapping[str, Method], observer: Observer) -> None:
         self._publisher = publisher

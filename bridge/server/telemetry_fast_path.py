@@ -47,14 +47,7 @@ def skip_replayed(messages: Iterable[Json]) -> None:
 
 
 class ObservedResponder:
-    """Writes the responses of a method, and records them.
-
-    Args:
-        method: The method.
-        core: The server.
-        observer: Records.
-        transport: The transport of the clients.
-    """
+    """Writes the responses of a method, and records them."""
 
     def __init__(self, method: Method, *, core: ServerCore, observer: Observer, transport: str) -> None:
         self._method = method

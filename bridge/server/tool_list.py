@@ -194,9 +194,6 @@ class ToolChanges:
     """Notifies listeners of changes of the tools, each on its own event loop.
 
     Changes before a listener has run are notified once.
-
-    Args:
-        tools: The tools.
     """
 
     def __init__(self, tools: ToolBox) -> None:

@@ -165,12 +165,7 @@ class Observer(Recorder):
         self._open_sessions += 1
 
     def session_closed(self, peer: Peer, seconds: float) -> None:
-        """Count the end of a client's session.
-
-        Args:
-            peer: The client.
-            seconds: The session's duration.
-        """
+        """Count the end of a client's session."""
         self._open_sessions -= 1
         self.instruments.durations[SERVER_SESSION_DURATION].record(seconds, peer.labels)
 
@@ -185,11 +180,7 @@ class Observer(Recorder):
             self.session_closed(peer, perf_counter() - start)
 
     def refused(self, status: int) -> None:
-        """Count a refused HTTP request.
-
-        Args:
-            status: The status of the response.
-        """
+        """Count a refused HTTP request."""
         self.instruments.refusals.add(1, {HTTP_STATUS: str(int(status))})
 
     # --- as a client -------------------------------------------------------------------------------------------------

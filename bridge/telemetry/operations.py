@@ -176,10 +176,6 @@ class ServerOperation:
 class ClientOperation:
     """A request to the other side, as a context manager; an exception that leaves the block is its failure.
 
-    Args:
-        recorder: Records it.
-        series: Its series.
-
     Attributes:
         meta: Entries for the request's ``_meta`` that carry the trace context.
     """

@@ -64,19 +64,11 @@ class CallSink(Protocol):
     """Receives the records of calls. It must not block."""
 
     def put(self, record: dict[str, Any]) -> None:
-        """Receive a record, which must not be modified.
-
-        Args:
-            record: The record, ready for JSON.
-        """
+        """Receive a record, which must not be modified."""
 
 
 class CallLog:
-    """Call records as log lines: each has a level and a logger's name.
-
-    Args:
-        writer: Writes the lines.
-    """
+    """Call records as log lines: each has a level and a logger's name."""
 
     def __init__(self, writer: BackgroundWriter) -> None:
         self._writer = writer
@@ -88,11 +80,7 @@ class CallLog:
 
 
 class AuditLog:
-    """Call records as audit lines.
-
-    Args:
-        writer: Writes the lines.
-    """
+    """Call records as audit lines."""
 
     def __init__(self, writer: BackgroundWriter) -> None:
         self._writer = writer

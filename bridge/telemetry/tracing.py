@@ -173,11 +173,7 @@ class UnsampledContext:
 
 
 class UnsampledSpan:
-    """A span that is never exported.
-
-    Args:
-        token: Restores the context before it.
-    """
+    """A span that is never exported."""
 
     __slots__ = ("_token", "trace_id")
 

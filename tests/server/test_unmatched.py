@@ -8,7 +8,7 @@ import pytest
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.guards import AuthGuards
 from bridge.server.publisher import Publisher
-from bridge.server.unmatched_names import UnmatchedAuthNames
+from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.tools.toolbox import ToolBox
 from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
 
@@ -37,7 +37,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callable[[], list[str]]) -> None:
-    unmatched = UnmatchedAuthNames(auth(), toolbox())
+    unmatched = unmatched_auth_names(auth(), toolbox())
     unmatched.check()
     assert told() == [OF_SCOPE, OF_KEY]
     unmatched.check()
@@ -46,7 +46,7 @@ def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callab
 
 def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[str]]) -> None:
     tools = ToolBox()
-    unmatched = UnmatchedAuthNames(auth(), tools)
+    unmatched = unmatched_auth_names(auth(), tools)
     unmatched.check()
     assert told() == []
     tools.add(whoami, add, delete_all)
@@ -55,7 +55,7 @@ def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[st
 
 
 def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
-    unmatched = UnmatchedAuthNames(auth(), toolbox())
+    unmatched = unmatched_auth_names(auth(), toolbox())
     unmatched.hold()
     unmatched.check()
     assert told() == []

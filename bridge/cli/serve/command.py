@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from bridge.cli.options import WholeNumber, group_values, option, pins_options, prefix_option, texts_option
+from bridge.cli.options import (
+    WholeNumber,
+    count_option,
+    group_values,
+    option,
+    pins_options,
+    prefix_option,
+    texts_option,
+)
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.serve.auth_options import AuthOptions, auth_options
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions, operations_options, scaling_options
@@ -36,19 +44,17 @@ class _Transport(click.Choice[str]):
     "--transport",
     type=_Transport(["stdio", "http", "sse"]),
     default="stdio",
-    show_default=True,
     help="stdio for a client that starts this command; http for streamable HTTP and SSE; sse for SSE alone.",
 )
-@option("--host", default="127.0.0.1", show_default=True, help="Host to listen on.")
+@option("--host", default="127.0.0.1", help="Host to listen on.")
 @option(
     "--port",
     type=WholeNumber(0, 65535),
     metavar="PORT",
     default=8000,
-    show_default=True,
     help="Port to listen on; 0 for a free one, which is printed.",
 )
-@option("--path", default="/mcp", show_default=True, help="Path of streamable HTTP.")
+@option("--path", default="/mcp", help="Path of streamable HTTP.")
 @texts_option(
     "--allowed-hosts",
     help="Further Host headers to accept. Repeatable.",
@@ -63,19 +69,16 @@ class _Transport(click.Choice[str]):
     is_flag=True,
     help="Allow calls without a credential; required if other machines can reach the port and there are no keys.",
 )
-@option(
+@count_option(
     "--page-size",
-    type=WholeNumber(1),
-    metavar="TOOLS",
-    help="Maximum tools on a page of the list; by default all are on one page.",
+    "TOOLS",
+    "Maximum tools on a page of the list; by default all are on one page.",
 )
-@option(
+@count_option(
     "--max-request-bytes",
-    type=WholeNumber(1),
-    metavar="BYTES",
+    "BYTES",
+    "Maximum length of a request's body.",
     default=DEFAULT_MAX_REQUEST_BYTES,
-    show_default=True,
-    help="Maximum length of a request's body.",
 )
 @option("--no-fast-path", is_flag=True, help="Answer every request by the SDK.")
 @option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import Number, WholeNumber, option, option_group, texts_option
+from bridge.cli.options import Number, WholeNumber, count_option, option, option_group, texts_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,13 +97,11 @@ scaling_options = option_group(
         help="URL of a Redis that replicas with the same --name share, such as redis://localhost:6379/0: each replica "
         "continues sessions of older protocol versions, and rates are counted together. Better set in the environment.",
     ),
-    option(
+    count_option(
         "--workers",
-        type=WholeNumber(1),
-        metavar="PROCESSES",
+        "PROCESSES",
+        "Over HTTP: number of processes that serve the port; one that ends is restarted.",
         default=1,
-        show_default=True,
-        help="Over HTTP: number of processes that serve the port; one that ends is restarted.",
     ),
     texts_option(
         "--state-keys",
@@ -144,13 +142,12 @@ operations_options = option_group(
         metavar="PORT",
         help="Over HTTP: serve /healthz, /readyz, /status and /metrics at this port instead of the tools' port.",
     ),
-    option("--admin-host", default="127.0.0.1", show_default=True, help="Host to bind the admin port to."),
+    option("--admin-host", default="127.0.0.1", help="Host to bind the admin port to."),
     option(
         "--drain-delay",
         type=Number(0),
         metavar="SECONDS",
         default=0.0,
-        show_default=True,
         help="Over HTTP: seconds for which new calls are accepted after SIGTERM, while /readyz answers 503.",
     ),
     option(
@@ -158,7 +155,6 @@ operations_options = option_group(
         type=Number(0),
         metavar="SECONDS",
         default=25.0,
-        show_default=True,
         help="Over HTTP: seconds for which running calls may continue after that.",
     ),
 )

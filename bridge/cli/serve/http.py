@@ -34,16 +34,11 @@ if TYPE_CHECKING:
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
     from bridge.server.publisher import Publisher
-    from bridge.server.unmatched_names import UnmatchedAuthNames
+    from bridge.server.unmatched_names import UnmatchedNames
 
 
 def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
     """Serve over HTTP.
-
-    Args:
-        ctx: The command.
-        texts: Arguments of the command.
-        options: The command's options.
 
     Raises:
         click.UsageError: The options contradict each other.
@@ -212,7 +207,7 @@ def _operated(
         raise click.UsageError(str(error), ctx) from error
 
 
-def _held_until(announce: Callable[[], None], unmatched: UnmatchedAuthNames) -> Callable[[], None]:
+def _held_until(announce: Callable[[], None], unmatched: UnmatchedNames) -> Callable[[], None]:
     """Announce, then warn of configured names without a tool, after upstream servers had time to list theirs."""
     unmatched.hold()
 

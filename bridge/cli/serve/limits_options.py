@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bridge.cli.options import WholeNumber, option, option_group, texts_option
+from bridge.cli.options import count_option, option, option_group, texts_option
 from bridge.errors import DefinitionError
 from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
 
@@ -111,18 +111,16 @@ limits_options = option_group(
         metavar="N/SECONDS",
         help="Over HTTP: maximum rate of requests of each caller, such as 100/10; others are answered 429.",
     ),
-    option(
+    count_option(
         "--concurrency",
-        type=WholeNumber(1),
-        metavar="CALLS",
-        help="Maximum running calls of each caller in each process; others are answered 429, or in a session by an "
+        "CALLS",
+        "Maximum running calls of each caller in each process; others are answered 429, or in a session by an "
         "error result.",
     ),
-    option(
+    count_option(
         "--max-streams",
-        type=WholeNumber(1),
-        metavar="STREAMS",
-        help="Over HTTP: maximum open streams of each caller in each process; others are answered 429.",
+        "STREAMS",
+        "Over HTTP: maximum open streams of each caller in each process; others are answered 429.",
     ),
     texts_option(
         "--tool-rate",
@@ -134,54 +132,46 @@ limits_options = option_group(
         metavar="TOOL=N",
         help="Maximum running calls of a tool, by name or pattern, for each caller in each process. Repeatable.",
     ),
-    option(
+    count_option(
         "--max-output-chars",
-        type=WholeNumber(1),
-        metavar="CHARACTERS",
-        help="Maximum characters of a result's text for the model; a longer text is cut in the middle.",
+        "CHARACTERS",
+        "Maximum characters of a result's text for the model; a longer text is cut in the middle.",
     ),
-    option(
+    count_option(
         "--max-result-bytes",
-        type=WholeNumber(1),
-        metavar="BYTES",
-        help="Maximum length of a call's result as JSON; a longer result becomes an error.",
+        "BYTES",
+        "Maximum length of a call's result as JSON; a longer result becomes an error.",
     ),
     texts_option(
         "--tool-max-result-bytes",
         metavar="TOOL=BYTES",
         help="Maximum length of a tool's results, by name or pattern; the smallest that matches applies. Repeatable.",
     ),
-    option(
+    count_option(
         "--max-calls",
-        type=WholeNumber(1),
-        metavar="CALLS",
-        default=DEFAULT_MAX_CALLS,
-        show_default=True,
-        help="Over HTTP: maximum calls of all callers that run or wait in each process; others are answered by an "
+        "CALLS",
+        "Over HTTP: maximum calls of all callers that run or wait in each process; others are answered by an "
         "error that says when to try again.",
+        default=DEFAULT_MAX_CALLS,
     ),
-    option(
+    count_option(
         "--max-sessions",
-        type=WholeNumber(1),
-        metavar="SESSIONS",
-        default=DEFAULT_MAX_SESSIONS,
-        show_default=True,
-        help="Over HTTP: maximum open sessions. At the maximum, a caller with fewer sessions displaces an idle session "
+        "SESSIONS",
+        "Over HTTP: maximum open sessions. At the maximum, a caller with fewer sessions displaces an idle session "
         "of the caller with most; others are answered 503.",
+        default=DEFAULT_MAX_SESSIONS,
     ),
-    option(
+    count_option(
         "--max-header-bytes",
-        type=WholeNumber(1024),
-        metavar="BYTES",
+        "BYTES",
+        "Over HTTP: maximum length of a request's target and headers; longer ones are answered 431.",
+        least=1024,
         default=DEFAULT_MAX_HEADER_BYTES,
-        show_default=True,
-        help="Over HTTP: maximum length of a request's target and headers; longer ones are answered 431.",
     ),
-    option(
+    count_option(
         "--max-connections",
-        type=WholeNumber(1),
-        metavar="CONNECTIONS",
-        help="Over HTTP: maximum open connections. At the maximum, an address with fewer connections displaces an idle "
+        "CONNECTIONS",
+        "Over HTTP: maximum open connections. At the maximum, an address with fewer connections displaces an idle "
         "one of the address with most; others are answered 503 and closed.",
     ),
 )

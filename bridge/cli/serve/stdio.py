@@ -44,13 +44,7 @@ def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
 
 
 def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
-    """Serve over stdio.
-
-    Args:
-        ctx: The command.
-        texts: Arguments of the command.
-        options: The command's options.
-    """
+    """Serve over stdio."""
     streams = take_standard_streams()  # before user code can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)

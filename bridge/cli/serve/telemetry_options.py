@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import WholeNumber, option, option_group
+from bridge.cli.options import count_option, option, option_group
 from bridge.cli.reporting import CommandError
 from bridge.hosting.process import print_message
 from bridge.telemetry import switch
@@ -58,7 +58,6 @@ telemetry_options = option_group(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
-        show_default=True,
         help="Format of the log; json has one object a line, and a line for each call.",
     ),
     option("--log-arguments", is_flag=True, help="Include the arguments of calls in the JSON log and the audit log."),
@@ -67,21 +66,18 @@ telemetry_options = option_group(
         type=click.Path(dir_okay=False, path_type=Path),
         help="File to which a JSON line is appended for each call, with its caller and outcome.",
     ),
-    option(
+    count_option(
         "--audit-log-max-bytes",
-        type=WholeNumber(1),
-        metavar="BYTES",
+        "BYTES",
+        "Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
         default=100 * _MIB,
-        show_default=True,
-        help="Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
     ),
-    option(
+    count_option(
         "--audit-log-kept-files",
-        type=WholeNumber(0),
-        metavar="FILES",
+        "FILES",
+        "Number of earlier files of the audit log that are kept.",
+        least=0,
         default=10,
-        show_default=True,
-        help="Number of earlier files of the audit log that are kept.",
     ),
 )
 """Options of `TelemetryOptions`."""
@@ -104,10 +100,6 @@ class ActiveTelemetry:
 @contextmanager
 def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTelemetry]:
     """Enable telemetry during this block; the server must be built within it.
-
-    Args:
-        options: Telemetry options.
-        name: Name of the server.
 
     Raises:
         MissingExtraError: OpenTelemetry, or an exporter, is not installed.

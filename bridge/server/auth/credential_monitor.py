@@ -38,13 +38,7 @@ _MAX_STALE_ENTRIES = 16
 
 
 class MonitoredCredential:
-    """A verified credential and its open streams.
-
-    Args:
-        monitor: The monitor of all credentials.
-        credential: The credential that the caller sent.
-        token: The verified token.
-    """
+    """A verified credential and its open streams."""
 
     __slots__ = ("_monitor", "credential", "due", "ends", "token")
 

@@ -66,10 +66,6 @@ class FailedAuthThrottle:
         Missing or expired credentials do not count as failed attempts, and are answered unchanged, so that the client
         logs in or refreshes its token. Their refusals are delayed as well if the client keeps sending.
 
-        Args:
-            scope: The ASGI scope.
-            challenge: The response without throttling.
-
         Returns:
             The response: ``challenge``, or one with status 429 after too many failed attempts.
         """

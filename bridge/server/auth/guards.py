@@ -17,7 +17,7 @@ from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.credential_monitor import CredentialMonitor
 from bridge.server.auth.identity import CredentialCache
 from bridge.server.auth.tool_scopes import ToolScopeGuard
-from bridge.server.unmatched_names import UnmatchedAuthNames
+from bridge.server.unmatched_names import unmatched_auth_names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ class AuthGuards:
         self._monitor = CredentialMonitor(self._auth)
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """Routes that need no credential."""
-        self.unmatched = UnmatchedAuthNames(self._auth, publisher.tools)
+        self.unmatched = unmatched_auth_names(self._auth, publisher.tools)
         """Warns of names in the configuration that no tool has."""
         self._auth.on_change(publisher.changes.notify)
 

@@ -110,9 +110,6 @@ class CredentialCache:
         """Return a cached credential; None if it has to be verified.
 
         The key is a digest, so that the time of the look-up reveals nothing about credentials.
-
-        Args:
-            value: The value of the Authorization header.
         """
         known = self._known.get(sha256(value).digest())
         return known if known is not None and monotonic() < known.until else None

@@ -198,11 +198,7 @@ class KeyFile:
         return await self._keys.verify_token(token)
 
     async def keep_current(self, changed: Callable[[], None]) -> None:
-        """Watch the file, until cancelled.
-
-        Args:
-            changed: Called after new keys have been read.
-        """
+        """Watch the file, until cancelled."""
         while True:
             await anyio.sleep(self._check_seconds)
             mark = await run_sync(_mark, self.path)

@@ -28,10 +28,6 @@ class ClusterChanges:
 
     Most changes, such as of a configuration, happen in every replica. The first replica publishes the change, and the
     others notify their clients at once; their own, later change has the same fingerprint and is not notified again.
-
-    Args:
-        publisher: The tools, and the notifications of this replica.
-        replica: This replica.
     """
 
     def __init__(self, publisher: ServerCore, replica: Replica) -> None:

@@ -104,7 +104,7 @@ class EventBytes:
 
 
 class SessionEvents(EventStore):
-    """The SDK's `EventStore` of one session.
+    """The SDK's `EventStore` of one session. Methods raise RedisError if Redis does not answer, except `store_event`.
 
     Args:
         replica: This replica, and its Redis.
@@ -175,9 +175,6 @@ class SessionEvents(EventStore):
 
         Returns:
             True if events were dropped.
-
-        Raises:
-            RedisError: Redis does not answer.
         """
         latest = monotonic() - self._seconds
         dropped = [each for each, stored in self._stored.items() if stored.at < latest]
@@ -187,11 +184,7 @@ class SessionEvents(EventStore):
         return bool(dropped)
 
     async def drop_all(self) -> None:
-        """Drop all events, because the session has ended.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Drop all events, because the session has ended."""
         await self._drop(list(self._stored))
 
     def close(self) -> None:
@@ -206,11 +199,7 @@ class SessionEvents(EventStore):
             await self._replica.redis.delete(*map(self._key, stream_ids))
 
     async def store_unstored(self) -> None:
-        """Store the events that could not be stored while Redis was unavailable.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Store the events that could not be stored while Redis was unavailable."""
         for stream_id, text in tuple(self._unstored.items()):
             with suppress(self._replica.refusals):
                 await self._add(stream_id, text)
@@ -227,9 +216,6 @@ class SessionEvents(EventStore):
 
         Yields:
             The id and text of each event; None periodically, for a keep-alive comment.
-
-        Raises:
-            RedisError: Redis does not answer.
         """
         redis: Any = self._replica.redis
         key = self._key(position.stream)
@@ -253,9 +239,6 @@ class SessionEvents(EventStore):
 
         Args:
             owner: The replica that runs the call; None if unknown.
-
-        Raises:
-            RedisError: Redis does not answer.
         """
         if owner is None:
             return _NOT_STORED if self._replica.is_sure else None

@@ -64,12 +64,7 @@ class LateError(TimeoutError):
 
 
 class Replica:
-    """This replica, and its connection to the others.
-
-    Args:
-        redis: The Redis of the replicas.
-        prefix: Prefix of the server's keys.
-    """
+    """This replica, and its connection to the others. Methods raise RedisError if Redis does not answer."""
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self.redis = redis
@@ -153,11 +148,7 @@ class Replica:
                     await self.redis.aclose()
 
     async def has_ended(self, replica: str) -> bool:
-        """True if a replica has certainly ended.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """True if a replica has certainly ended."""
         if replica == self.id or not self.is_settled:
             return False
         async with self.redis.pipeline(transaction=False) as pipeline:
@@ -170,19 +161,11 @@ class Replica:
         return silent_seconds > ALIVE_SECONDS and not subscribers
 
     async def publish(self, message: Mapping[str, Any], *, to: str = "all") -> int:
-        """Send a message to one replica, or to all; return the number of receivers, this one included.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Send a message to one replica, or to all; return the number of receivers, this one included."""
         return int(await self.redis.publish(self.key("to", to), json.dumps({**message, "from": self.id})))
 
     async def publish_and_wait(self, message: Mapping[str, Any]) -> None:
-        """Send a message to all replicas, and wait for a bounded time until they have handled it.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Send a message to all replicas, and wait for a bounded time until they have handled it."""
         token, done = uuid4().hex, anyio.Event()
         self._awaited[token] = (0, done)
         try:

@@ -53,7 +53,7 @@ _CONTENT = {field.name for field in fields(SessionRecord)} - {"id"}
 
 
 class SessionRecords:
-    """The records of all sessions.
+    """The records of all sessions. Methods raise RedisError if Redis does not answer.
 
     Args:
         replica: This replica, and its Redis.
@@ -71,22 +71,14 @@ class SessionRecords:
         return self._seconds
 
     async def save(self, record: SessionRecord) -> None:
-        """Store a record, unless its session was ended.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Store a record, unless its session was ended."""
         content: dict[str, Any] = {"owner": record.owner, "version": record.version, "params": dict(record.params)}
         if record.log_level is not None:
             content["log_level"] = record.log_level
         await self._save(keys=[self._key(record.id), self._ended(record.id)], args=[json.dumps(content), self._seconds])
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """Return the record of a session, and renew it; None if the session does not exist, or was ended.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Return the record of a session, and renew it; None if the session does not exist, or was ended."""
         async with self._replica.redis.pipeline(transaction=False) as pipeline:
             pipeline.get(self._key(session_id))
             pipeline.expire(self._key(session_id), self._seconds)
@@ -98,30 +90,18 @@ class SessionRecords:
         return SessionRecord(id=session_id, **content)
 
     async def end(self, session_id: str) -> None:
-        """Delete the record of a session, and mark it as ended for all replicas.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Delete the record of a session, and mark it as ended for all replicas."""
         async with self._replica.redis.pipeline(transaction=True) as pipeline:
             pipeline.set(self._ended(session_id), "1", ex=self._seconds)
             pipeline.delete(self._key(session_id))
             await pipeline.execute()
 
     async def drop(self, session_id: str) -> None:
-        """Delete a record.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Delete a record."""
         await self._replica.redis.delete(self._key(session_id))
 
     async def renew(self, records: Iterable[SessionRecord]) -> list[str]:
-        """Renew the records of used sessions, and store lost ones again; return the ids of sessions ended elsewhere.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Renew the records of used sessions, and store lost ones again; return the ids of sessions ended elsewhere."""
         ended = []
         for record in records:
             async with self._replica.redis.pipeline(transaction=False) as pipeline:
@@ -194,11 +174,7 @@ class ClusterLogLevels:
             self._levels.keep(alive.connection.client_params, level)
 
     async def publish(self, alive: LiveSession) -> None:
-        """Send the level of a session to the other replicas.
-
-        Raises:
-            RedisError: Redis does not answer.
-        """
+        """Send the level of a session to the other replicas."""
         if alive.record is not None and alive.record.log_level is not None:
             await self._replica.publish(_message(alive.record.id, alive.record.log_level))
 

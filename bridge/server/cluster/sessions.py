@@ -187,14 +187,7 @@ class ClusterSessions:
             await alive.events.store_unstored()
 
     async def forward(self, session: Session, message: Json, body: bytes, send: Send) -> bool:
-        """Send a client's message to the replica that waits for it; return True if the client was answered.
-
-        Args:
-            session: The client's session.
-            message: The message.
-            body: The body that contains it.
-            send: Sends the response.
-        """
+        """Send a client's message to the replica that waits for it; return True if the client was answered."""
         to = target_replica(message)
         if to is None or to == self._replica.id:
             return False

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts
     from bridge.server.limits.guard import RateLimitGuard
-    from bridge.server.unmatched_names import UnmatchedAuthNames
+    from bridge.server.unmatched_names import UnmatchedNames
     from bridge.tools.execution import ExecutionPolicy
 
 
@@ -213,7 +213,7 @@ class BridgeApp(Starlette):
     ) -> None:
         self.public_routes: list[Route] = [] if auth is None else auth.routes
         """Routes that need no credential: the metadata of the issuers of tokens."""
-        self.unmatched_names: UnmatchedAuthNames | None = None if auth is None else auth.unmatched
+        self.unmatched_names: UnmatchedNames | None = None if auth is None else auth.unmatched
         """Warns of configured names that match no tool; None without authentication."""
         self.limits_requests = publisher.accounts is not None
         """True when requests are limited by caller, who may be identified by address alone."""

@@ -25,11 +25,7 @@ _ANY_ORIGIN = ".*"
 
 
 class CorsGuard:
-    """Guard that answers preflight requests, and adds CORS headers to other responses.
-
-    Args:
-        names: Allowed origins.
-    """
+    """Guard that answers preflight requests, and adds CORS headers to other responses."""
 
     def __init__(self, names: AllowedHosts) -> None:
         self._names = names

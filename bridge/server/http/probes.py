@@ -117,43 +117,22 @@ class HealthState:
         return {"ready": not missing, "missing": missing, "servers": list(self._servers())}
 
 
-class HealthProbe:
-    """ASGI app of ``/healthz``: answers 200 as long as the process runs."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
-        """Answer a request."""
-        await _answer(scope, send, 200, {"status": "ok"})
-
-
-class ReadinessProbe:
-    """ASGI app of ``/readyz``: answers whether the server accepts calls.
-
-    Args:
-        operations: State of the server.
-    """
-
-    def __init__(self, operations: HealthState) -> None:
-        self._operations = operations
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
-        """Answer 200, or 503 with the reasons."""
-        missing = self._operations.missing()
-        await _answer(scope, send, 503 if missing else 200, {"ready": not missing, "missing": missing})
-
-
 class StatusPage:
-    """ASGI app of ``/status``: the state of each server. Serve it behind authentication.
+    """ASGI app that answers with JSON about the server.
 
     Args:
-        operations: State of the server.
+        content: Returns the JSON.
+        shows_readiness: True to answer 503 instead of 200 unless the JSON is ``ready``.
     """
 
-    def __init__(self, operations: HealthState) -> None:
-        self._operations = operations
+    def __init__(self, content: Callable[[], Mapping[str, Any]], *, shows_readiness: bool = False) -> None:
+        self._content = content
+        self._shows_readiness = shows_readiness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
         """Answer a request."""
-        await _answer(scope, send, 200, self._operations.status())
+        content = self._content()
+        await _answer(scope, send, 503 if self._shows_readiness and not content["ready"] else 200, content)
 
 
 class Probes:
@@ -231,15 +210,17 @@ class Probes:
 
 def probe_pages(operations: HealthState) -> dict[str, ASGIApp]:
     """Return the pages that need no credential."""
-    return {HEALTH_PATH: HealthProbe(), READY_PATH: ReadinessProbe(operations)}
+    readiness = StatusPage(lambda: _readiness(operations), shows_readiness=True)
+    return {HEALTH_PATH: StatusPage(lambda: {"status": "ok"}), READY_PATH: readiness}
+
+
+def _readiness(operations: HealthState) -> dict[str, Any]:
+    missing = operations.missing()
+    return {"ready": not missing, "missing": missing}
 
 
 class PageRouter:
-    """ASGI app of an admin port: pages by path, and 404 for other paths.
-
-    Args:
-        pages: ASGI apps by path.
-    """
+    """ASGI app of an admin port: pages by path, and 404 for other paths."""
 
     def __init__(self, pages: Mapping[str, ASGIApp]) -> None:
         self._pages = pages

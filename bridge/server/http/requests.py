@@ -139,20 +139,12 @@ class Request:
         return access_of_request() if self.user is None else self.user.access
 
     def identify(self, credential: CachedCredential) -> None:
-        """Set the verified caller, also in the scope, from which the SDK reads it.
-
-        Args:
-            credential: The caller's credential.
-        """
+        """Set the verified caller, also in the scope, from which the SDK reads it."""
         self.user = self.scope["user"] = credential.user
         self.scope["auth"] = credential.credentials
 
     def replace_body(self, body: bytes) -> None:
-        """Set the body that was received through ASGI, and replay it to further receivers.
-
-        Args:
-            body: The complete body.
-        """
+        """Set the body that was received through ASGI, and replay it to further receivers."""
         if body != self.body:
             self.body, self._message = body, _NOT_PARSED
         self.receive = replay_body(body, self.receive)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
@@ -74,67 +75,45 @@ class SessionAccounts(Protocol):
         """Stop counting the response of a handler."""
 
 
+@dataclass(slots=True, eq=False)
 class Session:
-    """One session. Enter it (``with session: …``) while a request of it is answered, or a call of it runs.
+    """One session. Enter it (``with session: …``) while a request of it is answered, or a call of it runs."""
 
-    Attributes:
-        id: Value of ``Mcp-Session-Id``.
-        version: The negotiated protocol version; None before ``initialize`` has been answered, and if it failed.
-        user: The user that authentication put into the scope of its first request; None without authentication.
-        capabilities: Capabilities that the client declared, in MCP's JSON.
-        running: Functions that cancel calls of the fast path, by the request's id as text; ``7`` and ``"7"`` are the
-            same id, as in the SDK.
-        asked: Ids, as text, of the requests that the SDK has not handled yet; True once a handler has begun.
-        opened_at: Time of its opening, by `time.monotonic`.
-        owner: Key of the caller that opened it.
-        kept: Bytes of data about its client, as `kept_bytes` estimates them.
-        streams: Number of its open streams that belong to no call.
-        end: Ends it at once; None for a session of streamable HTTP, which its endpoint ends.
-    """
+    id: str
+    """Value of ``Mcp-Session-Id``."""
+    user: object
+    """The user that authentication put into the scope of its first request; None without authentication."""
+    capabilities: Mapping[str, Any]
+    """Capabilities that the client declared, in MCP's JSON."""
+    owner: str = ""
+    """Key of the caller that opened it."""
+    version: str | None = None
+    """The negotiated protocol version; None before ``initialize`` has been answered, and if it failed."""
+    running: dict[str, Callable[[], object]] = field(default_factory=dict)
+    """Functions that cancel calls of the fast path, by the request's id as text, since 7 and "7" are the same id."""
+    asked: dict[str, bool] = field(default_factory=dict)
+    """Ids, as text, of the requests that the SDK has not handled yet; True once a handler has begun."""
+    kept: int = 0
+    """Bytes of data about its client, as `kept_bytes` estimates them."""
+    streams: int = 0
+    """Number of its open streams that belong to no call."""
+    end: Callable[[], object] | None = None
+    """Ends it at once; None for a session of streamable HTTP, which its endpoint ends."""
+    sessions: SessionAccounts | None = None
+    """Counts its memory."""
+    unread: dict[object, int] = field(default_factory=dict)
+    """Length of each response that waits to be sent, by its handler's task, since clients may reuse ids."""
+    unread_bytes: int = 0
+    posts: set[str] = field(default_factory=set)
+    """Ids, as text, of the JSON-RPC requests whose POST is open."""
+    written: dict[str, list[object]] = field(default_factory=dict)
+    """Handlers that have passed their response to the open POST, by the ids of `posts`."""
+    requests: int = 0
+    """Number of requests that are being answered, open streams included, and of calls that run in the SDK."""
+    opened_at: float = field(init=False)
+    unused_since: float = field(init=False)
 
-    __slots__ = (
-        "asked",
-        "capabilities",
-        "end",
-        "id",
-        "kept",
-        "opened_at",
-        "owner",
-        "posts",
-        "requests",
-        "running",
-        "sessions",
-        "streams",
-        "unread",
-        "unread_bytes",
-        "unused_since",
-        "user",
-        "version",
-        "written",
-    )
-
-    def __init__(self, session_id: str, user: object, capabilities: Mapping[str, Any], owner: str = "") -> None:
-        self.id = session_id
-        self.owner = owner
-        self.version: str | None = None
-        self.user = user
-        self.capabilities = capabilities
-        self.running: dict[str, Callable[[], object]] = {}
-        self.asked: dict[str, bool] = {}
-        self.kept = 0
-        self.streams = 0
-        self.end: Callable[[], object] | None = None
-        self.sessions: SessionAccounts | None = None
-        """Counts its memory."""
-        self.unread: dict[object, int] = {}
-        """Length of each response that waits to be sent, by its handler's task, since clients may reuse ids."""
-        self.unread_bytes = 0
-        self.posts: set[str] = set()
-        """Ids, as text, of the JSON-RPC requests whose POST is open."""
-        self.written: dict[str, list[object]] = {}
-        """Handlers that have passed their response to the open POST, by the ids of `posts`."""
-        self.requests = 0
-        """Number of requests that are being answered, open streams included, and of calls that run in the SDK."""
+    def __post_init__(self) -> None:
         self.opened_at = self.unused_since = monotonic()
 
     def __enter__(self) -> None:

@@ -231,11 +231,7 @@ class Sessions:
             self._forget(found)
 
     async def end_unused(self, end: Callable[[Session], Awaitable[Any]]) -> None:
-        """End sessions that are unused for too long; runs until cancelled.
-
-        Args:
-            end: Ends one session.
-        """
+        """End sessions that are unused for too long; runs until cancelled."""
         if self._idle_seconds is None:
             return
         while True:

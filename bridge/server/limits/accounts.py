@@ -68,12 +68,7 @@ class ToolAccount:
 
 
 class Account:
-    """Usage of a server by one caller.
-
-    Args:
-        limits: Limits of the caller.
-        make_meter: Creates the meters of its rates.
-    """
+    """Usage of a server by one caller."""
 
     __slots__ = ("_limits", "_make_meter", "_meter", "_refusals", "_tools", "calls", "requests", "streams")
 
@@ -156,12 +151,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of one server.
-
-    Args:
-        limits: Limits of each caller.
-        clock: Monotonic clock.
-    """
+    """The accounts of one server."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
         self.limits = limits

@@ -29,11 +29,7 @@ _Written = TypeVar("_Written")
 
 
 class LimitedCalls:
-    """Executes calls unless they are over a limit of their caller.
-
-    Args:
-        accounts: Accounts of the callers.
-    """
+    """Executes calls unless they are over a limit of their caller."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._clock = accounts.clock

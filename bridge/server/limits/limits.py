@@ -106,11 +106,7 @@ class Rate:
 
 
 class Meter:
-    """Usage of a rate, given the times of calls by a monotonic clock.
-
-    Args:
-        rate: The rate.
-    """
+    """Usage of a rate, given the times of calls by a monotonic clock."""
 
     __slots__ = ("_due", "_interval", "_leeway")
 

@@ -183,11 +183,7 @@ def session_id(request: ServerRequestContext[Any, Any]) -> str | None:
 
 
 class Method:
-    """Base class of a protocol method, for one server.
-
-    Args:
-        core: The server.
-    """
+    """Base class of a protocol method, for one server."""
 
     name: ClassVar[str]
     """Name of the method, such as ``tools/list``."""
@@ -214,11 +210,6 @@ class Method:
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
     ) -> Awaitable[_Written]:
         """Run a plain request whose plan was the request itself.
-
-        Args:
-            request: The request.
-            context: The context of the call.
-            write: Writes the result, once.
 
         Raises:
             ProtocolError: The answer is an error.

@@ -43,11 +43,7 @@ METHODS: dict[str, type[Method]] = {
 
 
 def methods_of(core: ServerCore) -> dict[str, Method]:
-    """Create the methods of a server, by name, and register them with the observer.
-
-    Args:
-        core: The server.
-    """
+    """Create the methods of a server, by name, and register them with the observer."""
     if (observer := switch.observer()) is not None:
         observer.methods.update(METHODS)
     return {name: method(core) for name, method in METHODS.items()}

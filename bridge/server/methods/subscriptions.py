@@ -118,9 +118,6 @@ class ListChangedNotifier:
 
     It notifies a session in the task in which the SDK handles ``notifications/initialized``, which is cancelled with
     the session. A client that does not read delays no other.
-
-    Args:
-        changes: The changes.
     """
 
     def __init__(self, changes: ToolChanges) -> None:

@@ -142,11 +142,7 @@ class StdioServer:
         self._output: OutputPipe
 
     async def serve(self, on_ending: Callable[[], None] = lambda: None) -> None:
-        """Serve until the input closes, the output is broken, or `stop` is called.
-
-        Args:
-            on_ending: Called before running calls are cancelled.
-        """
+        """Serve until the input closes, the output is broken, or `stop` is called."""
         self._output = open_output(self._streams.output_fd, self._resume, self.stop)
         self._input = open_input(self._streams.input_fd, self._receive, self._close)
         try:

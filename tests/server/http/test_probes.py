@@ -71,7 +71,7 @@ async def test_readiness_names_what_is_missing() -> None:
 async def test_the_status_is_all_of_it() -> None:
     operations = HealthState(servers=lambda: [server("failed")])
     operations.open()
-    async with client_of(PageRouter({"/status": StatusPage(operations)})) as client:
+    async with client_of(PageRouter({"/status": StatusPage(operations.status)})) as client:
         assert (await client.get("/status")).json() == {
             "ready": False,
             "missing": ["the required server 'db' is failed"],
