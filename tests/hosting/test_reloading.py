@@ -81,8 +81,8 @@ def test_a_module_of_a_package_is_watched_with_the_package(run: Run, start: Star
     environment = {"BRIDGE_RELOAD": "1", "BRIDGE_TRANSPORT": "http", "BRIDGE_PORT": "0"}
     with start("serve", "package.tools", env=environment) as process:
         url = process.url()
-        save_until_seen(process, package / "names.py", "NAME = 'two'\n", f"serving tools at {url}")
-        assert names(run, url) == ["two"]
+        save_until_seen(process, package / "names.py", "NAME = 'another'\n", f"serving tools at {url}")
+        assert names(run, url) == ["another"]
         assert process.end(signal.SIGINT) == 130
         assert not [line for line in process.seen if "Traceback" in line]
 
