@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-llm check format conformance faults bench fuzz load reference docs clean
+.PHONY: help demo test test-all test-llm check format conformance faults bench figures fuzz load reference docs clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,8 +49,11 @@ conformance: $(READY) ## Run the official MCP conformance suite against the brid
 faults: $(READY) ## Try every fault with real processes and print the table of docs/performance.md
 	$(BIN)/python -m pytest tests/faults tests/cluster -m faults --quiet $(FAULTS)
 
-bench: $(READY) ## Run the benchmarks and print the figures of docs/performance.md
-	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet $(BENCH)
+bench: $(READY) ## Run the benchmarks, print the figures of docs/performance.md, and store those of its charts
+	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet --figures docs/figures/benchmarks.json $(BENCH)
+
+figures: $(READY) ## Draw the charts of docs/performance.md, of what `make bench` has stored
+	$(BIN)/python -m tests.docs.figures
 
 fuzz: $(READY) ## Send spoiled messages to servers and clients for minutes, over each transport in both eras
 	$(BIN)/python -m tests.fuzz $(FUZZ)

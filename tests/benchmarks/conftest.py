@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.benchmarks.meter import Meter
 from tests.benchmarks.table import Table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _TABLE = pytest.StashKey[Table]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--figures", metavar="FILE", help="add the figures to a file of JSON, which charts are made of")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,6 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for line in config.stash[_TABLE].lines():
         terminalreporter.write_line(line)
+    if (path := config.getoption("--figures", default=None)) is not None:
+        config.stash[_TABLE].write(Path(path))
 
 
 @pytest.fixture(scope="session")

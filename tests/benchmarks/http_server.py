@@ -17,10 +17,10 @@ from tests.benchmarks.processes import LIMIT_SECONDS, running
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_SERVING = re.compile(rb"serving .* at http://127\.0\.0\.1:(\d+)")
+_SERVING = re.compile(rb"(?:serving .* at|Uvicorn running on) http://127\.0\.0\.1:(\d+)")
 _SESSION_ID = re.compile(rb"(?im)^mcp-session-id: *(\S+)")
 _HEADERS = {
-    "host": "127.0.0.1",
+    "host": "127.0.0.1:80",  # the official SDK wants a port
     "content-type": "application/json",
     "accept": "application/json, text/event-stream",
 }

@@ -25,16 +25,17 @@ closed."""
 
 @contextmanager
 def running(
-    *arguments: str, limit_seconds: float = LIMIT_SECONDS, **settings: Any
+    *arguments: str, python: str = sys.executable, limit_seconds: float = LIMIT_SECONDS, **settings: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run Python.
 
     Args:
         arguments: What stands after ``python``.
+        python: Which Python.
         limit_seconds: How long it may run.
         settings: As for `subprocess.Popen`.
     """
-    with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, **settings) as process:
+    with subprocess.Popen([python, *arguments], cwd=ROOT, **settings) as process:
         watchdog = Timer(limit_seconds, process.kill)
         watchdog.start()
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from tests.benchmarks.messages import INITIALIZE, INITIALIZED, Era, line, request
 from tests.benchmarks.processes import LIMIT_SECONDS, running
@@ -62,7 +62,7 @@ def serving(path: str, *, tools: int = 1, limit_seconds: float = LIMIT_SECONDS) 
         limit_seconds: How long the server may run.
     """
     environment = os.environ | {"BENCHMARK_TOOLS": str(tools)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     command = ("-m", "bridge", "serve", path)
     with running(*command, limit_seconds=limit_seconds, env=environment, **pipes) as process:
         yield StdioServer(process)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-_HEAD = ("", "best", "median", "p99", "server CPU", "beside")
+_HEAD = ("", "best", "median", "p99", "server CPU", "memory", "beside")
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -20,8 +22,8 @@ class Ratios:
 
     time: float
     """The median of the rounds' ratios."""
-    cpu: float
-    """The same of the time for which a processor worked for this process, which others on the machine change less."""
+    cpu: float | None
+    """The same of the time for which a processor worked, which others on the machine change less; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Row:
     """None where a round is many units of work, or rounds are few."""
     cpu_seconds: float | None = None
     """How long a processor worked for the server; None where there is none, or where the system does not tell."""
+    memory_kib: int | None = None
+    """How much memory the server has; None where that is not measured."""
     beside: str | None = None
     """The name of the row of the same group with which it is compared; its own, or one that is not here, is none."""
     ratios: Ratios | None = None
@@ -54,6 +58,15 @@ class Table:
     def add(self, row: Row) -> None:
         """Add a row after those that are here."""
         self._rows[row.group, row.name] = row
+
+    def write(self, path: Path) -> None:
+        """Write the rows to a file of JSON, by group and name; what the file has of other rows stays there."""
+        groups: dict[str, dict[str, object]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        for (group, name), row in self._rows.items():
+            figures = asdict(row)
+            del figures["group"], figures["name"]
+            groups.setdefault(group, {})[name] = _kept(figures)
+        path.write_text(json.dumps(groups, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def lines(self) -> Iterator[str]:
         """The table as text; nothing where nothing was measured."""
@@ -73,18 +86,30 @@ class Table:
 
     def _cells(self, row: Row) -> tuple[str, ...]:
         times = (row.best_seconds, row.median_seconds, row.p99_seconds, row.cpu_seconds)
-        return f"  {row.name}", *("" if each is None else duration(each) for each in times), self._comparison(row)
+        memory = "" if row.memory_kib is None else f"{row.memory_kib / 1024:.0f} MiB"
+        told = ["" if each is None else duration(each) for each in times]
+        return f"  {row.name}", *told, memory, self._comparison(row)
 
     def _comparison(self, row: Row) -> str:
         other = None if row.beside is None else self._rows.get((row.group, row.beside))
         if other is None or other is row:
             return ""
         if (ratios := row.ratios) is not None:
-            return f"{_three_digits(ratios.time)} x in time, {_three_digits(ratios.cpu)} x in CPU, of {other.name}"
+            cpu = "" if ratios.cpu is None else f", {_three_digits(ratios.cpu)} x in CPU"
+            return f"{_three_digits(ratios.time)} x in time{cpu}, of {other.name}"
         # Of the best rounds: what else the machine does disturbs them least.
         more = row.best_seconds - other.best_seconds
         times = row.best_seconds / other.best_seconds
         return f"{'-' if more < 0 else '+'}{duration(abs(more))}, {_three_digits(times)} x {other.name}"
+
+
+def _kept(figures: dict[str, Any]) -> dict[str, Any]:
+    """What there is of some figures, with as many digits as mean something."""
+    return {
+        name: _kept(value) if isinstance(value, dict) else float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in figures.items()
+        if value is not None
+    }
 
 
 def duration(seconds: float) -> str:

@@ -31,16 +31,17 @@ def test_rows_stand_under_their_group_beside_what_they_are_compared_with() -> No
             median_seconds=5e-6,
             p99_seconds=9e-6,
             cpu_seconds=3e-6,
+            memory_kib=17 * 1024,
             beside="bare",
         )
     )
     table.add(Row(group="Starts", name="empty", best_seconds=1, median_seconds=1, beside="not measured"))
     assert "\n".join(table.lines()).splitlines()[:-2] == [
-        "            best   median      p99  server CPU  beside",
+        "            best   median      p99  server CPU  memory  beside",
         "",
         "Calls",
         "  bare   1.00 µs  2.00 µs",
-        "  tool   4.00 µs  5.00 µs  9.00 µs     3.00 µs  +3.00 µs, 4.00 x bare",
+        "  tool   4.00 µs  5.00 µs  9.00 µs     3.00 µs  17 MiB  +3.00 µs, 4.00 x bare",
         "",
         "Starts",
         "  empty   1.00 s   1.00 s",

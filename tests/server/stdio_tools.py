@@ -11,9 +11,9 @@ import sys
 import threading
 from typing import Any
 
-from bridge.server.stdio.process import take_standard_streams
+from bridge.server.stdio import process
 
-streams = take_standard_streams()
+streams = process.take_standard_streams()
 print("printed while the tools are imported")  # noqa: T201 - what is tested
 
 from bridge.server.publisher import Publisher  # noqa: E402 - nothing is imported before the diversion
@@ -192,6 +192,8 @@ def main(*settings: str) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     if "no-pidfd" in settings:
         del os.pidfd_open
+    if "impatient" in settings:
+        process.CLOSED_INPUT_SECONDS = 3.0
     tools = _tools()
     if "unlistable" in settings:
         metadata: dict[str, Any] = {}

@@ -14,7 +14,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks import http_server, stdio_server
 from tests.benchmarks.http_server import HttpServer
@@ -60,7 +60,7 @@ def _http(calls: int) -> Section:
 
 def _stdio(calls: int) -> Section:
     section = Section("One tools/call of the handshake era over stdio", "server CPU", "of the whole")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with stdio_server.serving(TOOLS) as server, running("-m", f"{__package__}.floors", "stdio", **pipes) as process:
         server.open(Era.HANDSHAKE)
         floor = StdioServer(process)

@@ -212,10 +212,11 @@ def test_what_was_piped_in_is_answered_before_the_end() -> None:
 
 
 @pytest.mark.parametrize("tool", ["wait_forever_in_a_thread", "block_the_loop", "refuse_to_be_cancelled"])
-def test_a_tool_that_never_returns_does_not_outlive_the_input(server: StdioProcess, tool: str) -> None:
-    server.start(tool)
-    server.close_input()
-    assert server.wait() == 0
+def test_a_tool_that_never_returns_does_not_outlive_the_input(tool: str) -> None:
+    with StdioProcess("impatient") as server:
+        server.start(tool)
+        server.close_input()
+        assert server.wait() == 0
 
 
 @pytest.mark.parametrize(

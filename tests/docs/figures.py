@@ -1,0 +1,149 @@
+"""``python -m tests.docs.figures``: the charts of docs/performance.md, made of what ``make bench`` has stored.
+
+A chart has no background, and colours that stand out from a light page as from a dark one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from tests.benchmarks import bench_peers, bench_telemetry
+from tests.markdown import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDER = ROOT / "docs" / "figures"
+STORED = FOLDER / "benchmarks.json"
+TEXT, OURS, OTHERS = "#7b7f87", "#5f78e0", "#8a8078"
+"""The colours: of words, of bars that are about the bridge, and of other bars."""
+WIDTH, LABELS, VALUES = 800, 360, 90
+BAR, STEP, TOP = 20, 30, 40
+PEERS = (bench_peers.__doc__ or "").partition("\n")[0]
+OBSERVING = (bench_telemetry.__doc__ or "").partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar."""
+
+    label: str
+    value: float
+    shown: str
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Bars of rows of one group, in the order in which they were measured."""
+
+    name: str
+    """The name of the file, without its suffix."""
+    title: str
+    group: str
+    """The heading of the rows; see `tests.benchmarks.table.Row`."""
+    starts_with: str = ""
+    """How the names of the rows begin; the rest of a name is the label of its bar."""
+    figure: str
+    """Which figure of a row: a key, or keys with points between them."""
+    unit: str
+    """What stands after a value."""
+    times: float = 1.0
+    """What a figure is multiplied with to be in that unit."""
+
+    def bars(self, stored: dict[str, Any]) -> Iterator[Bar]:
+        """The bars of what is stored."""
+        for name, row in stored.get(self.group, {}).items():
+            figure = row
+            for key in self.figure.split("."):
+                figure = figure.get(key) if isinstance(figure, dict) else None
+            if name.startswith(self.starts_with) and figure is not None:
+                label, value = name.removeprefix(self.starts_with), figure * self.times
+                digits = max(0, 3 - len(str(int(value))))
+                is_ours = label == bench_peers.OURS or self.group == OBSERVING
+                yield Bar(label, value, f"{value:,.{digits}f} {self.unit}", is_ours)
+
+    def svg(self, stored: dict[str, Any]) -> str:
+        """The chart.
+
+        Raises:
+            ValueError: Nothing of it was measured.
+        """
+        bars = list(self.bars(stored))
+        if not bars:
+            raise ValueError(f"{STORED.name} has no figures of {self.name!r}: run `make bench`")
+        scale = (WIDTH - LABELS - VALUES) / max(bar.value for bar in bars)
+        parts = [_text(0, 20, self.title, 'font-weight="600"')]
+        for number, bar in enumerate(bars):
+            y, width = TOP + number * STEP, max(1.0, bar.value * scale)
+            colour = OURS if bar.is_ours else OTHERS
+            parts += [
+                _text(LABELS - 10, y + 15, bar.label, 'text-anchor="end"'),
+                f'<rect x="{LABELS}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2" fill="{colour}"/>',
+                _text(LABELS + width + 8, y + 15, bar.shown),
+            ]
+        height = TOP + len(bars) * STEP
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        style = f'font-family="system-ui, sans-serif" font-size="14" fill="{TEXT}">'
+        return "\n".join([head + style, f"<title>{escape(self.title)}</title>", *parts, "</svg>", ""])
+
+
+CHARTS = (
+    Chart(
+        name="http",
+        title="Processor time of the server for a call over HTTP, 2026-07-28",
+        group=PEERS,
+        starts_with="HTTP, 2026-07-28, a call: ",
+        figure="cpu_seconds",
+        unit="µs",
+        times=1e6,
+    ),
+    Chart(
+        name="http-session",
+        title="Processor time of the server for a call over HTTP, in a session of 2025-11-25",
+        group=PEERS,
+        starts_with="HTTP, 2025-11-25, a call: ",
+        figure="cpu_seconds",
+        unit="µs",
+        times=1e6,
+    ),
+    Chart(
+        name="stdio-start",
+        title="Over stdio, from start to the first list",
+        group=PEERS,
+        starts_with="stdio, from start to the first list: ",
+        figure="median_seconds",
+        unit="ms",
+        times=1e3,
+    ),
+    Chart(
+        name="observing",
+        title="Processor time of a call over HTTP, by what is switched on",
+        group=OBSERVING,
+        figure="ratios.cpu",
+        unit="times",
+    ),
+)
+
+
+def drawn(stored: dict[str, Any]) -> dict[Path, str]:
+    """All charts, by the files in which they stand."""
+    return {FOLDER / f"{chart.name}.svg": chart.svg(stored) for chart in CHARTS}
+
+
+def main() -> None:
+    """Write the charts."""
+    for path, svg in drawn(json.loads(STORED.read_text(encoding="utf-8"))).items():
+        path.write_text(svg, encoding="utf-8")
+
+
+def _text(x: float, y: float, words: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y}"{" " + more if more else ""}>{escape(words)}</text>'
+
+
+if __name__ == "__main__":
+    main()
