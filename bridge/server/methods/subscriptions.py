@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.session import ServerSession
     from mcp.server.subscriptions import ListenHandler, ServerEvent
     from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
@@ -122,7 +123,7 @@ class ListChangedNotifier:
 
     def __init__(self, changes: ToolChanges) -> None:
         self._changes = changes
-        self._notified: set[object] = set()
+        self._notified: dict[object, ServerSession] = {}
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Handle a message; after ``notifications/initialized``, notify the session until it ends."""
@@ -132,8 +133,8 @@ class ListChangedNotifier:
         return result
 
     async def _notify(self, request: ServerRequestContext[Any, Any]) -> None:
-        session = session_id(request) or id(request.session.client_params)
-        if session in self._notified:
+        session = session_id(request) or request.session
+        if self._is_notified(session, request.session):
             return
         changed = anyio.Event()
 
@@ -141,7 +142,7 @@ class ListChangedNotifier:
             changed.set()
 
         end = self._changes.listen(on_change)
-        self._notified.add(session)
+        self._notified[session] = request.session
         try:
             while True:
                 await changed.wait()
@@ -149,4 +150,10 @@ class ListChangedNotifier:
                 await request.session.send_tool_list_changed()
         finally:
             end()
-            self._notified.discard(session)
+            del self._notified[session]
+
+    def _is_notified(self, session: object, sdk: ServerSession) -> bool:
+        """Return True if a session is notified; without an id, by what its client said last of itself."""
+        if session is not sdk:
+            return session in self._notified
+        return any(each.client_params is sdk.client_params for each in self._notified.values())

@@ -122,6 +122,21 @@ async def test_a_session_that_has_ended_is_forgotten(serving: Callable[..., str]
             await anyio.lowlevel.checkpoint()
 
 
+async def test_a_client_that_greets_again_and_again_is_told_once() -> None:
+    publisher = Publisher(ToolBox(ADD), name="tests")
+    to_server, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    async with to_server, from_server, anyio.create_task_group() as group:
+        group.start_soon(lambda: serve_loop(publisher.server, reading, writing, lifespan_state={}))
+        for number in range(3):
+            await to_server.send(SessionMessage(JSONRPCRequest.model_validate(initialize() | {"id": number})))
+            await from_server.receive()
+            await to_server.send(SessionMessage(JSONRPCNotification.model_validate(OPENED)))
+            await anyio.wait_all_tasks_blocked()
+        assert len(publisher.changes) == 1
+        group.cancel_scope.cancel()
+
+
 async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
     tools, news = ToolBox(ADD), News()
     publisher = Publisher(tools, name="tests")
