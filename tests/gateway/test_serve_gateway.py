@@ -185,7 +185,7 @@ def test_a_credential_cannot_be_allowed() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1].startswith("bridge: the header 'Authorization' carries a secret")
+    assert done.stderr.splitlines()[-1].startswith("bridge: the header 'Authorization' carries credentials")
 
 
 async def test_a_configuration_is_read_again_and_only_what_changed_is_started_again(tmp_path: Path) -> None:

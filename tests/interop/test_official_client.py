@@ -78,6 +78,7 @@ async def test_a_tool_is_listed_with_all_that_its_author_said(counterpart: Count
             "type": "object",
             "properties": {"text": {"type": "string", "description": "What to say."}},
             "required": ["text"],
+            "additionalProperties": False,
         },
         "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
         "icons": [{"src": "https://example.org/echo.png", "mimeType": "image/png"}],

@@ -83,6 +83,7 @@ class Session:
         suspicion: Set to request a health check.
         checked: Set after the next health check; replaced for each.
         answers: Number of responses.
+        ready_at: Time of the handshake, in the event loop's time.
         handshake: Telemetry of the handshake, while it runs and is observed.
         listing: Lock held while tools are listed.
         takes_tools: True to keep the tools of a page from the SDK; see `bridge.client.connection.tool_listing`.
@@ -100,6 +101,7 @@ class Session:
         self.suspicion = anyio.Event()
         self.checked = anyio.Event()
         self.answers = 0
+        self.ready_at = 0.0
         self.handshake: HandshakeTelemetry | None = None
         self.listing = anyio.Lock()
         self.takes_tools = False
@@ -207,6 +209,7 @@ class Session:
     def ready(self, client: Client, peer: Peer) -> None:
         """Store the result of the handshake."""
         self._client = client
+        self.ready_at = anyio.current_time()
         self._send_directly = self.channel.request_sender(client)
         self.peer = peer
         self.protocol_version = client.protocol_version

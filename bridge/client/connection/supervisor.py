@@ -78,8 +78,6 @@ class Supervisor:
         self._attempts = 0
         self._waiters = 0
         self._was_useful = False
-        self._answers_at_start = 0
-        self._ready_at = 0.0
         self._connecting: anyio.CancelScope | None = None
         self._finishing: set[Session] = set()
 
@@ -293,13 +291,12 @@ class Supervisor:
     async def _ready(self, session: Session) -> HealthMonitor:
         if self.connects:
             await self._relist(session)
-        self._answers_at_start = session.answers
+            session.answers = 0  # so far, only listings
         self.connects += 1
         self._attempts += 1
         self.error = None
         self.session = self.last = session
         self._wanted = anyio.Event()  # the request is fulfilled
-        self._ready_at = anyio.current_time()
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)
         health = self._health = HealthMonitor(session, self.config.name, self._reconnect, self._changes_wanted)
@@ -323,11 +320,11 @@ class Supervisor:
         """End a session; returns the reason."""
         session.fail(None)
         self.session = None
-        self._was_useful = session.answers > self._answers_at_start
+        self._was_useful = session.answers > 0
         error = self.failures.lost(session)
         if (observer := switch.observer()) is not None:
             is_lost = not self._stopping.is_set()
-            seconds = anyio.current_time() - self._ready_at
+            seconds = anyio.current_time() - session.ready_at
             observer.disconnected(session.peer, seconds, type(error).__name__ if is_lost else None)
         if not self._stopping.is_set():
             _logger.info("lost the server %r: %s", self.config.name, error.failure.reason)
