@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from bridge.server.http.requests import REQUEST
+from bridge.hosting.known_heads import KnownHead
+from bridge.server.http.requests import REQUEST, headers_by_name
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 
 if TYPE_CHECKING:
     from array import array
+    from collections.abc import Mapping
 
     from starlette.types import Scope
 
@@ -108,14 +110,36 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     """Connection with the fast path."""
 
     direct: PreAsgiHandler
+    is_between_requests = True
+    """True if the parser has no part of a request."""
+    answered: KnownHead | None = None
+    """Head of the last request that the fast path has answered."""
     _body: bytes | None = None
     """Body of a request for the fast path, as far as received; None while uvicorn reads a request."""
+    _idle_since = 0.0
+    """Time of the last response."""
 
     def data_received(self, data: bytes) -> None:
         """Parse data; incomplete requests continue in uvicorn."""
         super().data_received(data)
         if self._body is not None:
             self._hand_over(is_whole=False)
+
+    def answers(self, known: KnownHead, body: bytes) -> bool:
+        """Answer a request whose head is known, without the parser; return False if that is not possible."""
+        if not getattr(self.cycle, "response_complete", True) or self.flow.write_paused or self.transport.is_closing():
+            return False
+        self.scope = known.scope.copy()  # type: ignore[assignment]
+        begun = self._begun(body, known.headers)
+        if begun is None:
+            return False
+        self._answer(begun)
+        return True
+
+    def on_message_begin(self) -> None:
+        """Note that the parser has a part of a request."""
+        self.is_between_requests = False
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Start the request in uvicorn, or buffer its body, which is usually complete.
@@ -142,14 +166,38 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Handle the request in the fast path, or in uvicorn."""
+        self.is_between_requests = True
         if self._body is None:
             super().on_message_complete()
             return
-        begun = self._begun(self._body)
+        scope, headers = self.scope, headers_by_name(self.scope["headers"])
+        begun = self._begun(self._body, headers)
         if begun is None:
             self._hand_over(is_whole=True)
             return
+        self.answered = KnownHead(dict(scope), headers, len(self._body))
         self._body = None
+        self._answer(begun)
+
+    def on_response_complete(self) -> None:
+        """Await the next request; the timer of an idle connection that runs already is not made anew."""
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None or self.pipeline or self.flow.read_paused:
+            super().on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if it was idle for long enough; else look again."""
+        left_seconds = float(self.timeout_keep_alive)
+        if getattr(self.cycle, "response_complete", True):
+            left_seconds += self._idle_since - self.loop.time()
+        if left_seconds <= 0 or self.transport.is_closing():
+            super().timeout_keep_alive_handler()
+        else:
+            self.timeout_keep_alive_task = self.loop.call_later(left_seconds, self.timeout_keep_alive_handler)
+
+    def _answer(self, begun: PlainResponse | PendingCall) -> None:
         if isinstance(begun, PlainResponse):
             self._write(begun, keeps_alive=True)
         else:
@@ -168,9 +216,9 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             and not self.flow.write_paused
         )
 
-    def _begun(self, body: bytes) -> PlainResponse | PendingCall | None:
+    def _begun(self, body: bytes, headers: Mapping[bytes, bytes]) -> PlainResponse | PendingCall | None:
         try:
-            return self.direct.begin(cast("Scope", self.scope), body)
+            return self.direct.begin(cast("Scope", self.scope), body, headers)
         except Exception:  # noqa: BLE001 - the error occurs again in uvicorn, which logs it
             return None
 
@@ -212,7 +260,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     def _continue_in_asgi(self, running: _Running, scope: Any) -> None:
         """Answer a request in ASGI, while its call goes on."""
         path = scope["path"].encode()
-        scope |= {"method": "POST", "raw_path": path, REQUEST: running.work.request}
+        scope |= {"method": "POST", "raw_path": path, "state": self.app_state.copy(), REQUEST: running.work.request}
         running.is_handed_over = True
         cycle = RequestResponseCycle(
             scope=scope,

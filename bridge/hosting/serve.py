@@ -15,6 +15,7 @@ import anyio
 import uvicorn
 
 from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.known_heads import with_known_heads
 from bridge.hosting.process import DrainTimes, HostingError, exit_process
 from bridge.hosting.protocols import with_coalesced_writes, with_connection_limits
 from bridge.hosting.server import BackgroundServer, HttpServer
@@ -186,4 +187,5 @@ def http_protocol(
         return with_coalesced_writes(with_connection_limits(h11_protocol(bounds), bounds))
     from bridge.hosting.httptools_protocol import httptools_protocol  # noqa: PLC0415 - as needed
 
-    return with_coalesced_writes(with_connection_limits(httptools_protocol(direct), bounds))
+    protocol = with_connection_limits(httptools_protocol(direct), bounds)
+    return with_coalesced_writes(protocol if direct is None else with_known_heads(protocol))

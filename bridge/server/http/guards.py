@@ -17,7 +17,7 @@ from bridge.server.http.responses import PlainResponse
 from bridge.server.limits.accounts import current_account
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextvars import Token
 
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -115,14 +115,17 @@ class PreAsgiHandler:
         self._guards = guards
         self._is_open = is_open
 
-    def begin(self, scope: Scope, body: bytes) -> PlainResponse | PendingCall | None:
+    def begin(
+        self, scope: Scope, body: bytes, headers: Mapping[bytes, bytes] | None = None
+    ) -> PlainResponse | PendingCall | None:
         """Answer a plain request, or prepare its call; None if the request has to go through ASGI.
 
         Args:
             scope: The ASGI scope.
             body: The complete body.
+            headers: As for `Request`.
         """
-        request = Request(scope, body)
+        request = Request(scope, body, headers)
         headers = request.headers
         if len(headers) < len(scope["headers"]) or b"transfer-encoding" in headers or not self._is_open():
             return None

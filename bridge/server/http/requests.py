@@ -23,7 +23,7 @@ from bridge.server.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import ExitStack
 
     from starlette.types import Message, Receive, Scope, Send
@@ -83,6 +83,7 @@ class Request:
     Args:
         scope: The ASGI scope.
         body: The body, if it has been read.
+        headers: As `headers_by_name` returns them; None if that is to be called.
     """
 
     __slots__ = (
@@ -99,14 +100,13 @@ class Request:
     hand_over: Callable[[], None]
     """Called once the call that the fast path runs has something for its client, so that the SDK's server answers."""
 
-    def __init__(self, scope: Scope, body: bytes = b"") -> None:
+    def __init__(self, scope: Scope, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None) -> None:
         self.scope = scope
         self.body = body
         """The body; empty until `BodyLimitGuard` has read it."""
         self.counted_bytes = 0
         """Bytes for which the body counts in the memory that callers share, as `BodyLimitGuard` counts them."""
-        # One of uvicorn's two parsers keeps white space around values, and the SDK would refuse the request.
-        self.headers = {name: value.strip(_SPACE) for name, value in scope["headers"]}
+        self.headers = headers_by_name(scope["headers"]) if headers is None else headers
         """Headers by name, without white space around their values."""
         self.user: RequestUser | None = None
         """The verified caller; None if no credential is required."""
@@ -148,6 +148,12 @@ class Request:
         if body != self.body:
             self.body, self._message = body, _NOT_PARSED
         self.receive = replay_body(body, self.receive)
+
+
+def headers_by_name(headers: Iterable[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    """Return headers by name, without white space around their values; of a repeated header the last one."""
+    # One of uvicorn's two parsers keeps white space around values, and the SDK would refuse the request.
+    return {name: value.strip(_SPACE) for name, value in headers}
 
 
 class PendingCall(Protocol):
