@@ -34,6 +34,7 @@ from bridge.service.events import IntermediateResponse, Listeners, notify
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
 from bridge.service.observation import observed_response
 from bridge.service.tool_calls import Compensations, ToolCalls, returns_immediately, run_concurrently
+from bridge.telemetry import switch
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 
 if TYPE_CHECKING:
@@ -211,12 +212,10 @@ class Invocation:
         listeners = self._settings.listeners
         if listeners.model_request:
             await notify(listeners.model_request, request, self.context)
-        if self._streams:
-            response = await observed_response(
-                self._streamed(request, start), request, self._settings.streaming_chat_model
-            )
-        else:
-            response = await observed_response(self._chatted(request), request, self._settings.chat_model)
+        model = self._settings.streaming_chat_model if self._streams else self._settings.chat_model
+        pending = self._streamed(request, start) if self._streams else self._chatted(request)
+        observer = switch.observer()
+        response = await (pending if observer is None else observed_response(observer, pending, request, model))
         if listeners.model_response:
             await notify(listeners.model_response, response, request, self.context)
         self.responses.append(response)

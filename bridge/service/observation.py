@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from bridge.service.chat_model import ChatRequest, ChatResponse
+    from bridge.telemetry.observer import Observer
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest
 
@@ -31,11 +32,10 @@ def observed_invocation(context: InvocationContext) -> AbstractContextManager[ob
     return nullcontext() if observer is None else observer.gen_ai.agent(context.interface_name or "", _PAUSES)
 
 
-async def observed_response(response: Awaitable[ChatResponse], request: ChatRequest, model: object) -> ChatResponse:
+async def observed_response(
+    observer: Observer, response: Awaitable[ChatResponse], request: ChatRequest, model: object
+) -> ChatResponse:
     """Await a model's response and observe its call."""
-    observer = switch.observer()
-    if observer is None:
-        return await response
     name = request.model_name or getattr(model, "model_name", None)
     with observer.gen_ai.model(provider_of(model), name, _request_attributes(request)) as operation:
         answer = await response
@@ -45,12 +45,13 @@ async def observed_response(response: Awaitable[ChatResponse], request: ChatRequ
 
 
 async def observed_execution(
-    execution: Awaitable[ToolExecution], request: ToolExecutionRequest, tool: Tool | None, context: InvocationContext
+    observer: Observer,
+    execution: Awaitable[ToolExecution],
+    request: ToolExecutionRequest,
+    tool: Tool | None,
+    context: InvocationContext,
 ) -> ToolExecution:
     """Await a tool's execution and observe it."""
-    observer = switch.observer()
-    if observer is None:
-        return await execution
     with observer.gen_ai.tool(None if tool is None else tool.name, context.interface_name, request.id) as operation:
         result = await execution
         if result.result.is_error:

@@ -14,10 +14,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio import get_cancelled_exc_class
@@ -26,6 +25,7 @@ from bridge.errors import ArgumentProblem, ArgumentsError, DefinitionError
 from bridge.service.approval import Decision, Verdict, approve_call
 from bridge.service.events import BeforeToolExecution, ToolExecuted, ToolProgress
 from bridge.service.observation import observed_execution
+from bridge.telemetry import switch
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.execution import LOCAL, execute, execute_timed
 from bridge.tools.function import tools_from
@@ -73,26 +73,45 @@ class ToolCalls:
         decision = self.decisions.get(index)
         if decision is not None and decision.verdict is Verdict.NO:
             execution = _refused(request, decision.words)
+        elif decision is None:
+            execution = await self._execute(request, _cut_off(request) if index == self.cut_off else None)
         else:
-            refusal = _cut_off(request) if decision is None and index == self.cut_off else None
-            with nullcontext() if decision is None else approve_call(request):
-                execution = await self._execute(request, refusal)
+            with approve_call(request):
+                execution = await self._execute(request)
         self.executed[index] = execution
         if self.emit is not None:
             await self.emit(ToolExecuted(execution))
 
-    async def _execute(self, request: ToolExecutionRequest, refusal: ArgumentsError | None) -> ToolExecution:
+    def _execute(
+        self, request: ToolExecutionRequest, refusal: ArgumentsError | None = None
+    ) -> Awaitable[ToolExecution]:
+        tool = self.tools.find(request.name)
         if self.emit is None:
-            return await self._execute_in(self.context, request, refusal)
-        await self.emit(BeforeToolExecution(request))
-        with _ProgressEvents(request, self.emit) as events:
-            return await self._execute_in(self.context.fork(on_progress=events.report), request, refusal)
+            return self._observed(tool, request, self.context, refusal)
+        return self._execute_and_emit(self.emit, tool, request, refusal)
 
-    async def _execute_in(
-        self, context: InvocationContext, request: ToolExecutionRequest, refusal: ArgumentsError | None
+    async def _execute_and_emit(
+        self, emit: Emit, tool: Tool | None, request: ToolExecutionRequest, refusal: ArgumentsError | None
     ) -> ToolExecution:
+        await emit(BeforeToolExecution(request))
+        if tool is None or not tool.interactive:
+            return await self._observed(tool, request, self.context, refusal)
+        events = _ProgressEvents(request, emit)
+        try:
+            return await self._observed(tool, request, self.context.fork(on_progress=events.report), refusal)
+        finally:
+            events.close()
+
+    def _observed(
+        self,
+        tool: Tool | None,
+        request: ToolExecutionRequest,
+        context: InvocationContext,
+        refusal: ArgumentsError | None,
+    ) -> Awaitable[ToolExecution]:
         execution = execute_timed(self.tools, request, context, self.policy, refusal=refusal)
-        return await observed_execution(execution, request, self.tools.find(request.name), context)
+        observer = switch.observer()
+        return execution if observer is None else observed_execution(observer, execution, request, tool, context)
 
     def may_start(self, request: ToolExecutionRequest) -> bool:
         """Return True if the call needs no approval."""
@@ -141,10 +160,8 @@ class _ProgressEvents:
             finally:
                 self._reports.discard(scope)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Drop later reports, and those that no receiver has taken."""
         self._is_over = True
         for scope in self._reports:
             scope.cancel()

@@ -111,7 +111,10 @@ def wrapped(tools: object, middleware: ToolMiddleware) -> Iterator[Tool]:
     Raises:
         DefinitionError: A source has no tools.
     """
-    return (replace(tool, executor=_Wrapped(tool.executor, middleware)) for tool in tools_found_in(tools))
+    return (
+        replace(tool, executor=_Wrapped(tool.executor, middleware), interactive=True)  # the middleware may ask
+        for tool in tools_found_in(tools)
+    )
 
 
 def _changed(tool: Tool, change: Callable[[ToolSpecification], ToolSpecification]) -> ToolSpecification:

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bridge.client import parse_config
+from bridge.telemetry import switch
 from tests import forks
 from tests.docs.chat_api import running_chat_api
 from tests.markdown import ROOT, commands_of
@@ -106,6 +107,7 @@ class Walkthrough:
         sys.path.insert(0, str(self._folder))
         self._exit.callback(sys.path.remove, str(self._folder))
         self._exit.callback(self._forget_modules)
+        self._exit.callback(switch.disable)  # a page may enable telemetry
         return self
 
     def __exit__(

@@ -123,6 +123,7 @@ async def test_a_middleware_runs_around_each_call_and_may_change_request_and_res
     assert seen == [(ToolExecutionRequest("my_double", {"number": 3}), context)]
     tools = both()
     assert list(wrapped(tools, around)) == list(wrapped(tools, around))
+    assert all(each.interactive for each in wrapped(tools, around))
 
 
 def test_a_prefix_stands_before_each_name_in_order() -> None:
