@@ -63,7 +63,7 @@ class Chart:
                 figure = figure.get(key) if isinstance(figure, dict) else None
             if name.startswith(self.starts_with) and figure is not None:
                 label, value = name.removeprefix(self.starts_with), figure * self.times
-                digits = max(0, 3 - len(str(int(value))))
+                digits = max(0, 3 - len(str(int(float(f"{value:.3g}")))))
                 is_ours = label == bench_peers.OURS or self.group == OBSERVING
                 yield Bar(label, value, f"{value:,.{digits}f} {self.unit}", is_ours)
 
