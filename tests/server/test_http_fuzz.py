@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import h11
 import pytest
 from hypothesis import settings
 
+from bridge.hosting.connection_limits import ConnectionLimits
 from tests import processes
+from tests.cli import bounding
 from tests.server.http_answers import answer_to, problem_with
 from tests.server.http_mutations import (
+    HANDSHAKE,
     Sessions,
     attempt,
     handshake,
@@ -99,3 +106,42 @@ async def test_a_server_that_gets_thousands_of_spoiled_requests_answers_each_and
     assert server.process.poll() is None
     server.process.terminate()
     assert not re.search(r"^(?:ERROR|CRITICAL|Traceback)", server.log, re.MULTILINE), server.log
+
+
+OF_CONNECTIONS = {"JoiningProtocol", "RequestResponseCycle"}
+OF_SESSIONS = {"JSONRPCDispatcher", "ServerRunner"}
+
+
+def held() -> Counter[str]:
+    """What this process holds of connections and sessions."""
+    gc.collect()
+    return Counter(kind for each in gc.get_objects() if (kind := type(each).__name__) in OF_CONNECTIONS | OF_SESSIONS)
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the SDK leaves streams unclosed
+@pytest.mark.parametrize("protocol", ["h11", "direct"])
+async def test_spoiled_requests_leave_nothing_behind_once_their_sessions_are_closed(protocol: str) -> None:
+    opened: set[str] = set()
+    before = held()
+    with bounding.served(protocol, ConnectionLimits()) as port, anyio.fail_after(DEADLINE_SECONDS):
+
+        async def one(number: int, sessions: Sessions) -> None:
+            made = attempt(Random(SEED + number), sessions)
+            with suppress(h11.ProtocolError, ValueError):
+                answer = await answer_to(port, made)
+                if answer is not None and "mcp-session-id" in answer.headers:
+                    opened.add(answer.headers["mcp-session-id"])
+
+        sessions = Sessions(await open_session(port), await open_session(port), "/messages/")
+        opened |= {sessions.session_id, sessions.doomed_session_id}
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one, number, sessions)
+        assert held()["ServerRunner"] - before["ServerRunner"] >= 2
+        for each in opened:
+            ending = without_body("DELETE", "/mcp", MCP_Protocol_Version=HANDSHAKE, Mcp_Session_Id=each)
+            async with sent(port, ending.raw, "DELETE") as connection:
+                await connection.head()
+        while held() - before:
+            await anyio.lowlevel.checkpoint()
