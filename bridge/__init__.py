@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
     from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters, LogLevel
     from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
-    from bridge.tools.function import tool, tools_from
+    from bridge.tools.function import specifications_from, tool, tools_from
     from bridge.tools.questions import (
         Answer,
         Elicitation,
@@ -194,8 +194,9 @@ __all__ = [
     "chat_model_named", "circuit_broken", "compensated", "connect", "enable_telemetry", "execute", "execute_timed",
     "filtered", "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config",
     "message_window", "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed",
-    "respecified", "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "system_message",
-    "token_window", "tool", "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
+    "respecified", "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit",
+    "specifications_from", "system_message", "token_window", "tool", "tools_from", "unless_read_only",
+    "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -236,6 +237,7 @@ _NAMES = {
         "FinishReason PartialResponse PartialThinking PartialToolCall ResponseFormat StreamingChatModel TokenUsage "
         "ToolChoice ToolChoiceMode"
     ),
+    "bridge.service.tool_calls": "compensated",
     "bridge.service.events": (
         "BeforeToolExecution IntermediateResponse InvocationListener Result ServiceEvent ToolExecuted ToolLogger "
         "ToolPerformance ToolProgress ToolRequestInspector ToolStatistics"
@@ -253,13 +255,12 @@ _NAMES = {
     "bridge.service.resilience": "cached circuit_broken rate_limited retried",
     "bridge.service.templates": "system_message user_message",
     "bridge.service.token_stream": "TokenStream",
-    "bridge.service.tool_calls": "compensated",
     "bridge.service.tool_search": "ToolSearch ToolSearchRequest by_embedding",
     "bridge.telemetry.switch": "enable_telemetry",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
     "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters LogLevel",
     "bridge.tools.execution": "ExecutionPolicy execute execute_timed",
-    "bridge.tools.function": "tool tools_from",
+    "bridge.tools.function": "specifications_from tool tools_from",
     "bridge.tools.questions": (
         "Answer Elicitation ElicitationAnswer InputRequired Question Root Roots Sampling SamplingAnswer "
         "SamplingMessage ToolUse ToolUseResult UrlElicitation"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from anyio.from_thread import BlockingPortal
+    from anyio.lowlevel import EventLoopToken
 
 _T = TypeVar("_T")
 
@@ -64,11 +65,15 @@ class ThreadScope:
     """Cancels what a worker thread runs in its event loop once the thread's caller is cancelled.
 
     `attach` and `detach` are called in the worker thread, all other methods in the event loop.
+
+    Args:
+        token: The event loop that the thread's calls run in; None for a worker thread of anyio, which knows it.
     """
 
-    __slots__ = ("_is_cancelled", "_scopes")
+    __slots__ = ("_is_cancelled", "_scopes", "token")
 
-    def __init__(self) -> None:
+    def __init__(self, token: EventLoopToken | None = None) -> None:
+        self.token = token
         self._scopes: set[anyio.CancelScope] = set()
         self._is_cancelled = False
 
@@ -182,12 +187,20 @@ def _value_of(value: _T | None, error: BaseException | None) -> _T:
 def _run_anywhere(
     function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
 ) -> tuple[_T | None, BaseException | None]:
-    try:
-        anyio.from_thread.check_cancelled()
-    except RuntimeError:  # not a worker thread of an event loop
-        return _run_in_portal(function, arguments)
     scope: ThreadScope | None = getattr(_thread_local, "scope", None)
-    return anyio.from_thread.run(_outcome if scope is None else scope.outcome, function, arguments)
+    token = loop_of_thread()
+    if token is None:
+        try:
+            anyio.from_thread.check_cancelled()
+        except RuntimeError:  # not a worker thread of an event loop
+            return _run_in_portal(function, arguments)
+    return anyio.from_thread.run(_outcome if scope is None else scope.outcome, function, arguments, token=token)
+
+
+def loop_of_thread() -> EventLoopToken | None:
+    """Return the event loop that this thread of a user's executor works for; None in all other threads."""
+    scope: ThreadScope | None = getattr(_thread_local, "scope", None)
+    return None if scope is None else scope.token
 
 
 def _run_in_portal(
@@ -263,6 +276,16 @@ atexit.register(_close)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def call_soon(token: EventLoopToken, function: Callable[[], object]) -> None:
+    """Call a function in an event loop, from any thread and without waiting for it.
+
+    Raises:
+        RuntimeError: The event loop is closed.
+    """
+    loop: Any = token.native_token
+    (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(function)
 
 
 def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

@@ -63,15 +63,12 @@ class Bookings:
 class BookingTools:
     """Gives the tools for bookings only where bookings are talked about."""
 
-    is_dynamic = False
-
     def __init__(self, bookings: Bookings) -> None:
         self._tools = tools_from(bookings)
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
         """See `bridge.ToolProvider`."""
-        said = " ".join(getattr(block, "text", "") for block in request.user_message)
-        return self._tools if "booking" in said else ()
+        return self._tools if "booking" in request.user_message.text else ()
 
 
 class Desk(Protocol):

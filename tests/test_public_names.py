@@ -45,7 +45,8 @@ PUBLIC = """
     circuit_broken compensated connect enable_telemetry execute execute_timed filtered for_tools guarded
     input_guardrails is_worth_another_model load_config message_window observed output_guardrails prefixed
     rate_limited reference_to renamed respecified resume retried run safe_names sampling_with set_thread_limit
-    system_message token_window tool tools_from unless_read_only user_message with_fallback wrapped
+    specifications_from system_message token_window tool tools_from unless_read_only user_message with_fallback
+    wrapped
 """
 
 

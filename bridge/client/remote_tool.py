@@ -68,9 +68,10 @@ class RemoteExecutor:
                 server and tool; the cause is the `ServerError`.
             ArgumentsError: The arguments are not JSON data.
         """
-        assert not isinstance(request.arguments, str)
+        arguments = request.parsed().arguments if isinstance(request.arguments, str) else request.arguments
+        assert not isinstance(arguments, str)
         try:
-            wire = await self.server.call_tool(self.tool, request.arguments, context=context, options=self.options)
+            wire = await self.server.call_tool(self.tool, arguments, context=context, options=self.options)
         except ServerError as error:
             raise ToolError(error.brief) from error
         return await self.read(wire)

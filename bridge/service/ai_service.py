@@ -19,6 +19,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,7 +43,7 @@ from bridge.tools.tool import ReturnBehavior
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from typing_extensions import TypeForm
 
@@ -53,10 +55,12 @@ if TYPE_CHECKING:
     from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory import ChatMemory, ChatMemoryProvider
     from bridge.service.tool_search import ToolSearch
-    from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.tool import Tool, ToolProvider
+    from bridge.tools.execution import AfterTool, BeforeTool, ExecutionPolicy
+    from bridge.tools.tool import ProviderFunction, Tool, ToolProvider
 
 T = TypeVar("T")
+_Callback = TypeVar("_Callback", bound=Callable[..., Any])
+
 _ENGINE = "__bridge_engine__"
 _CALLED_BY = "_bridge_called_by"
 """Name of the parameter that passes the caller's context to a method that is a tool."""
@@ -68,7 +72,7 @@ def ai_service(
     chat_model: ChatModel | None = None,
     streaming_chat_model: StreamingChatModel | None = None,
     tools: object = (),
-    tool_providers: Iterable[ToolProvider] = (),
+    tool_providers: Iterable[ToolProvider | ProviderFunction] = (),
     tool_search: ToolSearch | None = None,
     memory: ChatMemory | None = None,
     memory_provider: ChatMemoryProvider | None = None,
@@ -76,13 +80,15 @@ def ai_service(
     parameters: ChatRequestParameters | None = None,
     chat_request_transformer: ChatRequestTransformer | None = None,
     policy: ExecutionPolicy = LOCAL,
+    before_tool: BeforeTool | Iterable[BeforeTool] = (),
+    after_tool: AfterTool | Iterable[AfterTool] = (),
     reveal_errors: bool = True,
     listeners: Iterable[InvocationListener] = (),
     approval: ApprovalPolicy | None = None,
     input_guardrails: Iterable[InputGuardrail] | InputGuardrail = (),
     output_guardrails: Iterable[OutputGuardrail] | OutputGuardrail = (),
     max_guardrail_retries: int = DEFAULT_MAX_GUARDRAIL_RETRIES,
-    execute_tools_concurrently: bool | int = False,
+    execute_tools_concurrently: bool | int | Executor = False,
     max_tool_round_trips: int = 100,
     max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE,
     timeout_seconds: float | None = None,
@@ -96,9 +102,10 @@ def ai_service(
         chat_model: Model for methods that return a complete answer.
         streaming_chat_model: Model for methods that return a `TokenStream`, and for all methods if it is the only
             model. Defaults to ``chat_model`` if that can stream.
-        tools: Functions, objects with tools, Tools, tool providers, or iterables of these. Later changes of a ToolBox
-            apply.
-        tool_providers: Provide further tools per invocation, or per model request; the same as in ``tools``.
+        tools: Functions, objects with tools, Tools, ``{specification: executor}``, tool providers, or iterables of
+            these; see `bridge.tools_from`. Later changes of a ToolBox apply.
+        tool_providers: Provide further tools per invocation, or per model request: `ToolProvider` objects, or functions
+            of the `ToolProviderRequest`, which return whatever ``tools`` takes, or None.
         tool_search: Lets the model search for tools instead of receiving all of them.
         memory: Conversation memory. A method with a `MemoryId` parameter uses one conversation per id, and none for
             None.
@@ -109,6 +116,9 @@ def ai_service(
         chat_request_transformer: Function of each request to the model and the context, synchronous or asynchronous,
             that returns the request to send. The memory is not changed (LangChain4j's chatRequestTransformer).
         policy: Limits and error handling for tool calls.
+        before_tool: Functions of the request and the context, called before each tool after those of the policy; an
+            exception stops the invocation.
+        after_tool: Functions of the execution and the context, called after each tool; exceptions are logged.
         reveal_errors: Send the text of all exceptions of tools to the model, and so to its provider, as LangChain4j
             does. If False, only the text of `ToolError` is sent; other exceptions are logged and described generically.
         listeners: Receive the events of each invocation.
@@ -116,7 +126,9 @@ def ai_service(
         input_guardrails: Check the user's messages, in order; see `bridge.service.guardrails.messages`.
         output_guardrails: Check the answers, in order.
         max_guardrail_retries: Maximum further answers that output guardrails may request in one invocation.
-        execute_tools_concurrently: Run the tools of one response concurrently; a number limits the concurrency.
+        execute_tools_concurrently: Run the tools of one response concurrently; a number limits the concurrency. An
+            executor of threads runs the functions that are not asynchronous, in place of the shared worker threads; it
+            is not shut down.
         max_tool_round_trips: Maximum responses with tool calls in one invocation.
         max_tool_calls_per_response: Maximum tool calls in one response; more raise `ToolLimitError`. None for no limit.
         timeout_seconds: Maximum duration of an invocation.
@@ -150,8 +162,8 @@ def ai_service(
             streaming_chat_model=streaming_chat_model,
             policy=replace(
                 policy,
-                before=policy.before + combined_listeners.before_tool,
-                after=policy.after + combined_listeners.after_tool,
+                before=(*policy.before, *_each(before_tool), *combined_listeners.before_tool),
+                after=(*policy.after, *_each(after_tool), *combined_listeners.after_tool),
                 reveal_errors=reveal_errors and policy.reveal_errors,
             ),
             listeners=combined_listeners,
@@ -160,6 +172,7 @@ def ai_service(
             max_tool_round_trips=max_tool_round_trips,
             max_tool_calls_per_response=max_tool_calls_per_response,
             concurrent_tools=_concurrent(execute_tools_concurrently),
+            executor=execute_tools_concurrently if isinstance(execute_tools_concurrently, Executor) else None,
             model_timeout_seconds=model_timeout_seconds,
         ),
         toolset=Toolset(
@@ -287,16 +300,30 @@ def _sources(tools: object) -> tuple[ToolBox, list[Any]]:
     """Divide the service's own tools from the providers among them, such as those of MCP servers."""
     if isinstance(tools, ToolBox):
         return tools, []
+    if isinstance(tools, Mapping):
+        return ToolBox(tools) if tools else ToolBox(), []
     sources = list(tools) if isinstance(tools, list | tuple | set | frozenset) else [tools]
     providers = [source for source in sources if hasattr(source, "provide_tools")]
     return ToolBox(*(source for source in sources if not hasattr(source, "provide_tools"))), providers
 
 
-def _concurrent(value: bool | int) -> float:
+def _each(callbacks: _Callback | Iterable[_Callback]) -> Iterable[_Callback]:
+    return (callbacks,) if callable(callbacks) else callbacks
+
+
+def _concurrent(value: bool | int | Executor) -> float:
+    if isinstance(value, Executor):
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - slow to import
+
+        if isinstance(value, ProcessPoolExecutor):
+            raise DefinitionError("tools cannot run in processes; give execute_tools_concurrently a ThreadPoolExecutor")
+        return math.inf
     if value is True:
         return math.inf
     if value is not False and value < 1:
-        raise DefinitionError(f"execute_tools_concurrently must be True, False or at least 1, not {value!r}")
+        raise DefinitionError(
+            f"execute_tools_concurrently must be True, False, at least 1 or an Executor, not {value!r}"
+        )
     return int(value) or 1
 
 

@@ -46,7 +46,6 @@ from bridge.service.serialization import (
     response_to_json,
 )
 from bridge.text import short_repr
-from bridge.tools.arguments import parse_arguments
 from bridge.types import Json, optional_field, require_text, without_none
 
 if TYPE_CHECKING:
@@ -165,11 +164,9 @@ class _ApprovedCallsOnly:
 
 
 def with_parsed_arguments(request: ToolExecutionRequest) -> ToolExecutionRequest | None:
-    """Return the request with parsed arguments; None if they cannot be parsed."""
-    if not isinstance(request.arguments, str):
-        return request
+    """Return the request with parsed arguments; None if they are not a JSON object."""
     try:
-        return replace(request, arguments=parse_arguments(request.name, request.arguments))
+        return request.parsed()
     except ArgumentsError:
         return None
 

@@ -17,7 +17,7 @@ from bridge.errors import DefinitionError, InvocationTimeoutError
 from bridge.service.answer import answer_of
 from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
-from bridge.service.events import Result, notify
+from bridge.service.events import Result
 from bridge.service.guardrails.messages import HeldAnswer, InputGuardrailRequest
 from bridge.service.loop import Invocation, LoopSettings
 from bridge.service.memory import WindowView
@@ -25,6 +25,7 @@ from bridge.service.memory_store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
 from bridge.tools.context import InvocationContext
+from bridge.tools.execution import notify
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:

@@ -14,16 +14,15 @@ callbacks of an `ExecutionPolicy`:
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import anyio
 from pydantic_core import to_json
 
-from bridge.errors import ArgumentsError
 from bridge.service.chat_model import (
     CompleteResponse,
     CompleteToolCall,
@@ -32,7 +31,6 @@ from bridge.service.chat_model import (
     PartialToolCall,
     TokenUsage,
 )
-from bridge.tools.arguments import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,7 +52,7 @@ class IntermediateResponse:
 
 @dataclass(frozen=True, slots=True)
 class BeforeToolExecution:
-    """A tool is about to run."""
+    """A tool is about to run; its arguments are parsed."""
 
     request: ToolExecutionRequest
 
@@ -98,10 +96,38 @@ Emit = Callable[[ServiceEvent], Awaitable[None]]
 """Sends an event to its receiver and waits until it is received."""
 
 
+class ProgressEvents:
+    """Emits the progress of one call until the call ends, also for reports of a worker thread."""
+
+    def __init__(self, request: ToolExecutionRequest, emit: Emit) -> None:
+        self._request = request
+        self._emit = emit
+        self._reports: set[anyio.CancelScope] = set()
+        self._is_over = False
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Emit one report; see `InvocationContext.progress`."""
+        if self._is_over:
+            return
+        with anyio.CancelScope() as scope:
+            self._reports.add(scope)
+            try:
+                await self._emit(ToolProgress(self._request, progress, total, message))
+            finally:
+                self._reports.discard(scope)
+
+    def close(self) -> None:
+        """Drop later reports, and those that no receiver has taken."""
+        self._is_over = True
+        for scope in self._reports:
+            scope.cancel()
+
+
 class InvocationListener:
     """Receives the events of a service's invocations. Override methods as needed, synchronous or asynchronous.
 
-    Invocations may run concurrently; the context identifies them. An exception raised here stops the invocation.
+    Invocations may run concurrently; the context identifies them. An exception raised by `before_tool` stops the
+    invocation; exceptions of all other methods are logged.
     """
 
     def on_invocation_started(self, message: UserMessage, context: InvocationContext) -> Awaitable[None] | None:
@@ -116,7 +142,7 @@ class InvocationListener:
         """Called after each response of the model."""
 
     def before_tool(self, request: ToolExecutionRequest, context: InvocationContext) -> Awaitable[None] | None:
-        """Called before a tool runs."""
+        """Called before a tool runs, with parsed arguments."""
 
     def after_tool(self, execution: ToolExecution, context: InvocationContext) -> Awaitable[None] | None:
         """Called after a tool has run, with its result, duration and, if it failed in this process, exception."""
@@ -142,14 +168,6 @@ class Listeners:
         self.after_tool = _overridden(listeners, "after_tool")
         self.completed = _overridden(listeners, "on_invocation_completed")
         self.failed = _overridden(listeners, "on_invocation_failed")
-
-
-async def notify(methods: tuple[Callable[..., Any], ...], *arguments: Any) -> None:
-    """Call the methods one after another."""
-    for method in methods:
-        answer = method(*arguments)
-        if inspect.isawaitable(answer):
-            await answer
 
 
 def _overridden(listeners: tuple[InvocationListener, ...], name: str) -> tuple[Callable[..., Any], ...]:
@@ -266,7 +284,7 @@ class ToolRequestInspector(InvocationListener):
     def before_tool(self, request: ToolExecutionRequest, context: InvocationContext) -> None:
         """Show a request."""
         lines = [f"{request.name} (memory id {context.memory_id!r})"]
-        arguments = _arguments(request)
+        arguments = request.arguments
         if isinstance(arguments, str):
             lines.append(f"  not a JSON object: {arguments}")
         else:
@@ -275,16 +293,6 @@ class ToolRequestInspector(InvocationListener):
                 for name, value in arguments.items()
             ]
         self._show("\n".join(lines))
-
-
-def _arguments(request: ToolExecutionRequest) -> Mapping[str, Any] | str:
-    """Return the parsed arguments, or the original text if it cannot be parsed."""
-    if not isinstance(request.arguments, str):
-        return request.arguments
-    try:
-        return parse_arguments(request.name, request.arguments)
-    except ArgumentsError:
-        return request.arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,15 +30,16 @@ from bridge.service.chat_model import (
     after_first_response,
     provider_of,
 )
-from bridge.service.events import IntermediateResponse, Listeners, notify
+from bridge.service.events import IntermediateResponse, Listeners
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
 from bridge.service.observation import observed_response
 from bridge.service.tool_calls import Compensations, ToolCalls, returns_immediately, run_concurrently
 from bridge.telemetry import switch
-from bridge.tools.execution import LOCAL, ExecutionPolicy
+from bridge.tools.execution import LOCAL, ExecutionPolicy, notify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
 
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import ChatModel, ChatResponse, ResponseFormat, StreamingChatModel
@@ -80,6 +81,8 @@ class LoopSettings:
     """Changes each request to the model; the memory keeps the messages as they were."""
     concurrent_tools: float = 1
     """Maximum tools of one response that run at the same time."""
+    executor: Executor | None = None
+    """Runs functions that are not asynchronous; None for the shared worker threads."""
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS
     """Maximum wait for the model's response, or for the next event of a stream."""
 
@@ -301,6 +304,8 @@ class Invocation:
             policy=self._policy,
             approval=self._settings.approval,
             emit=self._emit,
+            compensations=self.compensations,
+            executor=self._settings.executor,
             executed=executed or {},
             decisions=decisions or {},
         )

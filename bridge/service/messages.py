@@ -12,12 +12,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import WireError
 from bridge.text import short_repr
-from bridge.tools.content import Content, Text, block_from_json, block_to_json, text_of
+from bridge.tools.content import Content, Text, UserMessage, block_from_json, block_to_json, text_of
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.types import Json, optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+__all__ = [
+    "AiMessage",
+    "ChatMessage",
+    "Kind",
+    "SystemMessage",
+    "ToolExecutionResultMessage",
+    "UserMessage",
+    "message_from_json",
+    "message_from_text",
+    "message_to_json",
+    "message_to_text",
+    "request_from_json",
+    "request_to_json",
+    "system_message_from_text",
+]
 
 _EMPTY: Mapping[str, Any] = {}
 
@@ -27,25 +43,6 @@ class SystemMessage:
     """Instructions for the model."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class UserMessage:
-    """Message of the user: text, images, audio and files."""
-
-    content: tuple[Content, ...]
-    name: str | None = None
-    """Name of the user, for models that distinguish several users."""
-
-    @classmethod
-    def of(cls, *content: str | Content, name: str | None = None) -> UserMessage:
-        """Create a message of text and blocks: ``UserMessage.of("What is this?", Image.from_path("cat.png"))``."""
-        return cls(tuple(Text(block) if isinstance(block, str) else block for block in content), name)
-
-    @property
-    def text(self) -> str:
-        """The text blocks joined by newlines."""
-        return text_of(self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +172,9 @@ def _content_from_json(json: Mapping[str, Any]) -> tuple[Content, ...]:
 
 def request_to_json(request: ToolExecutionRequest) -> Json:
     """Convert a tool execution request to JSON data."""
-    return {"name": request.name, "arguments": request.arguments} | without_none(id=request.id)
+    return {"name": request.name, "arguments": request.arguments} | without_none(
+        id=request.id, argumentsText=request.arguments_text
+    )
 
 
 def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
@@ -187,7 +186,13 @@ def request_from_json(json: Mapping[str, Any]) -> ToolExecutionRequest:
     arguments = json.get("arguments")
     if not isinstance(arguments, dict | str):
         raise WireError(f"arguments must be an object or text: {short_repr(json)}")
-    return ToolExecutionRequest(require_text(json.get("name")), arguments, optional_field(json, "id", str))
+    request = ToolExecutionRequest(
+        require_text(json.get("name")),
+        arguments,
+        optional_field(json, "id", str),
+        optional_field(json, "argumentsText", str),
+    )
+    return request if isinstance(arguments, str) else request.parsed()
 
 
 def message_to_text(message: ChatMessage) -> str:

@@ -28,6 +28,7 @@ from bridge.service.chat_model import (
     PartialToolCall,
 )
 from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted, ToolProgress
+from bridge.tools.execution import notify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Callback = Callable[[_T], "Awaitable[None] | None"]
-"""Receives the data of an event; a synchronous or asynchronous function."""
+"""Receives the data of an event; a synchronous or asynchronous function. Exceptions are logged."""
 
 
 class TokenStream:
@@ -86,7 +87,7 @@ class TokenStream:
         return self._on(CompleteToolCall, callback)
 
     def before_tool_execution(self, callback: Callback[ToolExecutionRequest]) -> Self:
-        """Register a callback for each tool that is about to run."""
+        """Register a callback for each tool that is about to run; an exception stops the invocation."""
         return self._on(BeforeToolExecution, lambda event: callback(event.request))
 
     def on_tool_progress(self, callback: Callback[ToolProgress]) -> Self:
@@ -120,15 +121,14 @@ class TokenStream:
             The result; None if the invocation failed and `on_error` callbacks are registered.
 
         Raises:
-            Exception: The failure if there is no `on_error` callback, or an exception raised by a callback.
+            Exception: The failure if there is no `on_error` callback.
         """
         try:
             return await self._invoke(self._call_callbacks)
         except Exception as error:
             if not self._on_error:
                 raise
-            for callback in self._on_error:
-                await _await_if_needed(callback(error))
+            await notify(self._on_error, error)
             return None
 
     def start_and_wait(self) -> Result[str] | None:
@@ -164,7 +164,11 @@ class TokenStream:
         return self
 
     async def _call_callbacks(self, event: ServiceEvent) -> None:
-        for callback in self._callbacks.get(type(event), ()):
+        callbacks = self._callbacks.get(type(event), ())
+        if not isinstance(event, BeforeToolExecution):
+            await notify(callbacks, event)
+            return
+        for callback in callbacks:
             await _await_if_needed(callback(event))
 
     async def _invoke_with_callbacks(self, emit: Emit) -> None:

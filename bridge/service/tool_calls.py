@@ -16,34 +16,43 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import partial
+from threading import Lock
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio import get_cancelled_exc_class
+from anyio.lowlevel import current_token
 
 from bridge.errors import ArgumentProblem, ArgumentsError, DefinitionError
-from bridge.service.approval import Decision, Verdict, approve_call
-from bridge.service.events import BeforeToolExecution, ToolExecuted, ToolProgress
+from bridge.portal import call_soon, run_in_portal, start_detached
+from bridge.service.approval import Decision, Verdict, approve_call, with_parsed_arguments
+from bridge.service.events import BeforeToolExecution, ProgressEvents, ToolExecuted
 from bridge.service.observation import observed_execution
 from bridge.telemetry import switch
-from bridge.tools.arguments import parse_arguments
 from bridge.tools.execution import LOCAL, execute, execute_timed
+from bridge.tools.executors import late_results
 from bridge.tools.function import tools_from
+from bridge.tools.threads import own_executor
 from bridge.tools.tool import ReturnBehavior, Tool, ToolExecution, ToolExecutionRequest, ToolExecutionResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
+    from concurrent.futures import Executor
 
     from bridge.service.approval import ApprovalPolicy
     from bridge.service.events import Emit
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
+    from bridge.tools.executors import LateResult
     from bridge.tools.toolbox import ToolBox
 
 _T = TypeVar("_T")
 
 Start = Callable[[int, "ToolExecutionRequest"], None]
 """Starts a call by its index in the response."""
+
 
 _logger = logging.getLogger("bridge.service")
 
@@ -61,8 +70,11 @@ class ToolCalls:
     tools: ToolBox
     context: InvocationContext
     policy: ExecutionPolicy
+    compensations: Compensations
     approval: ApprovalPolicy | None = None
     emit: Emit | None = None
+    executor: Executor | None = None
+    """Runs functions that are not asynchronous; None for the shared worker threads."""
     executed: dict[int, ToolExecution] = field(default_factory=dict)
     decisions: dict[int, Decision] = field(default_factory=dict)
     cut_off: int | None = None
@@ -70,14 +82,22 @@ class ToolCalls:
 
     async def run(self, index: int, request: ToolExecutionRequest) -> None:
         """Run one call, or refuse it if that was decided."""
+        request = with_parsed_arguments(request) or request
         decision = self.decisions.get(index)
         if decision is not None and decision.verdict is Verdict.NO:
             execution = _refused(request, decision.words)
-        elif decision is None:
-            execution = await self._execute(request, _cut_off(request) if index == self.cut_off else None)
         else:
-            with approve_call(request):
-                execution = await self._execute(request)
+            observer = late_results.set(self.compensations.observer(self.tools.find(request.name)))
+            executor = own_executor.set(self.executor)
+            try:
+                if decision is None:
+                    execution = await self._execute(request, _cut_off(request) if index == self.cut_off else None)
+                else:
+                    with approve_call(request):
+                        execution = await self._execute(request)
+            finally:
+                own_executor.reset(executor)
+                late_results.reset(observer)
         self.executed[index] = execution
         if self.emit is not None:
             await self.emit(ToolExecuted(execution))
@@ -96,7 +116,7 @@ class ToolCalls:
         await emit(BeforeToolExecution(request))
         if tool is None or not tool.interactive:
             return await self._observed(tool, request, self.context, refusal)
-        events = _ProgressEvents(request, emit)
+        events = ProgressEvents(request, emit)
         try:
             return await self._observed(tool, request, self.context.fork(on_progress=events.report), refusal)
         finally:
@@ -137,34 +157,6 @@ class ToolCalls:
     def missing(self, requests: Sequence[ToolExecutionRequest]) -> Mapping[int, ToolExecutionRequest]:
         """Return the calls without a result."""
         return {index: request for index, request in enumerate(requests) if index not in self.executed}
-
-
-class _ProgressEvents:
-    """Emits the progress of one call until the call ends, also for reports of a worker thread."""
-
-    def __init__(self, request: ToolExecutionRequest, emit: Emit) -> None:
-        self._request = request
-        self._emit = emit
-        self._reports: set[anyio.CancelScope] = set()
-        self._is_over = False
-
-    async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._is_over:
-            return
-        with anyio.CancelScope() as scope:
-            self._reports.add(scope)
-            try:
-                await self._emit(ToolProgress(self._request, progress, total, message))
-            except Exception:
-                _logger.exception("a receiver of the progress of %r failed", self._request.name)
-            finally:
-                self._reports.discard(scope)
-
-    def close(self) -> None:
-        """Drop later reports, and those that no receiver has taken."""
-        self._is_over = True
-        for scope in self._reports:
-            scope.cancel()
 
 
 async def run_concurrently(calls: ToolCalls, limit: float, body: Callable[[Start], Awaitable[_T]]) -> _T:
@@ -295,21 +287,61 @@ def undoing_names(tools: Collection[Tool], *, may_miss: bool) -> frozenset[str]:
 
 
 class Compensations:
-    """Successful calls of one invocation that can be undone."""
+    """Successful calls of one invocation that can be undone.
 
-    __slots__ = ("_context", "_done")
+    A function in a worker thread may succeed after its call was given up because of a time limit. It is undone with the
+    others, or at once if the invocation has failed already.
+    """
+
+    __slots__ = ("_context", "_done", "_lock", "_undo_late")
 
     def __init__(self, context: InvocationContext) -> None:
         self._context = context
         self._done: list[tuple[Undo | str, ToolExecution]] = []
+        self._lock = Lock()
+        self._undo_late: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Set once the invocation has failed and its calls were undone."""
 
     def note(self, tool: Tool | None, execution: ToolExecution) -> None:
         """Record an execution."""
         if isinstance(tool, CompensatedTool) and not execution.result.is_error:
             self._done.append((tool.undo, execution))
 
+    def observer(self, tool: Tool | None) -> LateResult | None:
+        """Return a function that records results which come after their call was given up; None if not needed."""
+        if not isinstance(tool, CompensatedTool):
+            return None
+        started_at, start, token = datetime.now(UTC), perf_counter(), current_token()
+
+        def note_late(request: ToolExecutionRequest, result: ToolExecutionResult) -> None:
+            execution = ToolExecution(
+                request=request, result=result, started_at=started_at, duration_seconds=perf_counter() - start
+            )
+            with self._lock:
+                self.note(tool, execution)
+                undo = self._undo_late
+            if undo is None:
+                return
+            try:
+                call_soon(token, lambda: start_detached(undo, "undo of a late tool call"))
+            except RuntimeError:  # the event loop is closed
+                run_in_portal(undo)
+
+        return note_late
+
     async def undo(self, tools: ToolBox, cause: BaseException) -> None:
-        """Undo all calls, last first. Failures are logged and added as notes to the cause."""
+        """Undo all calls, last first, and late ones from now on.
+
+        Failures are logged and added as notes to the cause.
+        """
+        await self._undo_all(tools, cause)
+        with self._lock:
+            self._undo_late = partial(self._undo_all, tools, cause)
+            is_late = bool(self._done)
+        if is_late:
+            await self._undo_late()
+
+    async def _undo_all(self, tools: ToolBox, cause: BaseException) -> None:
         if not self._done:
             return
         with anyio.move_on_after(UNDO_SECONDS, shield=True) as scope:
@@ -328,20 +360,18 @@ class Compensations:
             if inspect.isawaitable(outcome):
                 await outcome
             return
-        values = {**_arguments(execution), **_structured(execution)}
+        arguments = execution.request.arguments
+        values = {**({} if isinstance(arguments, str) else arguments), **_structured(execution)}
         parameters = tools.get(undo).specification.parameters
         if parameters.get("additionalProperties") is False:
             values = {name: value for name, value in values.items() if name in parameters.get("properties", {})}
         request = ToolExecutionRequest(undo, values)
+        context = self._context.fork()
+        context.deadline = None  # it may have passed; the undo has a limit of its own
         with approve_call(request):  # covered by the approval of the original call
-            result = await execute(tools, request, self._context, LOCAL)
+            result = await execute(tools, request, context, LOCAL)
         if result.is_error:
             raise RuntimeError(result.text)
-
-
-def _arguments(execution: ToolExecution) -> Mapping[str, Any]:
-    arguments = execution.request.arguments
-    return parse_arguments(execution.request.name, arguments) if isinstance(arguments, str) else arguments
 
 
 def _structured(execution: ToolExecution) -> Mapping[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridge.service.tool_calls import undoing_names
+from bridge.tools.function import tools_found_in
 from bridge.tools.tool import ToolProviderRequest
 from bridge.tools.toolbox import ToolBox
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import InvocationContext
     from bridge.tools.specification import ToolSpecification
-    from bridge.tools.tool import Tool, ToolProvider
+    from bridge.tools.tool import ProviderFunction, Tool, ToolProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Toolset:
     def __init__(
         self,
         tools: ToolBox,
-        providers: Sequence[ToolProvider] = (),
+        providers: Sequence[ToolProvider | ProviderFunction] = (),
         *,
         approval: ApprovalPolicy | None = None,
         search: ToolSearch | None = None,
@@ -97,14 +99,14 @@ class Toolset:
         """Return the tools of one invocation."""
         if not self._providers:
             return OfferedTools(self, self.fixed())
-        request = ToolProviderRequest(user_message=message.content, context=context)
+        request = ToolProviderRequest(user_message=message, context=context)
+        dynamic = [provider for provider in self._providers if getattr(provider, "is_dynamic", False)]
         once = [
             tool
             for provider in self._providers
-            if not provider.is_dynamic
+            if provider not in dynamic
             for tool in await _provided(provider, request)
         ]
-        dynamic = [provider for provider in self._providers if provider.is_dynamic]
         return OfferedTools(self, self.made_with(once), once=once, dynamic=dynamic, request=request)
 
     def _forget(self) -> None:
@@ -126,7 +128,7 @@ class OfferedTools:
         offer: Offer,
         *,
         once: Sequence[Tool] = (),
-        dynamic: Sequence[ToolProvider] = (),
+        dynamic: Sequence[ToolProvider | ProviderFunction] = (),
         request: ToolProviderRequest | None = None,
     ) -> None:
         self.offer = offer
@@ -154,6 +156,9 @@ class OfferedTools:
         return self.offer.box
 
 
-async def _provided(provider: ToolProvider, request: ToolProviderRequest) -> Sequence[Tool]:
-    tools = await provider.provide_tools(request)
-    return tuple(tools or ())
+async def _provided(provider: ToolProvider | ProviderFunction, request: ToolProviderRequest) -> Sequence[Tool]:
+    provide: Any = getattr(provider, "provide_tools", provider)
+    tools = provide(request)
+    if inspect.isawaitable(tools):
+        tools = await tools
+    return () if tools is None else tools_found_in(tools)

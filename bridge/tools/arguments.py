@@ -171,11 +171,13 @@ class ArgumentReader:
         result = self.read_soon(arguments)
         return self.read_text(result, arguments) if isinstance(result, bytes) else result
 
-    def read_soon(self, arguments: Mapping[str, Any]) -> dict[str, Any] | bytes:
+    def read_soon(self, arguments: Mapping[str, Any] | str) -> dict[str, Any] | bytes:
         """Like `read`, but return large arguments as JSON text, for `read_text` in a worker thread."""
         try:
             raw = to_json(arguments)
         except Exception:  # noqa: BLE001 - serializing a foreign object may raise anything
+            if isinstance(arguments, str):
+                return self.read_soon(parse_arguments(self._tool, arguments))
             raw = self._raw(arguments)
         if len(raw) <= LARGE_BYTES:
             values: dict[str, Any]
@@ -188,17 +190,19 @@ class ArgumentReader:
                     return values
         return raw if len(raw) > _MAX_REPAIRED_SOON_BYTES else self.read_text(raw, arguments)
 
-    def read_text(self, raw: bytes, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def read_text(self, raw: bytes, arguments: Mapping[str, Any] | str) -> dict[str, Any]:
         """Like `read`, in any thread; releases the interpreter's lock regularly.
 
         Args:
             raw: JSON text of the arguments.
-            arguments: The same as data, for error messages.
+            arguments: The same as data, for error messages; or the text that a model wrote.
 
         Raises:
             ArgumentsError: See `read`. If the arguments contain very many values, only the first mistake in each list
                 is reported.
         """
+        if isinstance(arguments, str):  # the executor was called without `execute`, which parses text
+            return self.read(parse_arguments(self._tool, arguments))
         if (excess := _BOUNDS.excess(raw)) is not None:
             raise ArgumentsError(self._tool, [ArgumentProblem("", f"has {excess}; send fewer at once")])
         values: dict[str, Any] | None = None

@@ -136,6 +136,25 @@ def text_of(content: tuple[Content, ...]) -> str:
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """Message of the user: text, images, audio and files."""
+
+    content: tuple[Content, ...]
+    name: str | None = None
+    """Name of the user, for models that distinguish several users."""
+
+    @classmethod
+    def of(cls, *content: str | Content, name: str | None = None) -> UserMessage:
+        """Create a message of text and blocks: ``UserMessage.of("What is this?", Image.from_path("cat.png"))``."""
+        return cls(tuple(Text(block) if isinstance(block, str) else block for block in content), name)
+
+    @property
+    def text(self) -> str:
+        """The text blocks joined by newlines."""
+        return text_of(self.content)
+
+
 def _media_type_of(path: str | Path) -> str:
     guessed = mimetypes.guess_type(str(path))[0]
     if guessed is None:

@@ -10,23 +10,26 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 from uuid import uuid4
 
 import anyio
 import anyio.from_thread
 
 from bridge.errors import ToolError
+from bridge.portal import loop_of_thread
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from datetime import datetime
 
     from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
 
 _logger = logging.getLogger("bridge.tools")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+_T = TypeVar("_T")
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 """The severities of RFC 5424, as MCP names them."""
@@ -354,28 +357,32 @@ class BlockingContext:
     def __init__(self, context: InvocationContext) -> None:
         self._context = context
 
+    @staticmethod
+    def _run(function: Callable[..., Coroutine[Any, Any, _T]], *arguments: Any) -> _T:
+        return anyio.from_thread.run(function, *arguments, token=loop_of_thread())
+
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """See `InvocationContext.progress`."""
-        anyio.from_thread.run(self._context.progress, progress, total, message)
+        self._run(self._context.progress, progress, total, message)
 
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
         """See `InvocationContext.log`."""
-        anyio.from_thread.run(self._context.log, level, data, logger)
+        self._run(self._context.log, level, data, logger)
 
     def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """See `InvocationContext.ask`."""
-        return anyio.from_thread.run(self._context.ask, questions)
+        return self._run(self._context.ask, questions)
 
     def elicit(self, message: str, schema: Mapping[str, Any] | type, *, key: str | None = None) -> ElicitationAnswer:
         """See `InvocationContext.elicit`."""
-        return anyio.from_thread.run(lambda: self._context.elicit(message, schema, key=key))
+        return self._run(lambda: self._context.elicit(message, schema, key=key))
 
     def sample(
         self, messages: Sequence[SamplingMessage], *, max_tokens: int, key: str | None = None, **options: Any
     ) -> SamplingAnswer:
         """See `InvocationContext.sample`."""
-        return anyio.from_thread.run(lambda: self._context.sample(messages, max_tokens=max_tokens, key=key, **options))
+        return self._run(lambda: self._context.sample(messages, max_tokens=max_tokens, key=key, **options))
 
     def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
         """See `InvocationContext.roots`."""
-        return anyio.from_thread.run(lambda: self._context.roots(key=key))
+        return self._run(lambda: self._context.roots(key=key))

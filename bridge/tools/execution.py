@@ -31,12 +31,11 @@ from bridge.errors import (
     ToolTimeoutError,
     UnknownToolError,
 )
-from bridge.tools.arguments import parse_arguments
+from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.content import Text, text_of
-from bridge.tools.tool import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext
@@ -75,10 +74,10 @@ UnknownToolHandler = Callable[
 """Receives the error, the request and the context (LangChain4j's HallucinatedToolNameStrategy); may raise to stop."""
 
 BeforeTool = Callable[[ToolExecutionRequest, "InvocationContext"], "Awaitable[None] | None"]
-"""Called before a tool runs; an exception stops the invocation."""
+"""Called before a tool runs, with parsed arguments; an exception stops the invocation."""
 
 AfterTool = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
-"""Called with each result; an exception stops the invocation. Cancelled calls have no result."""
+"""Called with each result; an exception is logged. Cancelled calls have no result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +127,7 @@ async def execute(
 
     Raises:
         InputRequired: The tool asked a question that only a later run can answer.
-        Exception: Raised by a handler or callback, or by a tool whose exceptions propagate.
+        Exception: Raised by a handler or before-callback, or by a tool whose exceptions propagate.
     """
     if policy.before or policy.after:
         return (await execute_timed(tools, request, context, policy)).result
@@ -151,7 +150,16 @@ async def execute_timed(
         context: Context of the call.
         policy: Limits, callbacks and error handling.
         refusal: Known argument problems; if given, the tool does not run.
+
+    Raises:
+        Exception: See `execute`.
     """
+    try:
+        request = request.parsed()
+    except ArgumentsError as unreadable:
+        refusal = refusal or unreadable
+        if isinstance(request.arguments, str):
+            request = replace(request, arguments_text=request.arguments)
     for callback in policy.before:
         await _call(callback, request, context)
     started_at, start = datetime.now(UTC), perf_counter()
@@ -163,9 +171,18 @@ async def execute_timed(
         duration_seconds=perf_counter() - start,
         error=error,
     )
-    for observer in policy.after:
-        await _call(observer, execution, context)
+    if policy.after:
+        await notify(policy.after, execution, context)
     return execution
+
+
+async def notify(observers: Iterable[Callable[..., Any]], *arguments: Any) -> None:
+    """Call observers one after another; their exceptions are logged."""
+    for observer in observers:
+        try:
+            await _call(observer, *arguments)
+        except Exception:
+            _logger.exception("the observer %r failed; what it observed continues", observer)
 
 
 async def _run(
@@ -183,7 +200,7 @@ async def _run(
             if refusal is not None and attempt == 1:
                 raise refusal  # noqa: TRY301 - handled like any other error
             if isinstance(request.arguments, str):
-                request = replace(request, arguments=parse_arguments(request.name, request.arguments))
+                request = request.parsed()
             seconds = _seconds_left(tool, context, policy)
             if seconds is None:
                 result = await tool.executor.execute(request, context)

@@ -7,26 +7,40 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from anyio import NoEventLoopError, get_cancelled_exc_class
 from anyio.lowlevel import current_token
 
-from bridge.errors import DefinitionError
+from bridge.errors import BridgeError, DefinitionError
+from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.context import InvocationContext
+from bridge.tools.results import ResultWriter
 from bridge.tools.schema.signature import source_of, unwrap_function
 from bridge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from bridge.tools.arguments import ArgumentReader
-    from bridge.tools.results import ResultWriter
-    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+_logger = logging.getLogger("bridge.tools")
+
+ExecutorFunction = Callable[[ToolExecutionRequest, InvocationContext], Any]
+"""A function in place of a `bridge.tools.tool.ToolExecutor`; its return value is converted like that of a tool."""
+
+LateResult = Callable[[ToolExecutionRequest, ToolExecutionResult], None]
+"""Receives the request and the result of a function that succeeded after its caller was cancelled."""
+
+late_results: ContextVar[LateResult | None] = ContextVar("late_results", default=None)
+"""Observer of functions in worker threads; called in the thread or in the event loop."""
 
 
 class FunctionExecutor:
@@ -59,7 +73,7 @@ class FunctionExecutor:
 
     def _keywords(self, request: ToolExecutionRequest, context: InvocationContext) -> dict[str, Any] | bytes:
         """Return the keyword arguments, or the JSON text of large arguments."""
-        keywords = self._read(request.arguments)  # type: ignore[arg-type]  # executors receive a mapping
+        keywords = self._read(request.arguments)
         if not isinstance(keywords, bytes):
             for name, get in self._injected:
                 keywords[name] = get(context)
@@ -68,7 +82,7 @@ class FunctionExecutor:
     async def _keywords_of_text(
         self, text: bytes, request: ToolExecutionRequest, context: InvocationContext
     ) -> dict[str, Any]:
-        read = functools.partial(self._read_text, text, request.arguments)  # type: ignore[arg-type]  # executors receive a mapping
+        read = functools.partial(self._read_text, text, request.arguments)
         keywords = await run_in_thread(read, caller=context.account or None)
         for name, get in self._injected:
             keywords[name] = get(context)
@@ -102,8 +116,7 @@ class ThreadExecutor(FunctionExecutor):
         keywords = self._keywords(request, context)
         if isinstance(keywords, bytes):
             keywords = await self._keywords_of_text(keywords, request, context)
-        value = await run_in_thread(functools.partial(self._function, **keywords), caller=context.account or None)
-        return self._write(await value if inspect.isawaitable(value) else value)
+        return await _write_from_thread(functools.partial(self._function, **keywords), self._write, request, context)
 
 
 class ContextThreadExecutor(ThreadExecutor):
@@ -119,6 +132,66 @@ class ContextThreadExecutor(ThreadExecutor):
         except get_cancelled_exc_class():
             context.cancel()
             raise
+
+
+class CallableExecutor:
+    """Calls a function of the request and the context: a coroutine function in the event loop, another in a thread.
+
+    Args:
+        function: The function.
+        tool: The tool's name, for errors.
+
+    Raises:
+        DefinitionError: The object is not a function that takes these two arguments.
+    """
+
+    __slots__ = ("_function", "_is_async", "_write")
+
+    def __init__(self, function: Any, tool: str) -> None:
+        try:
+            inspect.signature(function).bind(None, None)
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(
+                f"the executor of {tool!r}, {function!r}, must have a method execute(request, context), or be a "
+                f"function of these two ({error})"
+            ) from None
+        self._function = function
+        self._is_async = inspect.iscoroutinefunction(_called(function))
+        self._write = ResultWriter(tool, None, has_annotation=False).write
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
+        request = request.parsed()
+        if self._is_async:
+            return self._write(await self._function(request, context))
+        context = ThreadContext.of(context)
+        try:
+            call = functools.partial(self._function, request, context)
+            return await _write_from_thread(call, self._write, request, context)
+        except get_cancelled_exc_class():
+            context.cancel()
+            raise
+
+
+async def _write_from_thread(
+    call: Callable[[], Any],
+    write: Callable[[Any], ToolExecutionResult],
+    request: ToolExecutionRequest,
+    context: InvocationContext,
+) -> ToolExecutionResult:
+    """Run a call in a worker thread and convert its value, also if it succeeds after the caller was cancelled."""
+    observe = late_results.get()
+
+    def report(value: Any) -> None:
+        try:
+            result = write(value)
+        except BridgeError as error:
+            _logger.warning("%r returned after its caller had left: %s", request.name, error)
+        else:
+            observe(request, result)  # type: ignore[misc]  # only called with an observer
+
+    value = await run_in_thread(call, caller=context.account or None, late=report if observe else None)
+    return write(await value if inspect.isawaitable(value) else value)
 
 
 def executor_class(

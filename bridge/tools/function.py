@@ -15,7 +15,7 @@ import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from bridge.errors import DefinitionError
@@ -40,6 +40,7 @@ __all__ = [
     "function_tool",
     "one_tool",
     "settings_of",
+    "specifications_from",
     "tool",
     "tools_found_in",
     "tools_from",
@@ -243,7 +244,8 @@ def tools_from(source: object) -> list[Tool]:
     Args:
         source: A Tool; a function, bound method, partial or object with ``__call__``, decorated or not; an object with
             decorated methods, inherited ones included; a class with decorated static and class methods; a module with
-            decorated functions or Tools; or an iterable of these, such as a list or a ToolBox.
+            decorated functions or Tools; a mapping of specifications to executors or functions in their place (see
+            `Tool`); or an iterable of these, such as a list or a ToolBox.
 
     Returns:
         The tools in definition order. A method that overrides a tool is a tool as well; it keeps the overridden
@@ -287,9 +289,45 @@ def tools_found_in(source: Any) -> list[Tool]:
         return [function_tool(source)]
     if methods := _decorated_methods(type(source)):
         return [function_tool(getattr(source, name), settings) for name, settings in methods.items()]
-    if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping):
+    if isinstance(source, Mapping):
+        source = list(map(_made_by_hand, source.keys(), source.values()))
+    if isinstance(source, Iterable) and not isinstance(source, str | bytes):
         return [tool for item in source for tool in tools_from(item)]
     return [function_tool(source)] if callable(source) else []
+
+
+def specifications_from(source: object) -> list[ToolSpecification]:
+    """Return the specifications of a source's tools (LangChain4j's ToolSpecifications.toolSpecificationsFrom).
+
+    Args:
+        source: See `tools_from`. Since nothing runs, a class may also have decorated instance methods, and such a
+            method may be given by itself.
+
+    Raises:
+        DefinitionError: See `tools_from`.
+    """
+    if isinstance(source, type) and (methods := _decorated_methods(source)):
+        made = [function_tool(_bound(getattr(source, name)), settings) for name, settings in methods.items()]
+    else:
+        made = tools_from(_bound(source))
+    return [tool.specification for tool in made]
+
+
+def _bound(attribute: Any) -> Any:
+    """Bind a method that lacks its instance to a placeholder."""
+    if inspect.isfunction(attribute) and next(iter(inspect.signature(attribute).parameters), None) == "self":
+        return MethodType(attribute, attribute)
+    return attribute
+
+
+def _made_by_hand(specification: object, executor: Any) -> Tool:
+    require_type(specification, ToolSpecification, "a key of a mapping of tools", "a ToolSpecification")
+    if settings_of(executor) is not None:
+        raise DefinitionError(
+            f"{source_of(executor)} is a tool with a specification of its own; give it outside of the mapping, or as "
+            "a function of the request and the context without @tool"
+        )
+    return Tool(specification, executor)  # type: ignore[arg-type]  # checked above
 
 
 def _tools_of_module(module: ModuleType) -> list[Tool]:

@@ -25,10 +25,10 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypeAliasType
 
 from bridge.errors import ResultError
+from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.coercion import paths_of_non_finite
 from bridge.tools.content import Block, File, Text
 from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
-from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from bridge.errors import DefinitionError
 from bridge.text import short_repr
 from bridge.tools.checks import require_type
+from bridge.tools.schema.json_schema import JsonObjectSchema
 
 _MAX_DEPTH = 20
 _HALF = "surrogates not allowed"
@@ -160,7 +161,7 @@ class ToolSpecification:
     description: str | None = None
     """Text for the model: the tool's purpose and when to use it."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: _NO_PARAMETERS)
-    """JSON Schema (2020-12) of type ``object``, kept as given."""
+    """JSON Schema (2020-12) of type ``object``, kept as given; a `JsonObjectSchema` is built."""
     output_schema: Mapping[str, Any] | None = None
     """JSON Schema of ``structured_content``; None if there is none."""
     annotations: ToolAnnotations | None = None
@@ -186,6 +187,8 @@ class ToolSpecification:
         require_type(self.strict, bool | None, f"strict {of}", "True, False or None")
         require_type(self.metadata, Mapping, f"the metadata {of}", "a mapping")
         require_type(self.output_schema, Mapping | None, f"the output schema {of}", "a JSON Schema as a mapping")
+        if isinstance(self.parameters, JsonObjectSchema):
+            _set(self, "parameters", self.parameters.build())
         require_type(self.parameters, Mapping, f"the parameters {of}", "a JSON Schema as a mapping")
         _set(self, "icons", checked_icons(self.icons, f"the icons {of}"))
         if self.annotations is not None:

@@ -2,6 +2,8 @@
 
 A thread cannot be stopped. If a caller is cancelled, its function keeps running and counts towards the limit until it
 returns, so that abandoned functions cannot accumulate beyond the limit.
+
+A service may run its tools' functions in an `Executor` of its own instead, whose size is then the limit.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import logging
 import math
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -19,10 +22,11 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from bridge.errors import DefinitionError
-from bridge.portal import ThreadScope
+from bridge.portal import ThreadScope, call_soon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
+    from concurrent.futures import Executor
 
 _T = TypeVar("_T")
 _logger = logging.getLogger("bridge.tools")
@@ -46,6 +50,9 @@ class _Limiters:
 
 _threads: float = DEFAULT_THREADS
 _limiters: anyio.lowlevel.RunVar[_Limiters] = anyio.lowlevel.RunVar("bridge.tools.threads")
+
+own_executor: ContextVar[Executor | None] = ContextVar("own_executor", default=None)
+"""Executor to run functions in; None for the worker threads under the limit."""
 
 
 def set_thread_limit(threads: int) -> None:
@@ -72,7 +79,9 @@ def thread_limiter() -> anyio.CapacityLimiter:
     return _current().ours
 
 
-async def run_in_thread(function: Callable[[], _T], *, caller: str | None = None) -> _T:
+async def run_in_thread(
+    function: Callable[[], _T], *, caller: str | None = None, late: Callable[[_T], object] | None = None
+) -> _T:
     """Run a function in a worker thread with the current context variables.
 
     If the caller is cancelled, this returns at once. The function keeps running and counts towards the limit until it
@@ -82,16 +91,47 @@ async def run_in_thread(function: Callable[[], _T], *, caller: str | None = None
         function: The function to run.
         caller: Name of the caller on whose behalf it runs. When the limit is reached, callers take turns, regardless of
             the number of calls that each has waiting.
+        late: Receives the return value if the caller was cancelled before; called in the worker thread or the event
+            loop, and must not block.
     """
+    executor = own_executor.get()
+    if executor is not None:
+        return await _run_in_executor(executor, function, late)
     limiters = _current()
-    slot = _Slot(limiters.ours)
+    slot = _Slot(limiters.ours, late)
     await slot.take(limiters.turns, caller)
     try:
         (value,) = await anyio.to_thread.run_sync(
             slot.run, function, abandon_on_cancel=True, limiter=limiters.unlimited
         )
-    finally:
-        slot.leave()
+    except BaseException:
+        slot.leave(is_late=True)
+        raise
+    slot.leave()
+    return value
+
+
+async def _run_in_executor(executor: Executor, function: Callable[[], _T], late: Callable[[_T], object] | None) -> _T:
+    token, ended, is_abandoned = anyio.lowlevel.current_token(), anyio.Event(), False
+    slot = _Slot(anyio.CapacityLimiter(1), late, token)  # a limiter of its own: the executor has the limit
+    await slot.take({}, None)
+
+    def end(_: object) -> None:
+        if not is_abandoned:
+            with suppress(RuntimeError):  # the event loop is closed
+                call_soon(token, ended.set)
+
+    future = executor.submit(copy_context().run, slot.run, function)
+    future.add_done_callback(end)
+    try:
+        await ended.wait()
+        (value,) = future.result()
+    except BaseException:
+        is_abandoned = True
+        future.cancel()
+        slot.leave(is_late=True)
+        raise
+    slot.leave()
     return value
 
 
@@ -106,14 +146,21 @@ def _current() -> _Limiters:
 class _Slot:
     """One slot under the limit; released by the caller or the function, whichever finishes last."""
 
-    __slots__ = ("_caller_left", "_limiter", "_lock", "_running", "_scope")
+    __slots__ = ("_caller_left", "_late", "_limiter", "_lock", "_running", "_scope", "_values")
 
-    def __init__(self, limiter: anyio.CapacityLimiter) -> None:
+    def __init__(
+        self,
+        limiter: anyio.CapacityLimiter,
+        late: Callable[[Any], object] | None = None,
+        token: anyio.lowlevel.EventLoopToken | None = None,
+    ) -> None:
         self._limiter = limiter
+        self._late = late
         self._lock = Lock()
-        self._scope = ThreadScope()
+        self._scope = ThreadScope(token)
         self._running = False
         self._caller_left = False
+        self._values: tuple[Any, ...] = ()
 
     async def take(self, turns: MutableMapping[object, anyio.Lock], caller: str | None) -> None:
         try:
@@ -134,18 +181,24 @@ class _Slot:
             raise RuntimeError("the caller left before the function began")  # never seen: nobody waits for it
         self._scope.attach()
         try:
-            return (function(),)
+            values = (function(),)
+            if self._late is not None:
+                self._values = values
         except Exception as error:
             if self._caller_left and not isinstance(
                 error, CancelledError
             ):  # CancelledError only means that the caller left
                 _log_abandoned(error, function)
             raise
+        else:
+            return values
         finally:
             self._scope.detach()
             if self._set_running(running=False):
-                with suppress(RuntimeError):  # the event loop and its limiter are closed
-                    anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
+                if self._scope.token is None:
+                    with suppress(RuntimeError):  # the event loop and its limiter are closed
+                        anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
+                self._deliver_late()
 
     def _set_running(self, *, running: bool) -> bool:
         """Record whether the function runs; return True, and record False, if the caller has left."""
@@ -153,15 +206,25 @@ class _Slot:
             self._running = running and not self._caller_left
             return self._caller_left
 
-    def leave(self) -> None:
-        """Release the slot, or leave that to the running function; called in the event loop."""
+    def leave(self, *, is_late: bool = False) -> None:
+        """Release the slot, or leave that to the running function; called in the event loop.
+
+        Args:
+            is_late: The caller did not receive the function's value.
+        """
         with self._lock:
             self._caller_left = True
             running = self._running
         if running:
             self._scope.cancel()
-        else:
-            self._limiter.release_on_behalf_of(self)
+            return
+        self._limiter.release_on_behalf_of(self)
+        if is_late:
+            self._deliver_late()
+
+    def _deliver_late(self) -> None:
+        if self._late is not None and self._values:
+            self._late(*self._values)
 
 
 def _log_abandoned(error: Exception, function: Callable[[], Any]) -> None:

@@ -7,20 +7,34 @@ is the same for functions, methods, AI services and tools of remote servers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_count, require_seconds, require_type
-from bridge.tools.content import Content, Text, text_of
-from bridge.tools.specification import _EMPTY, ToolAnnotations
+from bridge.tools.executors import CallableExecutor
+from bridge.tools.specification import ToolAnnotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
+    from bridge.tools.content import UserMessage
     from bridge.tools.context import InvocationContext
+    from bridge.tools.executors import ExecutorFunction
     from bridge.tools.specification import ToolSpecification
+
+__all__ = [
+    "ProviderFunction",
+    "ReturnBehavior",
+    "Tool",
+    "ToolExecution",
+    "ToolExecutionRequest",
+    "ToolExecutionResult",
+    "ToolExecutor",
+    "ToolPolicy",
+    "ToolProvider",
+    "ToolProviderRequest",
+]
 
 
 class ReturnBehavior(Enum):
@@ -34,77 +48,6 @@ class ReturnBehavior(Enum):
     """The result is the answer if the tool is the last of the response."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolExecutionRequest:
-    """Request of a model or remote client to run one tool."""
-
-    name: str
-    """Name of the tool."""
-    arguments: Mapping[str, Any] | str = field(default_factory=lambda: _EMPTY)
-    """Arguments by name, or the JSON text written by the model. Executors always receive a mapping."""
-    id: str | None = None
-    """Identifier that links the result to the request; some models give none."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolExecutionResult:
-    """Result of one request."""
-
-    content: tuple[Content, ...]
-    """The complete result as content blocks."""
-    structured_content: Any = None
-    """JSON data that conforms to the tool's output schema; None if there is none."""
-    is_error: bool = False
-    """True if the tool failed; the content then describes the error."""
-    attributes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """Arbitrary data for callbacks and results in this process; hidden from models and remote clients."""
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """Arbitrary data sent with the result over MCP in ``_meta``; hidden from models."""
-    model_content: tuple[Content, ...] | None = None
-    """Content for the model if an output budget shortened it; None if the model reads `content`."""
-    value: Any = field(default=None, compare=False, repr=False)
-    """Value that a function of this process returned, before its conversion; None for other tools."""
-
-    @property
-    def text(self) -> str:
-        """The text blocks of the complete content, joined by newlines."""
-        return text_of(self.content)
-
-    @property
-    def model_text(self) -> str:
-        """The text blocks that the model reads, joined by newlines."""
-        return text_of(self.content if self.model_content is None else self.model_content)
-
-    @classmethod
-    def error(cls, message: str) -> ToolExecutionResult:
-        """Create a failed result with one text block."""
-        return cls((Text(message),), is_error=True)
-
-    @classmethod
-    def of_text(cls, text: str) -> ToolExecutionResult:
-        """Create a successful result with one text block."""
-        return cls((Text(text),))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolExecution:
-    """A request with its result, start time and duration (LangChain4j's ToolExecution)."""
-
-    request: ToolExecutionRequest
-    result: ToolExecutionResult
-    started_at: datetime
-    """Start time; timezone-aware, UTC."""
-    duration_seconds: float
-    """Duration by a monotonic clock."""
-    error: Exception | None = field(default=None, compare=False, repr=False)
-    """Exception raised in this process, if it caused the error result."""
-
-    @property
-    def result_object(self) -> Any:
-        """Value that the function returned; None for tools of other processes, and once stored (LangChain4j)."""
-        return self.result.value
-
-
 class ToolExecutor(Protocol):
     """Runs the requests for one tool (LangChain4j's ToolExecutor)."""
 
@@ -112,8 +55,9 @@ class ToolExecutor(Protocol):
         """Run one request.
 
         Args:
-            request: The name and the arguments as a mapping. The name is the one that the caller used, which a wrapper
-                may have changed; executors of remote tools store the remote name themselves.
+            request: The name, and the arguments as a mapping, or as JSON text from a program that does not use
+                `execute`. The name is the one that the caller used, which a wrapper may have changed; executors of
+                remote tools store the remote name themselves.
             context: Context of the call: the caller, conversation and deadline.
 
         Raises:
@@ -146,7 +90,14 @@ _NO_ANNOTATIONS = ToolAnnotations()
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A specification with its executor, return behaviour and policy."""
+    """A specification with its executor, return behaviour and policy.
+
+    The executor may be a function of the request and the context, synchronous or asynchronous, which returns text,
+    None, JSON data or a `ToolExecutionResult`: ``Tool(specification, lambda request, context: "It will rain.")``.
+
+    Raises:
+        DefinitionError: The executor is neither an object with ``execute`` nor such a function.
+    """
 
     specification: ToolSpecification
     executor: ToolExecutor
@@ -162,6 +113,26 @@ class Tool:
     """Configured name of the server that runs the tool; None if it runs in this process."""
     trusted: bool = field(default=True, kw_only=True)
     """True if the annotations can be relied on; False for tools of servers that are not marked as trusted."""
+
+    if TYPE_CHECKING:  # the generated constructor would only accept what the attribute is
+
+        def __init__(
+            self,
+            specification: ToolSpecification,
+            executor: ToolExecutor | ExecutorFunction,
+            *,
+            return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
+            policy: ToolPolicy = ...,
+            interactive: bool = True,
+            source: str = ...,
+            server: str | None = None,
+            trusted: bool = True,
+            always_visible: bool = False,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.executor, "execute"):
+            object.__setattr__(self, "executor", CallableExecutor(self.executor, self.name))
 
     @property
     def name(self) -> str:
@@ -190,20 +161,22 @@ class Tools(Protocol):
 class ToolProviderRequest:
     """The invocation for which a provider is asked for tools (LangChain4j's ToolProviderRequest)."""
 
-    user_message: tuple[Content, ...]
-    """Content of the user's message."""
+    user_message: UserMessage
+    """The user's message."""
     context: InvocationContext
     """Context of the invocation."""
 
 
 class ToolProvider(Protocol):
-    """Provides tools that depend on the invocation (LangChain4j's ToolProvider)."""
+    """Provides tools that depend on the invocation (LangChain4j's ToolProvider).
 
-    async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
-        """Return the tools for one invocation, or for each model request if `is_dynamic`."""
+    With an attribute ``is_dynamic = True`` it is called before each model request, else once per invocation.
+    """
+
+    def provide_tools(self, request: ToolProviderRequest) -> object:
+        """Return the tools, synchronously or asynchronously: any source of tools (see `tools_from`), or None."""
         ...
 
-    @property
-    def is_dynamic(self) -> bool:
-        """True if the provider is called before each model request, False if once per invocation."""
-        ...
+
+ProviderFunction = Callable[[ToolProviderRequest], object]
+"""A function in place of a `ToolProvider`, synchronous or asynchronous, called once per invocation."""

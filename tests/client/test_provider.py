@@ -24,6 +24,7 @@ from bridge import (
     ToolBox,
     ToolProviderRequest,
     ToolSpecification,
+    UserMessage,
     tool,
 )
 from bridge.client import Connection, McpToolProvider, RemoteExecutor, RemoteName, parse_config
@@ -237,7 +238,7 @@ async def test_a_tool_that_is_listed_twice_is_here_once_and_that_is_told(caplog:
 async def test_tools_are_provided_for_an_invocation() -> None:
     async with provided(memory_config("one", add)) as provider:
         assert provider.is_dynamic
-        request = ToolProviderRequest(user_message=(), context=InvocationContext())
+        request = ToolProviderRequest(user_message=UserMessage(()), context=InvocationContext())
         assert list(await provider.provide_tools(request)) == list(provider.tools)
 
 

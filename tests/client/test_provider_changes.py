@@ -15,6 +15,7 @@ from bridge import (
     ToolBox,
     ToolProviderRequest,
     ToolsChange,
+    UserMessage,
     tool,
     tools_from,
 )
@@ -64,7 +65,7 @@ def sub(a: int, b: int) -> int:
     return a - b
 
 
-request = ToolProviderRequest(user_message=(), context=InvocationContext())
+request = ToolProviderRequest(user_message=UserMessage(()), context=InvocationContext())
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------

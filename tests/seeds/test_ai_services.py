@@ -142,7 +142,7 @@ class BookingProvider:
     is_dynamic = False
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
-        said = UserMessage(request.user_message).text
+        said = request.user_message.text
         return [BOOKING_TOOL] if "booking" in said else []
 
 
@@ -171,7 +171,7 @@ async def test_tools_are_provided_by_what_the_message_is_about() -> None:
 
         async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
             topics = {"weather": get_weather, "database": query_database}
-            said = UserMessage(request.user_message).text
+            said = request.user_message.text
             return [each for topic, made in topics.items() if topic in said for each in tools_from(made)]
 
     service, model = assistant("a", "b", "c", tool_providers=[DynamicToolProvider()])

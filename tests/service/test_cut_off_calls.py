@@ -42,7 +42,7 @@ async def test_the_model_is_told_and_the_handler_of_arguments_decides(
     way: str, together: bool, reason: FinishReason
 ) -> None:
     ran: list[str] = []
-    heard: list[tuple[str, int]] = []
+    heard: list[tuple[str | None, int]] = []
 
     @tool
     async def wipe(folder: str = "everything") -> str:
@@ -51,7 +51,7 @@ async def test_the_model_is_told_and_the_handler_of_arguments_decides(
 
     def corrected(error: Exception, request: ToolExecutionRequest, _: object, attempt: int) -> ToolExecutionRequest:
         assert isinstance(error, ArgumentsError)
-        heard.append((str(request.arguments), attempt))
+        heard.append((request.arguments_text, attempt))
         return ToolExecutionRequest("wipe", {"folder": "safe"})
 
     first, last = call("wipe", "1", folder="a"), ToolExecutionRequest("wipe", "", "2")

@@ -98,12 +98,28 @@ async def test_a_listener_hears_of_being_cancelled_and_may_wait(way: str) -> Non
     assert heard == ["done"]
 
 
-async def test_a_listener_that_raises_stops_the_invocation(way: str) -> None:
+async def test_a_listener_that_raises_is_logged_and_loses_nothing(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any) -> None:
+        raise KeyError("no")
+
+    names = [name for name in vars(InvocationListener) if name.startswith("on_")]
+    failing = type("Failing", (InvocationListener,), dict.fromkeys([*names, "after_tool"], fail))()
+    memory = ChatMemory()
+    service = assistant(calls(call("add", a=1, b=2)), "3", tools=[add], listeners=[failing], memory=memory)
+    assert (await ask(service, way)).content == "3"
+    assert len(await memory.messages()) == 4
+    assert len([record for record in caplog.records if record.exc_info]) == 7
+    with pytest.raises(ConnectionError, match="gone"):
+        await ask(assistant(ConnectionError("gone"), listeners=[failing]), way)
+
+
+async def test_a_listener_stops_the_invocation_before_a_tool(way: str) -> None:
     class Refusing(InvocationListener):
-        def on_model_response(self, *_: Any) -> None:
+        def before_tool(self, *_: Any) -> None:
             raise KeyError("no")
 
     memory = ChatMemory()
+    service = assistant(calls(call("add", a=1, b=2)), tools=[add], listeners=[Refusing()], memory=memory)
     with pytest.raises(KeyError, match="no"):
-        await ask(assistant("hi", listeners=[Refusing()], memory=memory), way)
+        await ask(service, way)
     assert await memory.messages() == ()

@@ -72,7 +72,8 @@ async def test_the_model_is_asked_again_with_what_came_of_its_tools(way: str) ->
 async def test_the_result_tells_what_ran_and_what_it_cost(way: str) -> None:
     result = await ask(assistant(calls(call("add", a=1, b=2)), "3", tools=[add]), way)
     (execution,) = result.tool_executions
-    assert execution.request == call("add", a=1, b=2)
+    assert execution.request == ToolExecutionRequest("add", {"a": 1, "b": 2})
+    assert execution.request.arguments_text == '{"a": 1, "b": 2}'
     assert execution.result.structured_content == {"result": 3}
     assert execution.duration_seconds >= 0
     assert execution.started_at.tzinfo is not None

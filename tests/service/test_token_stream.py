@@ -51,7 +51,7 @@ async def test_the_events_come_in_the_order_in_which_things_happen() -> None:
         PartialToolCall(0, "1", "add", '{"a": 1, "b": 2}'),
         CompleteToolCall(0, WANTED),
         IntermediateResponse(response_of(calls(WANTED))),
-        BeforeToolExecution(WANTED),
+        BeforeToolExecution(WANTED.parsed()),
         ToolExecuted(execution),
         PartialThinking("easy"),
         PartialResponse("It"),
@@ -91,7 +91,7 @@ async def test_callbacks_are_told_the_same() -> None:
         ("piece", PartialToolCall(0, "1", "add", '{"a": 1, "b": 2}')),
         ("call", CompleteToolCall(0, WANTED)),
         ("intermediate", response_of(calls(WANTED))),
-        ("before", WANTED),
+        ("before", WANTED.parsed()),
         ("executed", stream.result.tool_executions[0]),
         ("thinking", PartialThinking("easy")),
         ("text", PartialResponse("It")),
@@ -120,9 +120,10 @@ async def test_progress_of_tools_comes_while_they_run_from_threads_too() -> None
         context.blocking.progress(0.5)
         return "deep"
 
-    wanted = call("climb", "1"), call("dig", "2")
+    wanted = call("climb", "1").parsed(), call("dig", "2").parsed()
     told: list[ToolProgress] = []
-    stream = assistant(calls(*wanted), "done", tools=[climb, dig]).stream("Go").on_tool_progress(told.append)
+    replies = calls(call("climb", "1"), call("dig", "2")), "done"
+    stream = assistant(*replies, tools=[climb, dig]).stream("Go").on_tool_progress(told.append)
     events = [event async for event in stream]
     climbed, dug = stream.result.tool_executions
     assert told == [
@@ -145,9 +146,9 @@ async def test_progress_of_an_imported_tool_comes_from_its_server() -> None:
         await context.progress(1, 2, "halfway")
         return "there"
 
-    wanted = call("climb", "1")
+    wanted = call("climb", "1").parsed()
     async with connected(climb) as provider:
-        stream = assistant(calls(wanted), "done", tools=provider.tools).stream("Go")
+        stream = assistant(calls(call("climb", "1")), "done", tools=provider.tools).stream("Go")
         events = [event async for event in stream if isinstance(event, ToolProgress)]
     assert events == [ToolProgress(wanted, 1, 2, "halfway")]
 
@@ -170,9 +171,9 @@ async def test_progress_after_the_call_or_to_a_receiver_that_fails_does_no_harm(
     with anyio.fail_after(DEADLINE_SECONDS):
         events = [event async for event in stream]
         await seen[0].progress(2)
-    assert not any(isinstance(event, ToolProgress) for event in events)
+    assert [event.progress for event in events if isinstance(event, ToolProgress)] == [1]
     assert stream.result.tool_executions[0].result.text == "there"
-    assert "a receiver of the progress of 'climb' failed" in caplog.text
+    assert "KeyError: 'no more'" in caplog.text
 
 
 async def test_leaving_a_stream_frees_a_thread_that_reports_progress() -> None:
@@ -210,14 +211,18 @@ async def test_an_error_that_nobody_is_told_of_is_raised() -> None:
     assert caught.value is error
 
 
-async def test_a_callback_that_raises_stops_the_invocation() -> None:
+async def test_only_a_callback_before_a_tool_may_stop_the_invocation(caplog: pytest.LogCaptureFixture) -> None:
     def refuse(_: object) -> None:
         raise KeyError("no more")
 
     memory = ChatMemory()
     with pytest.raises(KeyError, match="no more"):
-        await service(memory=memory).stream("Hello").on_tool_executed(refuse).start()
+        await service(memory=memory).stream("Hello").before_tool_execution(refuse).start()
     assert await memory.messages() == ()
+    stream = service(memory=memory).stream("Hello").on_tool_executed(refuse).on_complete_response(refuse)
+    assert await stream.on_partial_response(refuse).start() is stream.result
+    assert len(await memory.messages()) == 4
+    assert len([record for record in caplog.records if record.exc_info]) == 6
 
 
 async def test_a_stream_runs_once_and_has_a_result_when_it_is_over() -> None:

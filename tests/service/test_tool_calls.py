@@ -133,7 +133,7 @@ async def test_no_more_tools_run_at_once_than_the_limit_says(way: str, concurren
 
 
 async def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="at least 1, not -1"):
+    with pytest.raises(DefinitionError, match="at least 1 or an Executor, not -1"):
         assistant(execute_tools_concurrently=-1)
 
 

@@ -7,7 +7,6 @@ import pytest
 from bridge import tool, tools_from
 from bridge.errors import NameClashError
 from bridge.service.ai_service import ai_service
-from bridge.tools.content import Text
 from tests.service.fakes import Assistant, FakeModel, ask, call, calls
 
 if TYPE_CHECKING:
@@ -36,16 +35,12 @@ async def secret() -> str:
 class WhenAskedFor:
     """Gives a tool only where the user speaks of bookings."""
 
-    is_dynamic = False
-
     def __init__(self) -> None:
         self.requests: list[ToolProviderRequest] = []
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
         self.requests.append(request)
-        (said,) = request.user_message
-        assert isinstance(said, Text)
-        return tools_from(get_booking_details) if "booking" in said.text else []
+        return tools_from(get_booking_details) if "booking" in request.user_message.text else []
 
 
 def names_in(model: FakeModel) -> list[list[str]]:

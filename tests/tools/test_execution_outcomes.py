@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -75,7 +76,9 @@ async def test_callbacks_see_the_request_before_and_the_execution_after(is_async
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_what_a_callback_raises_stops_the_invocation(when: str) -> None:
+async def test_only_a_callback_before_the_tool_may_stop_the_invocation(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
     calls: list[str] = []
 
     @tool
@@ -86,9 +89,11 @@ async def test_what_a_callback_raises_stops_the_invocation(when: str) -> None:
         raise StopError
 
     policy = ExecutionPolicy(**{when: (stop,)})  # type: ignore[arg-type]  # the name is one of two
-    with pytest.raises(StopError):
-        await execute(ToolBox(work), ToolExecutionRequest("work"), InvocationContext(), policy)
+    with pytest.raises(StopError) if when == "before" else nullcontext():
+        result = await execute(ToolBox(work), ToolExecutionRequest("work"), InvocationContext(), policy)
+        assert result.text == "Success"
     assert calls == ([] if when == "before" else ["work"])
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == ([StopError] * (when == "after"))
 
 
 async def test_an_execution_can_be_timed_without_callbacks() -> None:

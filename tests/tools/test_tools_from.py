@@ -200,7 +200,6 @@ class Nothing:
         ([add, []], r"\[\]"),
         ("add", "'add'"),
         (b"add", "b'add'"),
-        ({"add": add}, "'add'"),
         (None, "None"),
         (3, "3"),
         (["x" * 200], "…"),

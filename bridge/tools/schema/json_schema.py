@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _DEFINITIONS = "#/$defs/"
-Schema: TypeAlias = "Mapping[str, Any] | JsonObjectSchema"
+
+Schema: TypeAlias = Mapping[str, Any]
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
@@ -78,13 +80,13 @@ def _definition_named_in(node: Mapping[str, Any]) -> str | None:
     return reference.removeprefix(_DEFINITIONS).replace("~1", "/").replace("~0", "~")
 
 
-class JsonObjectSchema:
+class JsonObjectSchema(Mapping[str, Any]):
     """Builder for the JSON Schema of an object, such as a tool's parameters (LangChain4j's JsonObjectSchema).
 
         JsonObjectSchema("An order.").string("sku").integer("count", minimum=1).required("sku").build()
 
     Properties are optional unless `required` names them. Each method accepts further JSON Schema keywords, as in
-    ``.string("sku", pattern="^[A-Z]+$")``.
+    ``.string("sku", pattern="^[A-Z]+$")``. The builder is a mapping itself; `build` returns a dict of its own.
 
     Args:
         description: Description of the object.
@@ -179,6 +181,15 @@ class JsonObjectSchema:
         if self._definitions:
             schema["$defs"] = dict(self._definitions)
         return schema
+
+    def __getitem__(self, keyword: str) -> Any:
+        return self.build()[keyword]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.build())
+
+    def __len__(self) -> int:
+        return len(self.build())
 
     def _nested(self, schema: Schema) -> dict[str, Any]:
         if not isinstance(schema, JsonObjectSchema):

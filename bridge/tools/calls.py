@@ -1,0 +1,152 @@
+"""Values of one tool call: the request, the result, and the execution that joins them.
+
+Arguments are JSON text or a mapping when a model's response arrives, depending on the provider. `execute` parses them
+once; from then on callbacks, executors and executions receive the same immutable mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from bridge.errors import ArgumentProblem, ArgumentsError
+from bridge.tools.arguments import parse_arguments
+from bridge.tools.content import Content, Text, text_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_EMPTY: Mapping[str, Any] = {}
+
+
+def _refuse_change(value: object, *_: object, **__: object) -> NoReturn:
+    raise TypeError(
+        f"the arguments of a tool call cannot be changed; change a copy: {type(value).__mro__[1].__name__}(…)"
+    )
+
+
+class FrozenObject(dict[str, Any]):
+    """JSON object of a call's arguments; equal to a dict with the same items, but immutable."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse_change
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        return type(self), (dict(self),)
+
+
+class FrozenArray(list[Any]):
+    """JSON array within a call's arguments; equal to a list with the same items, but immutable."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuse_change
+    reverse = sort = _refuse_change
+
+    def __reduce__(self) -> tuple[type, tuple[list[Any]]]:
+        return type(self), (list(self),)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return FrozenObject({name: _frozen(item) for name, item in value.items()})
+    return FrozenArray(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutionRequest:
+    """Request of a model or remote client to run one tool."""
+
+    name: str
+    """Name of the tool."""
+    arguments: Mapping[str, Any] | str = field(default_factory=lambda: _EMPTY)
+    """Arguments by name, or JSON text that is not parsed yet. Callbacks and executions contain an immutable mapping,
+    or text that is not a JSON object."""
+    id: str | None = None
+    """Identifier that links the result to the request; some models give none."""
+    arguments_text: str | None = field(default=None, compare=False, repr=False)
+    """JSON text that the model wrote, in callbacks and executions; None if its provider sent a mapping."""
+
+    def argument(self, name: str) -> Any:
+        """Return one argument; None if it is missing.
+
+        Raises:
+            ArgumentsError: The arguments are text that is not a JSON object.
+        """
+        arguments = self.parsed().arguments if isinstance(self.arguments, str) else self.arguments
+        return arguments.get(name)  # type: ignore[union-attr]  # a mapping once parsed
+
+    def parsed(self) -> ToolExecutionRequest:
+        """Return the request with its arguments as an immutable mapping.
+
+        Raises:
+            ArgumentsError: The text is not a JSON object, or the arguments are nested too deeply.
+        """
+        given = self.arguments
+        if isinstance(given, FrozenObject):
+            return self
+        try:
+            if isinstance(given, str):
+                return replace(self, arguments=_frozen(parse_arguments(self.name, given)), arguments_text=given)
+            return replace(self, arguments=_frozen(given))
+        except RecursionError:
+            raise ArgumentsError(self.name, [ArgumentProblem("", "should be nested less deeply")]) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutionResult:
+    """Result of one request."""
+
+    content: tuple[Content, ...]
+    """The complete result as content blocks."""
+    structured_content: Any = None
+    """JSON data that conforms to the tool's output schema; None if there is none."""
+    is_error: bool = False
+    """True if the tool failed; the content then describes the error."""
+    attributes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Arbitrary data for callbacks and results in this process; hidden from models and remote clients."""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Arbitrary data sent with the result over MCP in ``_meta``; hidden from models."""
+    model_content: tuple[Content, ...] | None = None
+    """Content for the model if an output budget shortened it; None if the model reads `content`."""
+    value: Any = field(default=None, compare=False, repr=False)
+    """Value that a function of this process returned, before its conversion; None for other tools."""
+
+    @property
+    def text(self) -> str:
+        """The text blocks of the complete content, joined by newlines."""
+        return text_of(self.content)
+
+    @property
+    def model_text(self) -> str:
+        """The text blocks that the model reads, joined by newlines."""
+        return text_of(self.content if self.model_content is None else self.model_content)
+
+    @classmethod
+    def error(cls, message: str) -> ToolExecutionResult:
+        """Create a failed result with one text block."""
+        return cls((Text(message),), is_error=True)
+
+    @classmethod
+    def of_text(cls, text: str) -> ToolExecutionResult:
+        """Create a successful result with one text block."""
+        return cls((Text(text),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolExecution:
+    """A request with its result, start time and duration (LangChain4j's ToolExecution)."""
+
+    request: ToolExecutionRequest
+    result: ToolExecutionResult
+    started_at: datetime
+    """Start time; timezone-aware, UTC."""
+    duration_seconds: float
+    """Duration by a monotonic clock."""
+    error: Exception | None = field(default=None, compare=False, repr=False)
+    """Exception raised in this process, if it caused the error result."""
+
+    @property
+    def result_object(self) -> Any:
+        """Value that the function returned; None for tools of other processes, and once stored (LangChain4j)."""
+        return self.result.value
