@@ -66,9 +66,6 @@ BOUNDED_BYTES = 4 * 1024 * 1024
 _MAX_CONTAINERS = 35_000
 _MAX_ENTRIES = 200_000
 
-MAX_BYTES_OF_A_VALUE = BOUNDED_BYTES // _MAX_CONTAINERS + 1
-"""Maximum bytes for which one value counts, where all that `value_bounds` allows count for the length of a message."""
-
 _LAST_ID = re.compile(
     # The id before the brace that closes the message is the message's own, and not one within its params.
     rb"""[{,]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")(?:\s*,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*")*\s*\}\s*\Z"""
@@ -134,7 +131,7 @@ def value_bounds(max_bytes: int) -> ValueBounds:
     """Return the limits of the numbers of values in a message, which grow with its maximum length from 4 MiB on.
 
     A message within the limits for 4 MiB takes less than 40 MiB of memory, and each step of its work less than 100 ms.
-    A shorter one of many values may take as much; see `MAX_BYTES_OF_A_VALUE`.
+    A shorter one of many values may take as much.
 
     Args:
         max_bytes: Maximum length of a message.

@@ -163,7 +163,7 @@ class InvocationContext:
     ) -> None:
         self.memory_id = memory_id
         self.parameters = (
-            parameters if isinstance(parameters, InvocationParameters) else InvocationParameters(parameters or {})
+            parameters if isinstance(parameters, InvocationParameters) else InvocationParameters(parameters or ())
         )
         self.caller = caller
         self.headers = headers

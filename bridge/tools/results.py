@@ -41,6 +41,9 @@ SUCCESS = "Success"
 _WRAPPER = "result"
 _NOT_FINITE = "a number in it is not finite"
 _BINARY = (bytes, bytearray, memoryview)
+_SCALARS = frozenset({bool, int, str})
+"""Types whose values, not those of their subclasses, are JSON data as they are."""
+
 _SEQUENCES = (list, tuple, set, frozenset)
 _BLOCK_LIKE = (Block, *_BINARY)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
@@ -123,7 +126,7 @@ class ResultWriter:
             # pydantic does not revalidate instances of models and dataclasses; serialization warnings reveal attributes
             # that were set to invalid values later
             raw = self._dump(value) if self._is_scalar else self._dump(value, by_alias=True, warnings="error")
-            data = from_json(raw)
+            data = value if type(value) in _SCALARS else from_json(raw)
         except Exception as error:
             raise self._unsendable(value, error) from error
         if not self._is_scalar:

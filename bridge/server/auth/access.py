@@ -85,7 +85,7 @@ class Access:
 
     def missing(self, tool: str) -> frozenset[str]:
         """Return the scopes that a tool requires and the caller was not granted."""
-        return self.tool_scopes.of(tool) - self.scopes if self.tool_scopes else _EMPTY
+        return _EMPTY if self.tool_scopes is _NO_SCOPES else self.tool_scopes.of(tool) - self.scopes
 
 
 EVERYTHING = Access()

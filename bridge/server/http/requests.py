@@ -15,7 +15,6 @@ from bridge.server.protocol import (
     BOUNDED_BYTES,
     INVALID_REQUEST,
     LIMIT_EXCEEDED,
-    MAX_BYTES_OF_A_VALUE,
     PARSE_ERROR,
     ProtocolError,
     too_many_values,
@@ -294,18 +293,24 @@ class BodyLimitGuard:
     def __init__(self, max_bytes: int, bodies: Shares) -> None:
         self._max_bytes = max_bytes
         self._max_uncounted_bytes = min(max_bytes, UNCOUNTED_BODY_BYTES)
-        self._plain_bytes = self._max_uncounted_bytes // MAX_BYTES_OF_A_VALUE
         self._bodies = bodies
         self._bounds = value_bounds(max_bytes)
+        self._most_bytes = max(max_bytes, BOUNDED_BYTES)
+        """Bytes for which a body counts that takes all that its values may take."""
+        self._ignored = self._max_uncounted_bytes / self._most_bytes
+        # `ValueBounds.share` of most bodies, computed in advance.
+        self._plain_bytes = int(self._ignored * self._bounds.entries)
+        self._plain_containers = int(self._ignored * self._bounds.containers)
 
     def admits_at_once(self, request: Request) -> bool:
         """Check a body that has been read."""
         body = request.body
-        return len(body) <= self._plain_bytes or self._counted_bytes(body) <= self._max_uncounted_bytes
+        return (
+            len(body) <= self._plain_bytes and body.count(b"{") + body.count(b"[") <= self._plain_containers
+        ) or self._counted_bytes(body) <= self._max_uncounted_bytes
 
     def _counted_bytes(self, body: bytes) -> int:
-        most = max(self._max_bytes, BOUNDED_BYTES)
-        return max(len(body), int(most * self._bounds.share(body, self._max_uncounted_bytes / most)))
+        return max(len(body), int(self._most_bytes * self._bounds.share(body, self._ignored)))
 
     def _count_values(self, body: bytes, take: Callable[[int], bool]) -> int:
         counted = self._counted_bytes(body)
