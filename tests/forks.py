@@ -167,6 +167,7 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], streams: Sequence[
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115 - for good
     sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background are told to ignore it
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
