@@ -132,6 +132,15 @@ class SignIn(httpx2.Auth):
             token = used.access_token if used is not None else None
             used = await self._renewed(token, challenge, request, may_refresh=may_refresh)
 
+    def ready_headers(self) -> dict[str, str] | None:
+        """Headers that sign a request now; None if a login must be loaded or renewed first, or needs proofs."""
+        login = self._login
+        if login is None or login.access_token is None:
+            return {} if self._is_loaded else None
+        if login.proof_key is not None or self._is_to_be_refreshed(login):
+            return None
+        return {"authorization": f"Bearer {login.access_token}"}
+
     async def _usable(self, request: httpx2.Request) -> Login | None:
         if not self._is_loaded:
             self._login = await self._keeping.load()

@@ -205,6 +205,7 @@ def _usable_server(
         exclude=tuple(entry.exclude or ()),
         unjudged_results=entry.unjudged_results or "pass",
         protocol=_protocol(name, entry, normalized, diagnostics),
+        fast_path=entry.fast_path is not False,
         pins=held.pins,
         lock=held.lock,
     )

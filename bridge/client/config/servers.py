@@ -69,6 +69,8 @@ class ServerConfig:
     """Handling of structured content that cannot be validated within the limits."""
     protocol: ProtocolPin = "auto"
     """The protocol version to use."""
+    fast_path: bool = True
+    """Send plain requests over HTTP without the SDK's session."""
     pins: ServerPins | None = None
     """Pins of the reviewed tools; tools that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)

@@ -62,7 +62,11 @@ async def open_session(
     options = Callbacks(config.name, session, handlers).options()
     mode = "legacy" if is_legacy and config.protocol == "auto" else config.protocol
     channel_options = ChannelOptions(
-        server=config.name, events=session, connect_seconds=config.connect_timeout_seconds, auth=auth
+        server=config.name,
+        events=session,
+        connect_seconds=config.connect_timeout_seconds,
+        auth=auth,
+        fast_path=config.fast_path,
     )
     async with AsyncExitStack() as stack:
         tasks = await stack.enter_async_context(anyio.create_task_group())

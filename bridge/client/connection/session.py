@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import finalize
 
 import anyio
-from mcp_types import EmptyResult, JSONRPCError, JSONRPCResponse, Request
+from mcp_types import EmptyResult, JSONRPCError, JSONRPCNotification, JSONRPCResponse, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
     from mcp import Client
-    from mcp_types import JSONRPCMessage
+    from mcp_types import JSONRPCMessage, RequestId
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
@@ -88,6 +88,7 @@ class Session:
         listing: Lock held while tools are listed.
         takes_tools: True to keep the tools of a page from the SDK; see `bridge.client.connection.tool_listing`.
         taken_tools: Those tools, by their key in the page.
+        progress_tokens: The SDK's progress tokens of requests that it reads the responses of, by the tokens sent.
         large: Large messages that were parsed before the SDK, by the key in the short message that replaces them.
     """
 
@@ -107,6 +108,7 @@ class Session:
         self.takes_tools = False
         self.taken_tools: dict[int, list[Any]] = {}
         self.large: dict[str, JSONRPCMessage] = {}
+        self.progress_tokens: dict[Any, RequestId] = {}
         self.peer = Peer("memory", "")  # until the handshake
         self.protocol_version = ""
         self.era: Era = "handshake"
@@ -172,6 +174,17 @@ class Session:
             assert isinstance(large, JSONRPCResponse | JSONRPCError)
             large.id = message.id  # set by the SDK's transport
         return large
+
+    def handed_over(self, outgoing: OutgoingRequest, request_id: RequestId) -> None:
+        """Map the progress token of a request to that of the SDK, until the request is garbage-collected."""
+        self.progress_tokens[outgoing.plain_id] = request_id
+        finalize(outgoing, self.progress_tokens.pop, outgoing.plain_id, None).atexit = False
+
+    def map_progress_token(self, message: JSONRPCMessage) -> None:
+        """Replace the progress token in a notification by that of the SDK."""
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/progress" and message.params:
+            token = message.params.get("progressToken")
+            message.params["progressToken"] = self.progress_tokens.get(token, token)
 
     def suspect(self) -> None:
         """Request a health check."""
@@ -287,10 +300,11 @@ class Session:
         token = current_request.set(outgoing)
         try:
             send = self._send_directly
-            if send is None or (sending := send(method, params, outgoing, on_progress)) is None:
+            sending = None if send is None else send(method, params, outgoing, on_progress)
+            result = None if sending is None else await sending
+            if result is None:
                 request = _Asked(method=method, params=params)
-                sending = self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
-            result = await sending
+                result = await self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
         finally:
             current_request.reset(token)
         self.answers += 1

@@ -138,6 +138,7 @@ async def _add_page(listed: _Listed, session: Session, page: dict[str, Any], cur
         # The SDK records their headers, and drops tools with invalid header declarations.
         noted = await session.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         names = {tool.name for tool in noted.tools}
+        session.channel.mirrored_tools |= names
         found = [tool for tool in found if tool["name"] in names]
     listed.tools += found
 
@@ -170,6 +171,8 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
         item = await self._messages.receive()
         if self._session.large and isinstance(item, SessionMessage):
             item.message = self._session.whole(item.message)
+        if self._session.progress_tokens and isinstance(item, SessionMessage):
+            self._session.map_progress_token(item.message)
         if self._session.handshake is not None and isinstance(item, SessionMessage):
             self._session.handshake.received(item.message)
         if self._session.cancelled_calls is not None and isinstance(item, SessionMessage):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import httpx2
     from mcp import Client
-    from mcp_types import JSONRPCMessage
+    from mcp_types import JSONRPCMessage, RequestId
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
@@ -38,9 +38,22 @@ class OutgoingRequest:
         expired: True if the server no longer knows the session.
         request_id: ID of the request, after its cancellation was sent.
         failure: Error of the transport; None if there is none, or the transport does not report it.
+        plain_id: ID of the request, if it was sent without the SDK's session.
+        received: Response to it that the SDK's session must read; None for none.
     """
 
-    __slots__ = ("__weakref__", "call", "cut_off", "expired", "failure", "request_id", "sent", "status")
+    __slots__ = (
+        "__weakref__",
+        "call",
+        "cut_off",
+        "expired",
+        "failure",
+        "plain_id",
+        "received",
+        "request_id",
+        "sent",
+        "status",
+    )
 
     def __init__(self, call: Call | None = None, *, sent: bool = False) -> None:
         self.call = call
@@ -50,6 +63,8 @@ class OutgoingRequest:
         self.expired = False
         self.request_id: object = None
         self.failure: Exception | None = None
+        self.plain_id: int | None = None
+        self.received: httpx2.Response | None = None
 
 
 current_request: ContextVar[OutgoingRequest | None] = ContextVar("bridge.client.current_request", default=None)
@@ -78,8 +93,11 @@ class RequestSender(Protocol):
 
     def __call__(
         self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
-    ) -> Coroutine[Any, Any, Json] | None:
+    ) -> Coroutine[Any, Any, Json | None] | None:
         """Send a request and return its result; None, before anything is sent, to leave it to the SDK's session.
+
+        The coroutine returns None if the SDK's session must continue: by reading `OutgoingRequest.received`, or else by
+        sending the request, which the server did not run.
 
         Args:
             method: MCP method.
@@ -134,6 +152,9 @@ class ChannelEvents(Protocol):
     def parsed(self, message: JSONRPCMessage, outgoing: OutgoingRequest | None) -> str:
         """Store a large message that was parsed before the SDK; returns the key by which it is fetched."""
 
+    def handed_over(self, outgoing: OutgoingRequest, request_id: RequestId) -> None:
+        """The SDK reads the response to a request that was sent without it, under this ID of its own."""
+
     def suspect(self) -> None:
         """Request a health check."""
 
@@ -159,6 +180,8 @@ class ChannelOptions:
     """Maximum seconds for a TCP connection."""
     auth: httpx2.Auth | None = None
     """Authentication of HTTP requests; None to use the transport's."""
+    fast_path: bool = True
+    """Send plain requests without the SDK's session, if the channel can."""
 
 
 class Channel(ABC):
@@ -181,6 +204,8 @@ class Channel(ABC):
 
     def __init__(self) -> None:
         self.is_closed = False
+        self.mirrored_tools: set[str] = set()
+        """Tools that demand it."""
 
     @abstractmethod
     def open(self) -> AbstractAsyncContextManager[Any]:

@@ -19,6 +19,21 @@ _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
 _MAX_BLANK_LINE_BYTES = 4
 
 
+def fields_of(event: bytes) -> dict[bytes, bytes]:
+    """Fields of a server-sent event: lines of data are joined; of any other field, the last one counts."""
+    fields: dict[bytes, bytes] = {}
+    data: list[bytes] = []
+    for line in event.splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+        elif name:  # a line that begins with a colon is a comment
+            fields[name] = value.removeprefix(b" ")
+    if data:
+        fields[b"data"] = b"\n".join(data)
+    return fields
+
+
 class EndingStream(httpx2.AsyncByteStream):
     """Event stream that reports its end; a broken connection ends it without an error.
 
@@ -87,17 +102,10 @@ class ShortenedEvents(httpx2.AsyncByteStream):
             return event
         if event.count(b"\n") + event.count(b"\r") > MAX_EVENT_LINES:
             raise ResponseTooLongError(f"an event of its answer has more than {MAX_EVENT_LINES:,} lines")
-        data: list[bytes] = []
-        others: list[bytes] = []
-        for line in event.splitlines():
-            name, _, value = line.partition(b":")
-            if name == b"data":
-                data.append(value.removeprefix(b" "))
-            elif line:
-                others.append(line)
-        if data:
-            others.append(b"data: " + self._shortened(b"\n".join(data)))
-        return b"\n".join((*others, b"", b""))
+        fields = fields_of(event)
+        if b"data" in fields:
+            fields[b"data"] = self._shortened(fields[b"data"])
+        return b"\n".join((*(name + b": " + value for name, value in fields.items()), b"", b""))
 
     async def aclose(self) -> None:
         """Close the stream."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.redaction import HIDDEN, redact_url, scrub
@@ -15,16 +18,18 @@ from bridge.client.transports.channel import Cause, Channel
 from bridge.client.transports.transport import LoginTarget, Transport, secrets_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     import httpx2
+    from mcp import Client
 
     from bridge.client.auth.grants import Grant
     from bridge.client.config.entry_reader import EntryReader
     from bridge.client.config.schema import ServerEntry
     from bridge.client.config.variables import Expanded
-    from bridge.client.transports.channel import ChannelOptions
+    from bridge.client.transports.channel import ChannelOptions, RequestSender
     from bridge.client.transports.http_client import TrackedHttpClient
+    from bridge.client.transports.plain_requests import PlainRequests
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -62,7 +67,7 @@ class HttpTransport(Transport):
     takes_headers: ClassVar[bool] = True
     address_key: ClassVar[str] = "url"
     entry_types: ClassVar[frozenset[str]] = frozenset({"http", "sse"})
-    entry_keys: ClassVar[frozenset[str]] = frozenset({"auth", "headers"})
+    entry_keys: ClassVar[frozenset[str]] = frozenset({"auth", "fastPath", "headers"})
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:
@@ -192,18 +197,24 @@ class _HttpChannel(Channel):
         self.status: int | None = None
         """HTTP status of the last response to a message; None without one."""
 
-    def _client(self, *, is_sse: bool) -> TrackedHttpClient:
+    def _sign_in(self) -> httpx2.Auth | None:
+        """Return the authentication of the requests."""
+        return self._options.auth if self._options.auth is not None else self._transport.sign_in()
+
+    def _client(
+        self, *, is_sse: bool, auth: httpx2.Auth | None, plain: PlainRequests | None = None
+    ) -> TrackedHttpClient:
         """Create the HTTP client."""
         from bridge.client.transports.http_client import TrackedHttpClient  # noqa: PLC0415 - only for a session
 
-        transport, options = self._transport, self._options
         return TrackedHttpClient(
-            options.events,
+            self._options.events,
             self._record_status,
             is_sse=is_sse,
-            headers=dict(transport.headers),
-            connect_seconds=options.connect_seconds,
-            auth=options.auth if options.auth is not None else transport.sign_in(),
+            headers=dict(self._transport.headers),
+            connect_seconds=self._options.connect_seconds,
+            auth=auth,
+            learn=None if plain is None else plain.learn,
         )
 
     def _record_status(self, status: int) -> None:
@@ -227,6 +238,10 @@ class StreamableHttpChannel(_HttpChannel):
     kind = "http"
     mirrors_arguments = True
 
+    def __init__(self, transport: HttpTransport, options: ChannelOptions) -> None:
+        super().__init__(transport, options)
+        self._plain: PlainRequests | None = None
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Any]:
         """Open the HTTP client."""
@@ -234,9 +249,36 @@ class StreamableHttpChannel(_HttpChannel):
 
         from bridge.client.transports.limits import MAX_MESSAGE_BYTES  # noqa: PLC0415 - likewise
 
-        async with self._client(is_sse=False) as http:
-            url = self._transport.url
-            yield streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
+        url = self._transport.url
+        auth = self._sign_in()
+        with self._plain_requests(auth) as plain:
+            async with self._client(is_sse=False, auth=auth, plain=plain) as http:
+                yield streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
+
+    def request_sender(self, client: Client) -> RequestSender | None:
+        """Return the sender of plain requests."""
+        return None if self._plain is None else self._plain.sender(client)
+
+    @contextmanager
+    def _plain_requests(self, auth: httpx2.Auth | None) -> Iterator[PlainRequests | None]:
+        """Open what sends plain requests without the SDK's session; None if the SDK must send all."""
+        from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415 - imports the SDK
+
+        url = urlsplit(self._transport.url)
+        has_proxy = not getproxies().keys().isdisjoint({url.scheme, "all"})
+        is_possible = _runs_on_asyncio() and find_spec("httptools") is not None
+        is_possible = is_possible and isinstance(auth, SignIn | None) and not has_proxy and not url.username
+        if not is_possible or not self._options.fast_path:
+            yield None
+            return
+        from bridge.client.transports.plain_requests import PlainRequests  # noqa: PLC0415 - needs httptools
+
+        assert isinstance(auth, SignIn | None)
+        self._plain = PlainRequests(self, self._record_status, self._options, self._transport.url, auth)
+        try:
+            yield self._plain
+        finally:
+            self._plain.close()
 
     def is_refused(self) -> bool:
         """True if the server does not seem to support streamable HTTP."""
@@ -254,7 +296,15 @@ class SseChannel(_HttpChannel):
         """Create the HTTP client."""
         from bridge.client.transports.sse_streams import sse_streams  # noqa: PLC0415 - imports the SDK
 
-        yield sse_streams(self._transport.url, self._client(is_sse=True))
+        yield sse_streams(self._transport.url, self._client(is_sse=True, auth=self._sign_in()))
+
+
+def _runs_on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _cause_of_status(status: int, message: str = "") -> Cause:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from anyio import Event, move_on_after
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.transports.channel import CONNECTION_CLOSED, current_request
@@ -24,6 +24,7 @@ from bridge.client.transports.limits import (
     default_ssl_context,
     large_message,
     limited,
+    media_type,
     stand_in,
 )
 from bridge.portal import start_detached
@@ -38,7 +39,9 @@ _logger = logging.getLogger("bridge.client")
 UNAUTHORIZED = 401
 """Status of a response that demands credentials."""
 
-_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+"""Errors before anything of a request was sent."""
+
 _NEVER_RUN_STATUSES = frozenset({UNAUTHORIZED, 407, 421})
 _SESSION_HEADER = "mcp-session-id"
 
@@ -70,6 +73,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         headers: Headers of every request.
         connect_seconds: Maximum seconds for a TCP connection.
         auth: Authentication of the requests; None for none.
+        learn: Called with each request before it is sent; None for nothing.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         headers: dict[str, str],
         connect_seconds: float,
         auth: httpx2.Auth | None = None,
+        learn: Callable[[httpx2.Request], None] | None = None,
     ) -> None:
         super().__init__(
             headers={"accept-encoding": "gzip", **headers},
@@ -93,6 +98,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         self._events = events
         self._record_status = record_status
         self._is_sse = is_sse
+        self._learn = learn
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; failures of a POST become responses with an HTTP error."""
@@ -105,9 +111,11 @@ class TrackedHttpClient(httpx2.AsyncClient):
             return await self._delete(request, options)
         if outgoing is None or outgoing.sent:
             if _is_background(request, outgoing):
-                self._events.start_soon(self._send_in_background, request)
+                self._events.start_soon(self._send_in_background, _with_sent_id(request, outgoing))
                 return httpx2.Response(202, request=request)
             outgoing = None
+        if self._learn is not None:
+            self._learn(request)
         return await self._post(request, options, outgoing)
 
     async def _post(
@@ -116,7 +124,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         if outgoing is not None:
             outgoing.sent = True
         try:
-            response = await self._answered(request, options)
+            response = await self._received(request, outgoing) or await self._answered(request, options)
             if _media_type(response) == "application/json":
                 await response.aread()
                 if len(response.content) > LARGE_BYTES:
@@ -127,7 +135,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
             if outgoing is not None:
                 outgoing.failure = error
                 outgoing.cut_off = True
-                outgoing.sent = not isinstance(error, _NEVER_SENT)
+                outgoing.sent = not isinstance(error, NEVER_SENT)
             return self._undelivered(request, error)
         except SignInError as error:
             return self._not_signed(request, error, outgoing)
@@ -136,6 +144,16 @@ class TrackedHttpClient(httpx2.AsyncClient):
         self._record_status(response.status_code)
         if outgoing is not None:
             outgoing.status = response.status_code
+        return response
+
+    async def _received(self, request: httpx2.Request, outgoing: OutgoingRequest | None) -> httpx2.Response | None:
+        """Return the response that was received before the SDK sends its request; None without one."""
+        if outgoing is None or (response := outgoing.received) is None:
+            return None
+        outgoing.received, response.request = None, request
+        self._events.handed_over(outgoing, from_json(request.content)["id"])
+        for hook in self.event_hooks["response"]:
+            await hook(response)
         return response
 
     def _shortened_response(self, response: httpx2.Response, outgoing: OutgoingRequest | None) -> httpx2.Response:
@@ -287,6 +305,18 @@ def _is_background(request: httpx2.Request, outgoing: OutgoingRequest | None) ->
     return message.get("method") in {None, "notifications/cancelled"}
 
 
+def _with_sent_id(request: httpx2.Request, outgoing: OutgoingRequest | None) -> httpx2.Request:
+    """A cancellation with the ID that the cancelled request was sent with; any other request unchanged."""
+    if outgoing is None or outgoing.plain_id is None:
+        return request
+    message = from_json(request.content)
+    if message.get("method") != "notifications/cancelled":
+        return request
+    message["params"]["requestId"] = outgoing.request_id = outgoing.plain_id
+    headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
+    return httpx2.Request(request.method, request.url, headers=headers, content=to_json(message))
+
+
 def _is_within_origin(request: httpx2.Request, following: httpx2.Request) -> bool:
     """True for a redirect that keeps the method, origin and credentials of a request."""
     url, other = request.url, following.url
@@ -297,8 +327,7 @@ def _is_within_origin(request: httpx2.Request, following: httpx2.Request) -> boo
 
 
 def _media_type(response: httpx2.Response) -> str:
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower()
+    return media_type(response.headers.get("content-type", ""))
 
 
 def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:

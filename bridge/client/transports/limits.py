@@ -30,8 +30,10 @@ BOUNDS = ValueBounds(containers=500_000, entries=2_000_000)
 That is the time for an object with a million different names. Other values take 0.2 seconds, a text of 64 MiB 0.15.
 """
 
+SUCCESS = range(200, 300)
+"""HTTP statuses of success."""
+
 _LARGE_KEY = "io.github.mcp-toolbridge/large"
-_SUCCESS = range(200, 300)
 _PIECE_BYTES = 64 * 1024
 
 
@@ -51,19 +53,28 @@ def default_ssl_context() -> ssl.SSLContext:
 def large_message(text: bytes) -> JSONRPCMessage:
     """Parse a large message, about seven times as fast as the SDK, which tries each message type on the text.
 
-    The garbage collector is disabled meanwhile. A thread would not help: the parser holds the interpreter lock.
-    `BOUNDS` limit its time.
-
     Raises:
         ResponseTooLongError: It has too many values.
         ValueError: It is not a message of the protocol.
+    """
+    return jsonrpc_message_adapter.validate_python(large_json(text), by_name=False)
+
+
+def large_json(text: bytes) -> Any:
+    """Parse large JSON; the garbage collector is disabled meanwhile.
+
+    A thread would not help: the parser holds the interpreter lock. `BOUNDS` limit its time.
+
+    Raises:
+        ResponseTooLongError: It has too many values.
+        ValueError: It is not JSON.
     """
     if (excess := BOUNDS.excess(text)) is not None:
         raise ResponseTooLongError(f"its answer has {excess}")
     is_collecting = gc.isenabled()
     gc.disable()
     try:
-        return jsonrpc_message_adapter.validate_python(from_json(text), by_name=False)
+        return from_json(text)
     finally:
         if is_collecting:
             gc.enable()
@@ -116,13 +127,39 @@ def limited(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
         encoding = response.headers.pop("content-encoding", "identity").strip().lower()
         if encoding not in {"", "identity", "gzip", "x-gzip"}:
             raise httpx2.RemoteProtocolError(f"its answer has the encoding {encoding!r}, which was not asked for")
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        is_endless = media_type == "text/event-stream" and response.status_code in _SUCCESS
+        is_stream = media_type(response.headers.get("content-type", "")) == "text/event-stream"
+        is_endless = is_stream and response.status_code in SUCCESS
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         is_compressed = encoding.endswith("gzip")
         response.stream = _LimitedStream(response.stream, None if is_endless else max_bytes, is_compressed)
 
     return limit
+
+
+def media_type(content_type: str) -> str:
+    """Media type of a ``Content-Type`` without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def decompressed(content: bytes, encoding: str, max_bytes: int) -> bytes:
+    """Decompress a whole body.
+
+    Raises:
+        ResponseTooLongError: The result is longer than `max_bytes`.
+        httpx2.RemoteProtocolError: The encoding is not gzip.
+    """
+    encoding = encoding.strip().lower()
+    if encoding == "identity":
+        return content
+    if encoding not in {"gzip", "x-gzip"}:
+        raise httpx2.RemoteProtocolError(f"its answer has the encoding {encoding!r}, which was not asked for")
+    try:
+        text = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, max_bytes + 1)
+    except zlib.error as error:
+        raise httpx2.RemoteProtocolError(f"its answer is no gzip: {error}") from error
+    if len(text) > max_bytes:
+        raise ResponseTooLongError(f"its answer is longer than {max_bytes / 2**20:g} MiB")
+    return text
 
 
 class _LimitedStream(httpx2.AsyncByteStream):

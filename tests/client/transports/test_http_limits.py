@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge import InvocationContext, tool
 from bridge.client import CallOptions, HttpTransport, ServerConfig
-from bridge.client.transports import event_stream, http_client, limits
+from bridge.client.transports import event_stream, http_client, http_connections, limits, plain_responses
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
 from bridge.tools.context import LocalChannel
@@ -71,7 +71,8 @@ def flood(
 async def test_an_answer_that_is_too_long_is_read_up_to_the_limit(
     era: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "MAX_MESSAGE_BYTES", 2**20)
+    for module in (http_client, http_connections, plain_responses):
+        monkeypatch.setattr(module, "MAX_MESSAGE_BYTES", 2**20)
     chunk, headers = b"[" * 2**16, None
     if encoding is not None:
         chunk, headers = gzip.compress(b"[" * 2**26), {"content-encoding": encoding}
@@ -149,7 +150,12 @@ async def test_a_long_result_arrives_as_it_came_and_is_parsed_once(
         parsed.append(len(text))
         return limits.large_message(text)
 
+    def large_json(text: bytes) -> Any:
+        parsed.append(len(text))
+        return limits.large_json(text)
+
     monkeypatch.setattr(http_client, "large_message", large_message)
+    monkeypatch.setattr(plain_responses, "large_json", large_json)
     with endpoint(era, pay=pay) as server:
         async with opened(server.config()) as connection:
             answer = await connection.call_tool("pay", {})
