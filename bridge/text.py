@@ -26,7 +26,6 @@ _DECEIVING = re.compile(f"[{_INVISIBLE}]")
 
 MAX_TEXT_CHARS = 256
 """Default maximum length of text from clients and servers, in characters."""
-
 _UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 """Characters that JSON does not escape, but that control a terminal or end a line."""
 

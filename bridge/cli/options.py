@@ -60,7 +60,7 @@ def count_option(name: str, unit: str, help_text: str, *, least: int = 1, **sett
 
 def texts_option(name: str, **settings: Any) -> Callable[[Any], Any]:
     """Repeatable option of comma-separated texts; the settings are those of `click.option`."""
-    return option(name, type=CommaSeparated(), multiple=True, callback=_flat, **settings)
+    return option(name, type=CommaSeparated(), multiple=True, callback=lambda *values: sum(values[-1], ()), **settings)
 
 
 def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -100,10 +100,6 @@ def typed_options(ctx: click.Context) -> list[click.Option]:
         for each in ctx.command.params
         if isinstance(each, click.Option) and ctx.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
     ]
-
-
-def _flat(_context: click.Context, _parameter: click.Parameter, values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    return tuple(part for value in values for part in value)
 
 
 def with_headers(

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from time import time
-from traceback import FrameSummary, StackSummary, TracebackException
+from traceback import StackSummary, TracebackException
 from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
@@ -29,19 +29,14 @@ _logger = logging.getLogger("bridge.cli")
 
 FAILED = 1
 """Exit code: the tool or the server failed."""
-
 USAGE = 2
 """Exit code: wrong usage."""
-
 MAX_MESSAGE_CHARS = 8 * 1024
 """Maximum characters of a message, which may contain a caller's text."""
-
 MAX_TRACEBACK_CHARS = 32 * 1024
 """Maximum characters of a traceback, from its beginning and end, since exceptions may quote input."""
-
 LEVELS = ("debug", "info", "warning", "error", "critical")
 """Values of ``--log-level``."""
-
 _ABOUT_REQUESTS = ("uvicorn.", "opentelemetry.")
 """Loggers that log a line for each invalid request."""
 
@@ -266,24 +261,18 @@ def user_location(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).exists():
         return f"{error.filename}, line {error.lineno}"
     frames = _pruned(TracebackException.from_exception(error)).stack
-    own = [frame for frame in frames if not _is_library(frame)] or frames
+    own = [frame for frame in frames if not frame.filename.startswith(("<frozen ", *_LIBRARIES))] or frames
     return f"{own[-1].filename}, line {own[-1].lineno}" if own else ""
 
 
-def _is_library(frame: FrameSummary) -> bool:
-    return frame.filename.startswith(("<frozen ", *_LIBRARIES))
-
-
 def _pruned(described: TracebackException) -> TracebackException:
-    described.stack = StackSummary.from_list([frame for frame in described.stack if not _is_hidden(frame)])
+    described.stack = StackSummary.from_list(
+        [frame for frame in described.stack if not frame.filename.startswith(_HIDDEN)]
+    )
     for other in (described.__cause__, described.__context__, *(described.exceptions or ())):
         if other is not None:
             _pruned(other)
     return described
-
-
-def _is_hidden(frame: FrameSummary) -> bool:
-    return frame.filename.startswith(_HIDDEN)
 
 
 class UsersTracebackFormatter(logging.Formatter):

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 HELD_SECONDS = 300.0
 """Default maximum wait for a caller's answer, in seconds."""
-
 MAX_HELD_CALLS = 100
 """Default maximum of suspended calls, shared among callers; each occupies its server."""
 _RETRY_SECONDS = 10

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_HEADER_BYTES = 64 * 1024
 """Default maximum length of a request's head."""
-
 MAX_HEADERS = 200
 """Maximum number of a request's headers."""
 

@@ -36,8 +36,6 @@ _RETRY_SECONDS = 5
 
 _REFUSAL_SECONDS = 1.0
 """Seconds to wait for the request of a refused connection, so that the client reads the response."""
-
-
 _PROBES = tuple(f"{method} {path} HTTP/1".encode() for method in METHODS for path in (HEALTH_PATH, READY_PATH))
 """Beginnings of probe requests, which are answered on refused connections: an unanswered probe restarts the process."""
 
@@ -131,7 +129,7 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
 
         def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
             if not self._is_being_answered():
-                is_too_long = self._is_too_long or _is_h11_refusal(sys.exception())
+                is_too_long = self._is_too_long or getattr(sys.exception(), "error_status_hint", 0) == TOO_LONG  # h11's
                 self.transport.write(too_long if is_too_long else malformed)
             self.transport.close()
 
@@ -146,11 +144,6 @@ def with_connection_limits(protocol: type[Any], bounds: ConnectionLimits) -> typ
 def _is_probe(data: bytes) -> bool:
     """True for a complete probe request without further data."""
     return data.startswith(_PROBES) and data.find(_END_OF_HEAD) == len(data) - len(_END_OF_HEAD)
-
-
-def _is_h11_refusal(error: BaseException | None) -> bool:
-    """True if h11 refused a head as too long."""
-    return getattr(error, "error_status_hint", 0) == TOO_LONG
 
 
 def _refusal(status: bytes, message: bytes, limit: bytes | None = None, *, retry_seconds: int | None = None) -> bytes:

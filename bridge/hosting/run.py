@@ -58,7 +58,7 @@ def run(
 
     publisher = Publisher(
         tools,
-        name=name or _name_of_program(),
+        name=name or Path(sys.argv[0]).stem or _NAME,
         version=_version_of_program() if version is None else version,
         instructions=instructions,
     )
@@ -69,10 +69,6 @@ def run(
             _over_http(publisher, host, port, auth)
     except KeyboardInterrupt:
         sys.exit(exit_process(INTERRUPTED))
-
-
-def _name_of_program() -> str:
-    return Path(sys.argv[0]).stem or _NAME
 
 
 def _version_of_program() -> str:

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 
 GRACEFUL_SECONDS = 10
 """Seconds that running calls may take after a shutdown began; a second Ctrl-C ends them."""
-
 RELOAD_GRACEFUL_SECONDS = 1
 """The same before a restart by reload, in seconds."""
-
 KEEP_ALIVE_SECONDS = 75
 """Idle seconds of a connection; longer than in load balancers, so that they do not use a connection that closes."""
 

@@ -30,7 +30,6 @@ _logger = logging.getLogger("bridge.hosting")
 
 _IDLE_SECONDS = 0.2
 """Seconds that connections stay open after they were accepted, or after their last response."""
-
 _ANSWER_SECONDS = 1
 """Seconds for sending the errors of cancelled calls."""
 

@@ -22,7 +22,6 @@ _logger = logging.getLogger("bridge.hosting")
 
 COLLECTED_BYTES = 32 * 1024 * 1024
 """Unread bytes of closed connections after which garbage is collected."""
-
 _COLLECTION_SECONDS = 0.5
 """Seconds in which the tasks of closed connections end."""
 

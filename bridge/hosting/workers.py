@@ -139,9 +139,8 @@ class _Workers:
                 failures = 0 if monotonic() - started_at > _STEADY_SECONDS else failures
                 delay_seconds = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
                 failures += 1
-                print_message(
-                    f"worker {number} ended ({_spelled(code)}); restarting it{_after(delay_seconds)}", "warning"
-                )
+                delay = f" in {delay_seconds:g} seconds" if delay_seconds else ""
+                print_message(f"worker {number} ended ({_spelled(code)}); restarting it{delay}", "warning")
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)
 
@@ -257,7 +256,3 @@ def _spelled(code: int) -> str:
     with suppress(ValueError):
         return signal.Signals(-code).name
     return f"signal {-code}"
-
-
-def _after(delay_seconds: float) -> str:
-    return f" in {delay_seconds:g} seconds" if delay_seconds else ""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 """Default read timeout in seconds, as in the SDK; long, since no data is sent while a model is thinking."""
-
 DEFAULT_MAX_OUTPUT_TOKENS = 8_192
 """Output limit of requests that set none; the API requires one."""
 

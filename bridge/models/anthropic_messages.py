@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 PROVIDER = "anthropic"
 """Key of this provider in message attributes."""
-
 FORBIDDEN_IN_ID = r"[^A-Za-z0-9_-]"
 """Characters that the API does not allow in call IDs; those of other providers may have them."""
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 PROVIDER = "openai"
 """Key of this provider in message attributes."""
-
 KEPT_OF_A_CALL = "extra_content"
 """Field of a call that Gemini's endpoint requires back."""
 

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 
 PROVIDER = "scripted"
 """Model name in responses."""
-
 Reply = str | ToolExecutionRequest | Sequence[ToolExecutionRequest] | AiMessage | ChatResponse | Exception
 """A reply: text, tool calls, a message, a response, or an exception to raise."""
-
 Script = Iterable[Reply] | Callable[[ChatRequest], Reply | Awaitable[Reply]]
 """Source of replies: a sequence, or a function of the request."""
 

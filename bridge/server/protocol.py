@@ -29,37 +29,26 @@ REQUEST_CANCELLED = -32800
 
 CONNECTION_CLOSED = -32000
 """Code of the SDK's response to calls that run when a connection ends."""
-
 LIMIT_EXCEEDED = -32005
 """Code of errors about limits; ``retryAfterSeconds`` in their data is the time after which to try again."""
-
 HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, MISSING_CAPABILITY: 400}
 """HTTP status of errors by code, in the modern era; all others have 200."""
-
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 """Key in ``_meta`` of a modern request: the client's capabilities."""
-
 PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 """Key in ``_meta`` of a modern request: the protocol version."""
-
 CLIENT_INFO_KEY = "io.modelcontextprotocol/clientInfo"
 """Key in ``_meta`` of a modern request: the client's name and version."""
-
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 """Key in ``_meta`` of a modern result: the server's name and version."""
-
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 """Key in ``_meta`` of a modern request: the minimum severity of log messages."""
-
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Versions of the handshake era, oldest first."""
-
 MODERN_VERSIONS = frozenset({"2026-07-28"})
 """Versions of the modern era, in which requests are independent of one another."""
-
 MessageId = int | str
 """Id of a request."""
-
 BOUNDED_BYTES = 4 * 1024 * 1024
 """Length of a message up to which `value_bounds` does not grow."""
 

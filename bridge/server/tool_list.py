@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 LIST_TTL_MS = 0
 """Milliseconds for which a client may cache a list: none, because tools can change at any time."""
-
 CACHE_SCOPE: Final = "private"
 """Cached responses must not be shared between callers."""
-
 HEADER_KEYWORD = "x-mcp-header"
 """Schema keyword of a parameter that is mirrored in an ``Mcp-Param-*`` header."""
 

@@ -54,11 +54,8 @@ _T = TypeVar("_T")
 
 ChatRequestTransformer = Callable[[ChatRequest, "InvocationContext"], "ChatRequest | Awaitable[ChatRequest]"]
 """Returns the request to send in place of the given one; an exception stops the invocation."""
-
 DEFAULT_MODEL_TIMEOUT_SECONDS = 600.0
 """Default wait for a model, in seconds; the same as in the providers' SDKs."""
-
-
 DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE = 100
 """Default maximum of tool calls in one response; larger than any intended number."""
 

@@ -44,13 +44,10 @@ if TYPE_CHECKING:
 
 TokenEstimator = Callable[["ChatMessage"], int]
 """Returns the number of tokens of a message."""
-
 CHARS_PER_TOKEN = 4
 """Average for English according to OpenAI and Anthropic; a token of other scripts holds fewer characters."""
-
 _MESSAGE_TOKENS = 4
 """Tokens of a message's frame in a provider's format."""
-
 _MEDIA_TOKENS = 1_000
 """Tokens that most providers count for an image or audio clip of common size."""
 
@@ -58,7 +55,6 @@ _MAX_PAGE_MESSAGES = 200
 
 _TOKENS_PER_MESSAGE = 100
 """Assumed average, used to choose the page size; a wrong value costs an additional read."""
-
 MAX_PROVIDED_MEMORIES = 10_000
 """Maximum cached memories of a ``memory_provider``."""
 

@@ -58,7 +58,6 @@ _logger = logging.getLogger("bridge.service")
 
 UNDO_SECONDS = 60.0
 """Maximum duration of all compensation in an invocation, in seconds; cancellation waits for it."""
-
 Undo = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
 """Undoes one execution of a tool."""
 

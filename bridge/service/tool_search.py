@@ -53,7 +53,6 @@ class ToolSearchRequest:
 
 SearchStrategy = Callable[[ToolSearchRequest], "Sequence[str] | Awaitable[Sequence[str]]"]
 """Returns the names of the tools that match a query, best first; a synchronous or asynchronous function."""
-
 Embed = Callable[[Sequence[str]], "Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]"]
 """Returns one vector for each text. A synchronous function runs in a worker thread."""
 

@@ -54,7 +54,6 @@ REFUSALS = "bridge.http.refusals"
 
 HTTP_STATUS = "http.response.status_code"
 """HTTP status of a response, named as in the conventions for HTTP."""
-
 TOOL_ERROR = "tool_error"
 """Error type of a call whose result is an error."""
 CANCELLED = "cancelled"

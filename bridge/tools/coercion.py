@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 MEMBERS = "x-bridge-members"
 """Keyword under which the schema of an enum stores its members' values by name."""
-
 Path = tuple[str | int, ...]
 """Location of a value: keys and indexes, outermost first."""
 

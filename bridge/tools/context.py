@@ -33,7 +33,6 @@ _T = TypeVar("_T")
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 """The severities of RFC 5424, as MCP names them."""
-
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 """The severities in ascending order."""
 

@@ -75,7 +75,6 @@ UnknownToolHandler = Callable[
 
 BeforeTool = Callable[[ToolExecutionRequest, "InvocationContext"], "Awaitable[None] | None"]
 """Called before a tool runs, with parsed arguments; an exception stops the invocation."""
-
 AfterTool = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
 """Called with each result; an exception is logged. Cancelled calls have no result."""
 

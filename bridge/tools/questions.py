@@ -151,7 +151,6 @@ class Root:
 
 Question = Elicitation | UrlElicitation | Sampling | Roots
 """A question to the caller."""
-
 Answer = ElicitationAnswer | SamplingAnswer | tuple[Root, ...]
 """An answer; in the order of the kinds of `Question`."""
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 MAX_NAME_CHARS = 128
 """Maximum length of a tool's name (MCP, "Tools", tool names)."""
-
 Transform = Callable[[tuple["Tool", ...]], Iterable["Tool"]]
 """Returns changed tools."""
 

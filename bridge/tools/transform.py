@@ -29,7 +29,6 @@ _HASH_CHARS = 8
 
 CallNext = Callable[[ToolExecutionRequest, "InvocationContext"], Awaitable[ToolExecutionResult]]
 """Runs the tool, or the next middleware."""
-
 ToolMiddleware = Callable[[ToolExecutionRequest, "InvocationContext", CallNext], Awaitable[ToolExecutionResult]]
 """Runs around a tool: receives the request, the context and the function that runs the tool."""
 

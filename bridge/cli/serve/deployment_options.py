@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 MIN_KEY_BYTES = 32
 """Minimum bytes of a state key."""
-
 MAX_DRAIN_SECONDS = 30.0
 """Usual seconds between SIGTERM and SIGKILL in container platforms."""
 

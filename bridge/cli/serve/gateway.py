@@ -53,8 +53,13 @@ def serve_gateway(
     """
 
     def read() -> list[ServerConfig]:
-        found = ((_label(target), servers_of(target, is_alone=False)) for target in remote)
-        return merged_servers((label, pinned(servers, pins, pin_mode)) for label, servers in found)
+        return merged_servers(
+            (
+                target.path.stem if isinstance(target, ConfigTarget) else target.name,
+                pinned(servers_of(target, is_alone=False), pins, pin_mode),
+            )
+            for target in remote
+        )
 
     tools = load_toolbox(local) if local else ToolBox()
     try:
@@ -79,7 +84,3 @@ def serve_gateway(
                     await following
 
     return Serving(gateway.tools, lifespan, kill_all_children, lambda: [*map(status_as_json, gateway.status())])
-
-
-def _label(target: RemoteTarget) -> str:
-    return target.path.stem if isinstance(target, ConfigTarget) else target.name

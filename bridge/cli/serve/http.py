@@ -25,7 +25,7 @@ from bridge.server.http.probes import HealthState
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
@@ -77,8 +77,9 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
             )
     sockets = sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
     if inheritance is None and options.reload and local:
+        directories = sorted({directory for target in local for directory in _directories_of(target)})
         reload.run_with_reload(
-            _directories(local), sockets, admin_sockets(options.operations.admin_host, options.operations.admin_port)
+            directories, sockets, admin_sockets(options.operations.admin_host, options.operations.admin_port)
         )
     elif inheritance is None and options.scaling.workers > 1:
         _serve_by_workers(ctx, name, sockets, options)
@@ -242,11 +243,6 @@ def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: 
         )
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from error
-
-
-def _directories(targets: Sequence[LocalTarget]) -> list[str]:
-    """Folders of the targets, to watch for changes."""
-    return sorted({directory for target in targets for directory in _directories_of(target)})
 
 
 def _directories_of(target: LocalTarget) -> list[str]:

@@ -9,16 +9,12 @@ if TYPE_CHECKING:
 
 SCHEMA = frozenset({"contains", "propertyNames", "not", "if", "then", "else", "contentSchema"})
 """Keywords whose value is a schema."""
-
 BOOLEAN_OR_SCHEMA = frozenset({"additionalProperties", "items", "unevaluatedItems", "unevaluatedProperties"})
 """Keywords whose value is a schema or a boolean."""
-
 SCHEMA_MAP = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose value maps names to schemas."""
-
 SCHEMA_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords whose value is a list of schemas."""
-
 ANNOTATIONS = ("title", "description")
 """Keywords that are kept in every schema."""
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 BAD_CREDENTIALS = Rate(100, 60)
 """Failed attempts from one address (of IPv6, one /64 network) that are answered without delay."""
-
 is_suspected: ContextVar[bool] = ContextVar("bridge.server.auth.suspected", default=False)
 """True while a credential from an address over `BAD_CREDENTIALS` is verified."""
 

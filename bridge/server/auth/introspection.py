@@ -33,19 +33,14 @@ if TYPE_CHECKING:
 
 CACHE_SECONDS = 30.0
 """Default seconds for which a response is cached, and a revoked token stays valid."""
-
 REFUSED_SECONDS = 10.0
 """Maximum seconds for which a token is cached as inactive."""
-
 FAILED_SECONDS = 1.0
 """Seconds for which a failure is cached, so that not every request waits for an issuer that is down."""
-
 MAX_REQUESTS = 32
 """Maximum number of concurrent requests for new tokens, and as many for tokens that were active before."""
-
 MAX_SUSPECTED_REQUESTS = 4
 """Maximum number of concurrent requests for tokens from addresses with many failed attempts."""
-
 WAIT_SECONDS = 5.0
 """Default seconds for which a token waits for its request."""
 

@@ -20,7 +20,6 @@ _logger = logging.getLogger("bridge.server.auth")
 
 TIMEOUT_SECONDS = 5.0
 """Timeout of a request to an issuer."""
-
 MAX_ANSWER_BYTES = 1024 * 1024
 """Maximum length of a response."""
 

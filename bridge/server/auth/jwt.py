@@ -32,10 +32,8 @@ _logger = logging.getLogger("bridge.server.auth")
 
 REFRESH_SECONDS = 600.0
 """Seconds between fetches of the keys."""
-
 REFETCH_SECONDS = 30.0
 """Default minimum seconds between fetches that tokens with unknown keys cause."""
-
 RETRY_SECONDS = 5.0
 """Seconds between fetches while there are no keys."""
 
@@ -51,10 +49,8 @@ ALGORITHMS = frozenset(
 
 MAX_TOKEN_BYTES = 16 * 1024
 """Maximum length of a token."""
-
 LEEWAY_SECONDS = 30.0
 """Default tolerance for differences between the issuer's clock and this machine's."""
-
 KEEP_SECONDS = 60.0
 """Maximum seconds for which a verified token is cached, and a revoked key stays in use."""
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 HASHED = "sha256:"
 """Prefix of a digest in place of a key."""
-
 MIN_KEY_CHARS = 16
 """Recommended minimum length of a key; a shorter one can be guessed, or found from its digest."""
 
@@ -42,7 +41,6 @@ _logger = logging.getLogger("bridge.server.auth")
 
 CHECK_SECONDS = 1.0
 """Default seconds between checks of the file; a change is read once the file is unchanged for as long."""
-
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """Maximum length of a file of keys."""
 

@@ -35,13 +35,10 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 1_000
 """Maximum number of stored events of a call; older ones are dropped."""
-
 MAX_NOTIFICATION_BYTES = 1024 * 1024
 """Maximum length of the stored events of a call; over it, notifications are not stored."""
-
 MAX_SESSION_BYTES = 16 * 1024 * 1024
 """Maximum length of the stored events of a session; over it, the oldest calls with a response are dropped."""
-
 MAX_BYTES = 256 * 1024 * 1024
 """Maximum length of the stored events of a replica; over it, calls of the largest session are dropped."""
 
@@ -51,7 +48,6 @@ _EVENT_ID = re.compile(r"(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9]{1,20})/(
 
 _MAX_ENTRY_NUMBER = 2**64 - 1
 """Largest number in the id of an entry; Redis refuses commands with larger ones."""
-
 _MAX_UNSTORED_RESPONSES = 100
 """Maximum number of responses of a session that wait for Redis to be available again."""
 

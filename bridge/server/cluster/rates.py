@@ -35,7 +35,6 @@ _logger = logging.getLogger("bridge.server")
 
 PAUSE_SECONDS = 0.01
 """Pause after each synchronization, which limits them to a hundred a second."""
-
 _MAX_METERS_PER_COMMAND = 500
 """Maximum number of meters in one command, since Redis runs nothing else meanwhile."""
 _MAX_PENDING = 10_000

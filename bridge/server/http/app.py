@@ -182,20 +182,7 @@ def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions
 
 
 class BridgeApp(Starlette):
-    """The app that `http_app` makes. ``state.shutdown`` and ``state.drain`` are `shutdown` and `drain`.
-
-    Args:
-        publisher: The tools.
-        sessions: Sessions of the handshake era.
-        names: Allowed hosts and origins.
-        path: Path of streamable HTTP; None without it.
-        sse: True to serve SSE.
-        fast_path: True to answer plain requests without the SDK.
-        max_request_bytes: Maximum length of a request's body.
-        auth: Guards that authenticate callers; None if no credential is required.
-        stateless: True to serve the handshake era without sessions.
-        shared: Creates the `Cluster` of replicas; None without replicas.
-    """
+    """The app that `http_app` makes. ``state.shutdown`` and ``state.drain`` are `shutdown` and `drain`."""
 
     def __init__(
         self,

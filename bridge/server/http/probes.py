@@ -27,18 +27,9 @@ STATUS_PATH = "/status"
 METRICS_PATH = "/metrics"
 PATHS = (HEALTH_PATH, READY_PATH, STATUS_PATH, METRICS_PATH)
 """Paths of the operational pages, at which no tools can be served."""
-
 METHODS = ("GET", "HEAD")
 """HTTP methods of the operational pages."""
 _CLOSE = (b"connection", b"close")
-
-
-def _no_servers() -> tuple[Mapping[str, Any], ...]:
-    return ()
-
-
-def _nothing() -> None:
-    pass
 
 
 class HealthState:
@@ -50,9 +41,7 @@ class HealthState:
         is_held: True if requests wait until `open` or `fail` is called, even after the app has started.
     """
 
-    def __init__(
-        self, *, servers: Callable[[], Iterable[Mapping[str, Any]]] = _no_servers, is_held: bool = False
-    ) -> None:
+    def __init__(self, *, servers: Callable[[], Iterable[Mapping[str, Any]]] = tuple, is_held: bool = False) -> None:
         self._servers = servers
         self._is_held = is_held
         self._settled = Event()
@@ -64,7 +53,7 @@ class HealthState:
         """True after the app has ended unexpectedly."""
         self.is_steady = False
         """True when started, and neither draining nor failed."""
-        self.on_failure: Callable[[], None] = _nothing
+        self.on_failure: Callable[[], None] = lambda: None
         """Called when the app has ended unexpectedly."""
 
     def open(self) -> None:

@@ -35,13 +35,10 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Default maximum length of a request's body: 4 MiB."""
-
 MAX_ID_CHARS = 1024
 """Maximum length of a request's id in a session."""
-
 BODY_BYTES = "bridge.body_bytes"
 """Key of an ASGI scope that holds the bytes for which its body counts."""
-
 MAX_BODY_BYTES_OF_ALL = 256 * 1024 * 1024
 """Maximum bytes of all bodies that are being read or answered, or more, so that `_MIN_LARGEST_BODIES` fit."""
 
@@ -54,7 +51,6 @@ _RETRY_SECONDS = 1
 
 REQUEST = "bridge.request"
 """Key of an ASGI scope that holds its `Request`."""
-
 NOT_JSON = object()
 """`Request.message` of a body that is not JSON in UTF-8."""
 

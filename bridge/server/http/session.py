@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 
 SESSION = "bridge.session"
 """Key of an ASGI scope that holds its `Session`."""
-
 MAX_KEPT_BYTES = 256 * 1024
 """Maximum memory of the client's own data in a session, as `kept_bytes` estimates it."""
-
 _BYTES_OF_A_VALUE = 256
 """Maximum memory of one JSON value, beside its text, in all forms in which it is kept."""
-
 BYTES_OF_A_RESPONSE = 2 * 1024
 """Memory of a response that waits to be sent, beside its text."""
-
 KEPT_METHODS = frozenset({"initialize", "notifications/initialized"})
 """Messages that a session keeps for as long as it is open."""
 

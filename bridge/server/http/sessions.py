@@ -34,16 +34,12 @@ _logger = logging.getLogger("bridge.server")
 
 IDLE_SECONDS = 30 * 60.0
 """Default seconds after which an unused session is ended: 30 minutes, as in the SDK."""
-
 DEFAULT_MAX_SESSIONS = 10_000
 """Default maximum number of open sessions."""
-
 MAX_KEPT_BYTES_OF_ALL = 128 * 1024 * 1024
 """Maximum memory of client data in all sessions together."""
-
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 """Maximum length of the responses of one session that wait to be sent; a session over it is ended."""
-
 MAX_UNREAD_BYTES_OF_ALL = 256 * 1024 * 1024
 """Maximum length of such responses of all sessions; over it, the session with most of them is ended."""
 

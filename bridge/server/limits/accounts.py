@@ -30,7 +30,6 @@ _CACHED_NETWORKS = 4096
 
 _MAX_OTHER_REQUESTS = 16
 """Requests that a session may have beside its calls, such as answers to questions of a tool."""
-
 RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
 """Key in ``_meta`` of a refused call's result: seconds after which the client may try again."""
 

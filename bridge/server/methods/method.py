@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Era = Literal["opening", "handshake", "modern"]
 """``opening`` is the first request of the handshake era, ``handshake`` the rest of it, ``modern`` is 2026-07-28."""
-
 ERAS: frozenset[Era] = frozenset({"handshake", "modern"})
 """Both eras, without the opening."""
 

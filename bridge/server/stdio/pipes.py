@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 READ_BYTES = 65_536
 """Bytes of one read: the capacity of a pipe."""
-
 FULL_BYTES = 4 * 1024 * 1024
 """Maximum bytes that wait to be written before writers have to wait."""
 

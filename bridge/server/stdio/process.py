@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 END_SECONDS = 2.0
 """Maximum seconds for shutdown. Clients kill a server about two seconds after they asked it to end."""
-
 CLOSED_INPUT_SECONDS = 10.0
 """Maximum seconds for answering pending requests after the input has closed."""
-
 POLL_SECONDS = 1.0
 """Seconds between checks for the parent, on systems without a notification of its end."""
 

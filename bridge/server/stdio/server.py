@@ -49,13 +49,10 @@ _logger = logging.getLogger("bridge.server")
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Default maximum length of a message, as over HTTP."""
-
 ANSWER_SECONDS = 1.0
 """Seconds for which calls continue after the input has closed, since a script may pipe requests in."""
-
 CLEANUP_SECONDS = 1.5
 """Seconds for which cancelled calls may clean up."""
-
 KEPT_BYTES = 1024
 """Bytes that are kept of each end of a line over the limit."""
 

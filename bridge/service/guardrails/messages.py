@@ -102,7 +102,6 @@ class OutputGuardrailRequest:
 
 InputGuardrail = Callable[[InputGuardrailRequest], "InputOutcome | Awaitable[InputOutcome]"]
 """Checks a user's message; see the module."""
-
 OutputGuardrail = Callable[[OutputGuardrailRequest], "OutputOutcome | Awaitable[OutputOutcome]"]
 """Checks an answer; see the module."""
 

@@ -47,7 +47,6 @@ class Reprompt:
 
 InputOutcome = Rewrite | Refuse | None
 """Return value of a guardrail for input, or for a tool."""
-
 OutputOutcome = Rewrite | Refuse | Retry | Reprompt | None
 """Return value of a guardrail for answers."""
 

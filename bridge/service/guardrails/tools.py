@@ -55,7 +55,6 @@ class ToolOutputGuardrailRequest:
 
 ToolInputGuardrail = Callable[[ToolInputGuardrailRequest], "InputOutcome | Awaitable[InputOutcome]"]
 """Checks a call; see `guarded`."""
-
 ToolOutputGuardrail = Callable[[ToolOutputGuardrailRequest], "InputOutcome | Awaitable[InputOutcome]"]
 """Checks a result; see `guarded`."""
 

@@ -29,16 +29,12 @@ if TYPE_CHECKING:
 
 _CLASS, _MEMBERS_DESCRIBED = "x-bridge-class", "x-bridge-described"
 """Keywords for the last step of the generator, since pydantic adds titles and descriptions after each hook."""
-
 MADE_HERE = "bridge.tools"
 """Module name of types made from a function's parameters; they have no source."""
-
 TOP_LEVEL = ConfigDict(allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64")
 """Configuration for values of a tool's parameters and results."""
-
 ExtraArguments = Literal["forbid", "ignore"]
 """Treatment of unknown arguments: refuse the call, or drop them."""
-
 SCHEMA_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, TypeError)
 """Raised by pydantic for types that it cannot validate or describe."""
 
