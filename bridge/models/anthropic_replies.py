@@ -42,12 +42,7 @@ _FINISH_REASONS = {
 
 
 class ReplyReader:
-    """Converts one reply.
-
-    Args:
-        offers: The tools of the request.
-        response_format: The requested reply schema.
-    """
+    """Converts one reply."""
 
     def __init__(self, offers: ProviderTools, response_format: RewrittenSchema | None) -> None:
         self.offers = offers
@@ -94,11 +89,7 @@ class ReplyReader:
 
 
 class StreamReader:
-    """Converts one streamed reply to events.
-
-    Args:
-        reader: Reader of complete replies.
-    """
+    """Converts one streamed reply to events."""
 
     def __init__(self, reader: ReplyReader) -> None:
         self._reader = reader

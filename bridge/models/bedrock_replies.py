@@ -92,12 +92,7 @@ class ReplyReader:
 
 
 class StreamReader:
-    """Converts one streamed reply to events.
-
-    Args:
-        reader: Reader of complete replies.
-        response_id: The provider's request ID.
-    """
+    """Converts one streamed reply to events."""
 
     def __init__(self, reader: ReplyReader, response_id: str | None) -> None:
         self._reader = reader

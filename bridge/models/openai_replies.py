@@ -140,12 +140,7 @@ class ReplyReader:
 
 
 class StreamReader:
-    """Converts one streamed reply to events.
-
-    Args:
-        reader: Reader of complete replies.
-        offers: The tools of the request.
-    """
+    """Converts one streamed reply to events."""
 
     def __init__(self, reader: ReplyReader, offers: ProviderTools) -> None:
         self._reader = reader

@@ -85,11 +85,7 @@ class ProviderToolWriter:
 
 
 class ResponseFormatWriter:
-    """Converts reply schemas for one provider, with a cache.
-
-    Args:
-        profile: The provider's schema profile.
-    """
+    """Converts reply schemas for one provider, with a cache."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile

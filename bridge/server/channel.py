@@ -104,14 +104,7 @@ class RemoteChannel:
 
 
 class HandshakeChannel(RemoteChannel):
-    """Channel of a client of the handshake era: questions are requests to the client.
-
-    Args:
-        request: As for `RemoteChannel`.
-        capabilities: As for `RemoteChannel`.
-        log_level: As for `RemoteChannel`.
-        running: The running calls, which count open questions.
-    """
+    """Channel of a client of the handshake era: questions are requests to the client, which ``running`` counts."""
 
     def __init__(
         self,
@@ -162,10 +155,7 @@ class HandshakeChannel(RemoteChannel):
 class ModernChannel(RemoteChannel):
     """Channel of a client of version 2026-07-28: questions end the call, and the next round brings the answers.
 
-    Args:
-        request: As for `RemoteChannel`; its ``requestState`` has been decrypted.
-        capabilities: As for `RemoteChannel`.
-        log_level: As for `RemoteChannel`.
+    The ``requestState`` of the request has been decrypted.
     """
 
     def __init__(

@@ -98,11 +98,7 @@ class ServiceMethod:
         return text if self.reader is None else self.reader.read(text)
 
     def user_message(self, values: Mapping[str, Any]) -> UserMessage:
-        """Build the user message.
-
-        Args:
-            values: Arguments of the call by name.
-        """
+        """Build the user message."""
         content: list[Content] = []
         if self.user_template is not None:
             content.append(Text(self.user_template.render(self._named(values))))

@@ -292,11 +292,7 @@ class ChatMemory:
         return (await self.view(None)).messages()
 
     async def view(self, system: SystemMessage | None) -> WindowView:
-        """Return the messages for the model during a new turn.
-
-        Args:
-            system: Replaces the stored system message.
-        """
+        """Return the messages for the model during a new turn."""
         newest: list[ChatMessage] = []
         weight, before = 0, None
         while True:

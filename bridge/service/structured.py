@@ -34,9 +34,6 @@ class ReplyMismatchError(BridgeError):
 class ReplyReader:
     """Parses the model's replies into values of one type; built once per method.
 
-    Args:
-        kind: The type.
-
     Attributes:
         response_format: Format for the request to the model.
 
@@ -122,10 +119,6 @@ def _name_of(kind: Any) -> str:
 
 def reply_reader_of(kind: Any, source: str) -> ReplyReader:
     """Create the reader for a method's replies.
-
-    Args:
-        kind: The method's return type.
-        source: The method, for messages.
 
     Raises:
         DefinitionError: A model cannot reply with this type.

@@ -138,11 +138,7 @@ class OfferedTools:
         self._request = request
 
     async def next(self, messages: Sequence[ChatMessage]) -> tuple[ToolSpecification, ...]:
-        """Return the specifications for the next model request.
-
-        Args:
-            messages: Messages of the request.
-        """
+        """Return the specifications for the next model request."""
         if self._dynamic and self._request is not None:
             provided = [tool for provider in self._dynamic for tool in await _provided(provider, self._request)]
             self.offer = self._toolset.made_with([*self._once, *provided])

@@ -228,10 +228,6 @@ class ArgumentReader:
     def _validated(self, raw: bytes, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate the arguments; errors cover the first bad item of each list, and some unknown names of each object.
 
-        Args:
-            raw: JSON text of the arguments.
-            arguments: The same as data.
-
         Raises:
             ValidationError: The arguments are invalid.
         """

@@ -57,11 +57,7 @@ def with_notes(schema: Json, left_out: Mapping[str, Any]) -> Json:
 
 
 class NullRemoval:
-    """Removes nulls that stand for absent optional properties.
-
-    Args:
-        normal: The original schema.
-    """
+    """Removes nulls that stand for absent optional properties."""
 
     def __init__(self, normal: NormalSchema) -> None:
         self._normal = normal

@@ -221,9 +221,6 @@ class HeldAnswer:
     """Passes on the events of an invocation, but holds back the parts of an answer until it is accepted.
 
     The parts of text beside tool calls are dropped: they are not the answer, and no guardrail has checked them.
-
-    Args:
-        emit: Receives the events.
     """
 
     __slots__ = ("_emit", "_held")
