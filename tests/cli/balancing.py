@@ -1,4 +1,4 @@
-"""A balancer before replicas, which sends nobody to one that says that it is not ready."""
+"""A balancer that routes requests to ready replicas only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as its users meet it: real processes, in an empty home and an empty working directory."""
+"""Fixtures that run the command line as real processes, with an empty home and working directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command logs."""
+"""Log configuration of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What options take for a number."""
+"""Numbers as values of options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data of a command on a terminal, where what others have written must not be obeyed, and in a pipe."""
+"""Output of foreign data: escaped on a terminal, unchanged in a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress on the terminal of whoever waits, and nowhere else."""
+"""Progress is shown on a terminal only."""
 
 from __future__ import annotations
 

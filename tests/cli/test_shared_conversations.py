@@ -1,4 +1,4 @@
-"""An AI service that two replicas publish, and whose conversations are kept in the Redis that they share."""
+"""An AI service that two replicas publish, with conversations in a shared Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that share the keys of what clients carry: one asks, another gets the answer."""
+"""Replicas with the same state keys: one asks the client, another gets the answer."""
 
 from __future__ import annotations
 

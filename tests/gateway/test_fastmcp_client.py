@@ -1,4 +1,4 @@
-"""FastMCP's client, a process of its own, before a gateway: over every transport, with both eras on either side."""
+"""FastMCP's client in its own process, with a gateway, over every transport and with both eras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that are real processes behind a gateway: one that dies costs only its own tools, and nothing runs twice."""
+"""Real server processes behind a gateway: if one ends, only its tools fail, and no call runs twice."""
 
 from __future__ import annotations
 

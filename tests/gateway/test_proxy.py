@@ -1,4 +1,4 @@
-"""What a gateway passes on as it came: arguments, results, and the questions and states of modern servers."""
+"""A gateway passes arguments, results, questions and states on unchanged."""
 
 from __future__ import annotations
 

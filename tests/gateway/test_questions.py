@@ -1,4 +1,4 @@
-"""What a server asks reaches a gateway's caller whole, and so does the answer the server; and what goes with a call."""
+"""Questions of servers reach the gateway's caller unchanged, and answers reach the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of the handshake era behind a gateway, and a caller of the modern one: the call is held, and runs once."""
+"""A server of the handshake era and a caller of the modern era: the call is suspended, and runs once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An offer to upgrade a connection is ignored: the body of its request stays a body, and the connection goes on."""
+"""Upgrades are ignored: the body of such a request stays a body, and the connection continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of connections whose clients do not read what they are sent."""
+"""Connections of clients that do not read their responses are closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the fast path that have something for their client: the SDK goes on with them, and runs none twice."""
+"""Calls of the fast path that send something to their client continue in the SDK, without running twice."""
 
 from __future__ import annotations
 

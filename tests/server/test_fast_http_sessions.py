@@ -1,4 +1,4 @@
-"""Sessions of the handshake era over real HTTP, with their plain calls answered beside the SDK: how they end."""
+"""Sessions of the handshake era over real HTTP, with plain calls on the fast path."""
 
 from __future__ import annotations
 

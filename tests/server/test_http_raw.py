@@ -1,4 +1,4 @@
-"""What a server does with requests that no client library would send."""
+"""Requests that no client library would send."""
 
 from __future__ import annotations
 

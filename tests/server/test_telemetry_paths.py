@@ -1,4 +1,4 @@
-"""What is observed of a request is the same whichever path answers it."""
+"""Telemetry of a request is the same with and without the fast path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool asks its client, as an observer hears of it."""
+"""Telemetry of questions that tools ask their clients."""
 
 from __future__ import annotations
 

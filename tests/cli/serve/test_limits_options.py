@@ -1,4 +1,4 @@
-"""The options of limits, as a real ``bridge serve`` takes them."""
+"""Options of limits, by a real ``bridge serve``."""
 
 from __future__ import annotations
 

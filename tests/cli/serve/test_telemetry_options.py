@@ -1,4 +1,4 @@
-"""``bridge serve`` while it is watched: real processes, their logs and files."""
+"""Options of telemetry, by real processes, their logs and files."""
 
 from __future__ import annotations
 

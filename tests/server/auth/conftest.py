@@ -1,4 +1,4 @@
-"""What the tests of credentials may use."""
+"""Fixtures of the tests of credentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers of different access see of one server, in both eras and over SSE, by either path."""
+"""Lists and calls by callers with different access, in both eras and over SSE, with and without the fast path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams end when the credentials do that opened them, and what they still owe is answered first."""
+"""Streams end when their credentials expire or are revoked, after pending requests are answered."""
 
 from __future__ import annotations
 

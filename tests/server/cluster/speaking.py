@@ -1,4 +1,4 @@
-"""A client of the handshake era that says where each message goes, and reads what comes back."""
+"""A client of the handshake era that sends each message to a chosen replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised while Redis is gone, and once it is back and has forgotten all."""
+"""Sessions while Redis is unavailable, and after it has lost its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replicas tell one another of rates, through a real Redis."""
+"""Replicas synchronize rates through a real Redis."""
 
 from __future__ import annotations
 

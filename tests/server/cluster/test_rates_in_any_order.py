@@ -1,4 +1,4 @@
-"""Whatever is counted by whom, and told when: what replicas of one rate let in together."""
+"""Replicas of one rate, with calls, synchronizations and outages in any order."""
 
 from __future__ import annotations
 

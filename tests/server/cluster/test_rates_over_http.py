@@ -1,4 +1,4 @@
-"""Rates of several servers that are one."""
+"""Rates of several replicas over HTTP."""
 
 from __future__ import annotations
 

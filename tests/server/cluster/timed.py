@@ -1,4 +1,4 @@
-"""Replicas that count rates through a real Redis, in a time that the tests make."""
+"""Replicas that count rates through a real Redis, with a clock that tests control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the replicas serve."""
+"""The tools of the replicas."""
 
 from __future__ import annotations
 

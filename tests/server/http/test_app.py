@@ -1,4 +1,4 @@
-"""Streamable HTTP, by raw requests to a real server: what is answered to whom, and what is logged."""
+"""Streamable HTTP, by raw requests to a real server: responses and log lines."""
 
 from __future__ import annotations
 

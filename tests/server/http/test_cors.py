@@ -1,4 +1,4 @@
-"""What a browser is told when a page of another origin uses the server: before the gate, and with every answer."""
+"""CORS: preflight requests before authentication, and headers of every response."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from bridge.server.http.responses import send_error
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
 from tests.server.auth.guarded import add
-from tests.server.auth.test_direct import scope_of
+from tests.server.auth.test_pre_asgi import scope_of
 
 if TYPE_CHECKING:
     from bridge.server.http.requests import Request

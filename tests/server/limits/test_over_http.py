@@ -1,4 +1,4 @@
-"""Limits over HTTP: in every era and transport, with keys and without, on every way to an answer."""
+"""Limits over HTTP, in every era and transport, with and without keys, with and without the fast path."""
 
 from __future__ import annotations
 

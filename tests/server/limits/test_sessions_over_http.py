@@ -1,4 +1,4 @@
-"""How many sessions there may be, and who gives way when there are no more."""
+"""The maximum number of sessions, and the eviction of idle ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changed tools reach the clients of both eras, and a client that does not read holds up nobody."""
+"""Changes of tools are notified to clients of both eras; a client that does not read delays no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A protocol method is one class that the registry names: no other module knows of it."""
+"""The registry is the only module that names the classes of protocol methods."""
 
 from __future__ import annotations
 

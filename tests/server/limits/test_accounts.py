@@ -1,4 +1,4 @@
-"""Accounts: what each caller takes."""
+"""Accounts: usage by each caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a client is waited for that has begun to send something, or nothing."""
+"""Read timeouts of connections, before and during a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections there may be, and how long the head of a request."""
+"""Limits of the number of connections and of the head of a request."""
 
 from __future__ import annotations
 

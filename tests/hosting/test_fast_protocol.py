@@ -1,4 +1,4 @@
-"""Requests that came whole are answered without ASGI; all others, and what ASGI would know of them, as ever."""
+"""Complete requests are answered without ASGI; all others go through ASGI unchanged."""
 
 from __future__ import annotations
 

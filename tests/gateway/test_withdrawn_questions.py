@@ -1,4 +1,4 @@
-"""A question that a server asks no more: its caller's is withdrawn too, and nobody waits for the answer."""
+"""A question that a server withdraws is withdrawn from the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head of an answer goes with its body, and nothing is lost or held back."""
+"""Head and body of a response are written at once; nothing is lost or delayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sits at the terminal: asked for lines and for approval, and free to interrupt."""
+"""Interactive input: lines, approval and interruption."""
 
 from __future__ import annotations
 

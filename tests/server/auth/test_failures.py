@@ -1,4 +1,4 @@
-"""Bad credentials that come again and again, and honest callers behind the same address."""
+"""Repeated invalid credentials are throttled; valid callers behind the same address are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that goes on with a call that was given up: what it says and asks for that reaches no other caller."""
+"""A server that continues a cancelled call: its questions and messages reach no other caller."""
 
 from __future__ import annotations
 

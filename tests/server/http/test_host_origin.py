@@ -1,4 +1,4 @@
-"""The edge, by raw bytes and raw requests to a real server."""
+"""The host and origin guard, by raw bytes and raw requests to a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls at once of a server that does not tell for which of them it asks: one caller is asked, of several none."""
+"""Concurrent calls of a server whose questions name no call: a single caller is asked, several are not."""
 
 from __future__ import annotations
 
