@@ -35,9 +35,6 @@ def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[st
     Strings are used unchanged; numbers, booleans, arrays and objects are parsed as JSON. For an array, the name may be
     repeated, one item each. Without a type in the schema, the value is parsed as JSON if possible. For an enumeration,
     any other text is sent unchanged, since it may be the name of a value.
-
-    Raises:
-        click.UsageError: An argument has another form, is repeated, or does not fit its parameter.
     """
     values: dict[str, list[str]] = {}
     for text in texts:

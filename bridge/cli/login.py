@@ -54,11 +54,7 @@ def command(
 
 
 def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
-    """Find the one server of a target that supports a login.
-
-    Raises:
-        click.UsageError: There is none, or there are several.
-    """
+    """Find the one server of a target that supports a login."""
     if isinstance(target, FileTarget | ModuleTarget):
         raise click.UsageError("a Python target has no server to log in to", ctx)
     from bridge.cli.servers import servers_of  # noqa: PLC0415 - after usage errors

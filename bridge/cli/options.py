@@ -105,11 +105,7 @@ def typed_options(ctx: click.Context) -> list[click.Option]:
 def with_headers(
     ctx: click.Context, targets: Sequence[_AnyTarget], texts: Sequence[str]
 ) -> list[_AnyTarget | UrlTarget]:
-    """Add HTTP headers to the one URL target; errors never contain their values.
-
-    Raises:
-        click.UsageError: A header is malformed, or the target for it is ambiguous.
-    """
+    """Add HTTP headers to the one URL target; errors never contain their values."""
     if not texts:
         return list(targets)
     urls = sum(isinstance(target, UrlTarget) for target in targets)
@@ -165,11 +161,7 @@ pins_options = option_group(
 
 
 def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:
-    """Refuse a lock file on the command line if there is no server; one in the environment may be for other commands.
-
-    Raises:
-        click.UsageError: No target is a server.
-    """
+    """Refuse a lock file on the command line without a server; the environment may be for other commands."""
     if not split_targets(targets)[1] and any(each.name == "pins" for each in typed_options(ctx)):
         raise click.UsageError("--pins needs a server; the tools of a Python target cannot be pinned", ctx)
 

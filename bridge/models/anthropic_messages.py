@@ -13,7 +13,7 @@ from bridge.tools.content import File
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bridge.models.conversation import Conversation, Said
+    from bridge.models.conversation import Conversation, ConversationMessage
     from bridge.tools.content import Content
     from bridge.types import Json
 
@@ -44,7 +44,7 @@ def preserved_layout(blocks: Iterable[Json]) -> list[Json] | None:
     return layout if any(block["type"] not in {"text", "tool_use"} for block in layout) else None
 
 
-def _blocks(conversation: Conversation, message: Said) -> Iterator[Json]:
+def _blocks(conversation: Conversation, message: ConversationMessage) -> Iterator[Json]:
     match message:
         case UserMessage():
             yield from _content(message.content)

@@ -14,7 +14,7 @@ from bridge.tools.content import Audio, File
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bridge.models.conversation import Conversation, Said
+    from bridge.models.conversation import Conversation, ConversationMessage
     from bridge.tools.content import Content
     from bridge.types import Json
 
@@ -71,7 +71,7 @@ class MessageWriter:
         """Convert the messages to alternating user and assistant turns; tool results are user turns."""
         return self._conversation.turns(self._blocks)
 
-    def _blocks(self, message: Said) -> Iterator[Json]:
+    def _blocks(self, message: ConversationMessage) -> Iterator[Json]:
         match message:
             case UserMessage():
                 yield from self._user(message)

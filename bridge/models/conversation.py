@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
-    Said = UserMessage | AiMessage | ToolExecutionResultMessage
+    ConversationMessage = UserMessage | AiMessage | ToolExecutionResultMessage
 
 
 _MADE_ID_CHARS = 24
@@ -48,7 +48,7 @@ class Conversation:
         texts = [utf8_text(each.text) for each in self.messages if isinstance(each, SystemMessage)]
         return [text for text in texts if text.strip()]
 
-    def turns(self, blocks_of: Callable[[Said], Iterable[Json]]) -> list[Json]:
+    def turns(self, blocks_of: Callable[[ConversationMessage], Iterable[Json]]) -> list[Json]:
         """Convert the messages to alternating user and assistant turns.
 
         Args:

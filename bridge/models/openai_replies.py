@@ -106,7 +106,7 @@ class ReplyReader:
     ) -> ChatResponse:
         """Build a response from its parts."""
         attributes: Json = {}
-        if more := {call_id: told for call_id, told in more.items() if told}:
+        if more := {call_id: extra for call_id, extra in more.items() if extra}:
             attributes["calls"] = more
         if thinking is not None and thinking_field is not None:
             attributes["thinking_field"] = thinking_field
@@ -225,7 +225,7 @@ def _thinking_in(message: ChatCompletionMessage | ChoiceDelta) -> tuple[str | No
     """The field of the model's thinking, and its text."""
     more: Mapping[str, Any] = message.model_extra or {}
     found = ((field, more.get(field)) for field in _THINKING_FIELDS)
-    return next(((field, told) for field, told in found if isinstance(told, str) and told), (None, None))
+    return next(((field, text) for field, text in found if isinstance(text, str) and text), (None, None))
 
 
 def _more_of(call: ChatCompletionMessageToolCallUnion | ChoiceDeltaToolCall) -> Json:

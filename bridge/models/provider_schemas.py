@@ -81,7 +81,7 @@ class ProviderToolWriter:
 
     def _rewrite(self, specification: ToolSpecification) -> RewrittenSchema:
         strict = self._strict if specification.strict is None else specification.strict
-        return self._profile.told(specification.parameters, strict=strict, owner=f"the tool {specification.name!r}")
+        return self._profile.convert(specification.parameters, strict=strict, owner=f"the tool {specification.name!r}")
 
 
 class ResponseFormatWriter:
@@ -98,7 +98,7 @@ class ResponseFormatWriter:
         return self._remembered(response_format.name, json.dumps(response_format.schema), response_format.strict)
 
     def _rewrite(self, name: str, schema: str, strict: bool) -> RewrittenSchema:
-        return self._profile.told(json.loads(schema), strict=strict, owner=f"the reply {name!r}")
+        return self._profile.convert(json.loads(schema), strict=strict, owner=f"the reply {name!r}")
 
 
 def format_name(response_format: ResponseFormat) -> str:

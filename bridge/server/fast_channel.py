@@ -1,14 +1,11 @@
-"""The channel of a call on the fast path, and the way of such a call to the SDK's server.
+"""Channel of a call on the fast path, which passes the request to the SDK's server when the call needs its client.
 
-    call ─┬─> bytes                                   it told its client nothing
-          ╰─> FastChannel ─> the SDK's server ─> …    it has something to tell: the SDK's server answers
+    call ─┬─> bytes                                   no message to the client
+          ╰─> FastChannel ─> the SDK's server ─> …    progress, a log message or a question
 
-A call that never reports, logs or asks has a plain answer, and nobody knows before whether it will. So the call runs on
-the fast path until it has something for its client. From then on the request is the SDK's, with its streams, its
-questions and its cancellation: the SDK's handler does not run the tool again, but waits for the call that runs already,
-and gives it a channel.
-
-Nothing of the SDK is imported here: a server over stdio runs its first calls without it.
+A call runs on the fast path until it first sends something to its client. Then the SDK's server takes over the request,
+with its streams, questions and cancellation. Its handler does not run the tool again, but gives the running call a
+channel, and waits for its result. This module does not import the SDK.
 """
 
 from __future__ import annotations
@@ -33,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class FastChannel:
-    """The channel of one call; on asyncio.
+    """Channel of one call; on asyncio.
 
     Args:
         task: The task that runs the call.
-        hand_over: Gives the request to the SDK's server, whose handler calls `outcome`.
+        hand_over: Passes the request to the SDK's server, whose handler calls `outcome`.
         wants_progress: True if the client sent a token for progress.
         wants_logs: True if the client may want log messages.
         peer: Identifies the client across its calls; None if it is unknown.
@@ -72,7 +69,7 @@ class FastChannel:
         self.peer = peer
         """Identifies the client across its calls; None if it is unknown."""
         self.is_handed_over = False
-        """True once the SDK's server answers."""
+        """True once the SDK's server has the request."""
         self._is_closed = False
         self._progress = float("-inf")
         self._remote: asyncio.Future[Channel]
@@ -81,17 +78,17 @@ class FastChannel:
     # --- in the call -------------------------------------------------------------------------------------------------
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Report progress; dropped where nobody asked for it, and where it does not grow (the protocol's rule)."""
+        """Send progress, if the client asked for it; values that do not increase are dropped (the protocol's rule)."""
         if not self._is_closed and isfinite(progress) and progress > self._progress:
             self._progress = progress
             if message is not None:
-                to_json(message)  # raises for a lone surrogate, whether it is sent or not
+                to_json(message)  # raises for a lone surrogate, even if nothing is sent
             if self._wants_progress:
                 await (await self._given()).progress(progress, total, message)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        """Send a log message; dropped where the client wants none."""
-        LOG_LEVELS.index(level)  # raises for an unknown one, whether it is sent or not
+        """Send a log message, if the client wants log messages."""
+        LOG_LEVELS.index(level)  # raises for an unknown level, even if nothing is sent
         if self._wants_logs and not self._is_closed:
             await (await self._given()).log(level, data, logger)
 
@@ -103,7 +100,7 @@ class FastChannel:
             ToolError: The call has ended, or the client cannot be asked.
         """
         if self._is_closed:
-            raise ToolError("the call has ended, and its caller cannot be asked any more")
+            raise ToolError("the call has ended, and its client cannot be asked any more")
         return await (await self._given()).ask(questions)
 
     async def _given(self) -> Channel:
@@ -112,7 +109,7 @@ class FastChannel:
         return await asyncio.shield(self._remote)  # a subtask of the tool that is cancelled cancels no other
 
     def hand_over(self) -> None:
-        """Give the request to the SDK's server, once."""
+        """Pass the request to the SDK's server, once."""
         if not self.is_handed_over:
             self.is_handed_over = True
             loop = asyncio.get_running_loop()
@@ -122,26 +119,24 @@ class FastChannel:
     # --- in the task of the call ---------------------------------------------------------------------------------
 
     def settle(self, outcome: Json | ProtocolError | InputRequired) -> None:
-        """Give the SDK's handler the result of the call, or the error that answers it."""
+        """Pass the result of the call, or its error, to the SDK's handler."""
         if not self._outcome.done():
             self._outcome.set_result(outcome)
 
     def close(self) -> None:
-        """Note that the call has ended: nothing more reaches the client."""
+        """Drop further messages, because the call has ended."""
         self._is_closed = True
         if self.is_handed_over:
-            self._outcome.cancel()  # nothing, if it is settled
+            self._outcome.cancel()  # without effect once it is settled
 
     # --- in the SDK's handler ----------------------------------------------------------------------------------------
 
     async def outcome(self, remote: Channel) -> Json:
-        """Let the call talk through the SDK's channel, and wait for its result.
-
-        A cancellation cancels the call, and waits until it has ended.
+        """Give the call the SDK's channel, and wait for its result; a cancellation also cancels the call.
 
         Raises:
-            ProtocolError: The answer is an error.
-            InputRequired: The answer asks the client.
+            ProtocolError: The call failed.
+            InputRequired: The call asks its client a question.
         """
         if not self._remote.done():
             self._remote.set_result(remote)

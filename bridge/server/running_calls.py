@@ -101,8 +101,8 @@ class RunningCalls:
             ProtocolError: `end` was called.
         """
         if self.is_over:
-            told = f"the server ends: {name!r} was not run; call it again in {_RETRY_SECONDS} second, or elsewhere"
-            raise ProtocolError(LIMIT_EXCEEDED, told, {"retryAfterSeconds": _RETRY_SECONDS})
+            message = f"the server ends: {name!r} was not run; call it again in {_RETRY_SECONDS} second, or elsewhere"
+            raise ProtocolError(LIMIT_EXCEEDED, message, {"retryAfterSeconds": _RETRY_SECONDS})
 
     def was_ended(self) -> bool:
         """Return True if the current task was cancelled by `end` alone, and undo the cancellation."""

@@ -41,11 +41,7 @@ class AuthOptions:
     tool_scope: tuple[str, ...]
 
     def auth(self, ctx: click.Context) -> Auth | None:
-        """Build the authentication; None without credentials.
-
-        Raises:
-            click.UsageError: The options contradict each other, or a value is invalid.
-        """
+        """Build the authentication; None without credentials."""
         self._check(ctx)
         if not (self.api_key or self.api_keys or self.oauth_issuer):
             return None

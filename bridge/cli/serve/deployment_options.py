@@ -46,11 +46,7 @@ class ScalingOptions:
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
     def check(self, ctx: click.Context, *, reload: bool, transport: str) -> None:
-        """Check that the options allow several workers.
-
-        Raises:
-            click.UsageError: They do not.
-        """
+        """Check that the options allow several workers."""
         if self.workers == 1:
             return
         if reload:
@@ -73,11 +69,7 @@ class ScalingOptions:
             asyncio.run(check_reachable(self.redis_url))
 
     def secrets(self, ctx: click.Context) -> Sequence[bytes] | None:
-        """Keys that encrypt client-held state; None to generate one for this process.
-
-        Raises:
-            click.UsageError: A key is too short.
-        """
+        """Keys that encrypt client-held state; None to generate one for this process."""
         keys = [key.encode() for key in self.state_keys]
         for number, key in enumerate(keys, 1):
             if len(key) < MIN_KEY_BYTES:
@@ -121,11 +113,7 @@ class OperationsOptions:
     drain_timeout: float
 
     def check(self, ctx: click.Context) -> None:
-        """Check that the options are consistent.
-
-        Raises:
-            click.UsageError: They are not.
-        """
+        """Check that the options are consistent."""
         if self.drain_delay + self.drain_timeout >= MAX_DRAIN_SECONDS:
             raise click.UsageError(
                 f"--drain-delay {self.drain_delay:g} and --drain-timeout {self.drain_timeout:g} together must stay "

@@ -43,11 +43,7 @@ class LimitsOptions:
     max_connections: int | None
 
     def limits(self, ctx: click.Context) -> Limits | None:
-        """Build the limits; None for none.
-
-        Raises:
-            click.UsageError: An option is malformed.
-        """
+        """Build the limits; None for none."""
         if not (
             self.rate
             or self.concurrency

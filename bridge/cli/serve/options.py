@@ -59,11 +59,7 @@ class ServeOptions:
 
 
 def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> list[Target]:
-    """Targets of the command, including one after ``--``; by default the existing default targets.
-
-    Raises:
-        click.UsageError: There are no targets.
-    """
+    """Targets of the command, including one after ``--``; by default the existing default targets."""
     if targets := given_targets(ctx, texts):
         return targets
     if defaults := existing_targets(options.default_targets):
@@ -128,9 +124,6 @@ def publisher_of(
         name: Name of the server.
         options: The command's options.
         state_keys: Keys that encrypt client-held state; None to generate one for this process.
-
-    Raises:
-        click.UsageError: The options are invalid.
     """
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after errors of the targets
 

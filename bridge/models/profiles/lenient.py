@@ -47,7 +47,7 @@ _KEPT: Mapping[str, tuple[str, ...]] = {
     "boolean": (),
 }
 
-_TOLD = ("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "default", "format", "enum", "const")
+_NOTED = ("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "default", "format", "enum", "const")
 """Keywords that are added to the description if they cannot be kept."""
 
 
@@ -241,10 +241,10 @@ class _Writer:
             written |= self._object(node, trail, level)
         if kind == "array":
             written["items"] = self._items(node, trail, level)
-        told = {key: node[key] for key in _TOLD if key in node and key not in written and node[key] is not None}
+        noted = {key: node[key] for key in _NOTED if key in node and key not in written and node[key] is not None}
         if "enum" in written:
-            told.pop("const", None)
-        return with_notes(written, told)
+            noted.pop("const", None)
+        return with_notes(written, noted)
 
     def _object(self, node: Json, trail: frozenset[str], level: int) -> Json:
         properties = node.get("properties", {})

@@ -62,7 +62,7 @@ class Profile:
             rewriting = self.lenient(normal)
             return replace(rewriting, losses=(*rewriting.losses, f"strictness: {error}"))
 
-    def told(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> RewrittenSchema:
+    def convert(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> RewrittenSchema:
         """Convert a schema for the provider, and log its losses.
 
         Args:

@@ -254,7 +254,7 @@ class LimitExceeded(NamedTuple):
     retry_after_seconds: int
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The message with the time to try again."""
         seconds = self.retry_after_seconds
         return f"{self.message}; try again in {seconds} second{'' if seconds == 1 else 's'}"
@@ -268,7 +268,7 @@ class LimitExceeded(NamedTuple):
     def result(self) -> ToolExecutionResult:
         """Result of a refused call."""
         return ToolExecutionResult(
-            (Text(self.told),), is_error=True, metadata={RETRY_AFTER_META_KEY: self.retry_after_seconds}
+            (Text(self.text),), is_error=True, metadata={RETRY_AFTER_META_KEY: self.retry_after_seconds}
         )
 
 

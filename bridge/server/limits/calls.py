@@ -83,7 +83,7 @@ class BoundedCalls:
         # While half of the places are free, no caller can be over its share, and its calls need not be counted.
         if 2 * len(self._running) > self._max_calls and self._is_over(context) and tools.find(request.name) is not None:
             refusal = too_many_of_all("too many calls", self._max_calls, "--max-calls")
-            raise CallRefused(ProtocolError(LIMIT_EXCEEDED, refusal.told, refusal.data))
+            raise CallRefused(ProtocolError(LIMIT_EXCEEDED, refusal.text, refusal.data))
         return self._execute(tools, request, context, policy)
 
     def _is_over(self, context: InvocationContext) -> bool:

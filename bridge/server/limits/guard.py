@@ -64,11 +64,11 @@ class RateLimitGuard:
 
     async def _refuse(self, account: Account, refusal: LimitExceeded, now: float, request: Request) -> None:
         if account.is_answered_at_once(now):
-            _logger.warning("refused a request of %r: %s", clip(caller_key(request.scope)), refusal.told)
+            _logger.warning("refused a request of %r: %s", clip(caller_key(request.scope)), refusal.text)
         else:
             await delay_refusal(self._hold_seconds)
         seconds, limit = refusal.retry_after_seconds, refusal.limit
-        await send_error(request.send, 429, refusal.told, retry_after_seconds=seconds, limit=limit)
+        await send_error(request.send, 429, refusal.text, retry_after_seconds=seconds, limit=limit)
 
 
 async def delay_refusal(seconds: float) -> None:

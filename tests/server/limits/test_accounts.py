@@ -52,7 +52,7 @@ def test_calls_are_counted_for_each_tool_that_a_pattern_names() -> None:
     entered(account, "delete_two").leave()
     refused = account.enter("delete_one", 100.0)
     assert isinstance(refused, LimitExceeded)
-    assert refused.told == "'delete_one' was called too often: a caller has 1 in 60 s; try again in 60 seconds"
+    assert refused.text == "'delete_one' was called too often: a caller has 1 in 60 s; try again in 60 seconds"
     for _ in range(3):
         entered(account, "add").leave()
     assert isinstance(account.enter("add", 100.0), LimitExceeded)
