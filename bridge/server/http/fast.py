@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CACHED_HEADER_VALUES = 256
 
 SILENT_SECONDS = 15.0
-"""How long a call of a tool with a context runs before the SDK's server answers it, also if it has told nothing."""
+"""Seconds after which the SDK's server takes over a call of a tool with a context, even without messages."""
 
 
 _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
@@ -140,7 +140,7 @@ class FastHttp:
 
 
 async def _run_beside(call: PendingCall) -> PlainResponse | None:
-    """Run a call in a task of its own, so that this task can go on with the request if the call is handed over."""
+    """Run a call in its own task, so that this task can pass the request to the SDK's server meanwhile."""
     handed_over = asyncio.get_running_loop().create_future()
     call.request.hand_over = lambda: handed_over.set_result(None)
     task = asyncio.create_task(call.run())
@@ -154,7 +154,7 @@ async def _run_beside(call: PendingCall) -> PlainResponse | None:
 
 
 class _Call:
-    """A call that is still to be run: a `PendingCall`."""
+    """A call that has not run yet: a `PendingCall`."""
 
     __slots__ = ("_call", "_running", "may_talk", "request")
 
@@ -167,9 +167,9 @@ class _Call:
     async def _talk(
         self, context: InvocationContext, task: asyncio.Task[Any], hand_over: Callable[[], None], peer: object = None
     ) -> tuple[bytes, int] | None:
-        """Run a call that may have something for its client; returns None if the SDK's server answers."""
+        """Run a call that may send messages to its client; return None if the SDK's server answers."""
         channel = self.request.channel = self._call.open_channel(context, task, hand_over, peer)
-        # From then on the SDK keeps the connection busy, and in sessions a client may resume.
+        # Afterwards, the SDK sends keep-alive comments, and clients may resume the stream in sessions.
         timer = task.get_loop().call_later(SILENT_SECONDS, channel.hand_over)
         try:
             answer = await self._call.run(context)

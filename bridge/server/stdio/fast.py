@@ -70,7 +70,7 @@ class FastStdio:
             # The first request selects the era; if it is not plain, the SDK serves the whole connection.
             self._is_open = True
             return self._opens(message)
-        if message["method"] == "initialize":  # the SDK agrees anew: only it knows what the client can do then
+        if message["method"] == "initialize":  # the SDK negotiates again: only it knows the client's capabilities then
             self._knows_client = False
         if self._plan is None or str(message["id"]) in self._calls:
             return False
@@ -165,7 +165,7 @@ class FastStdio:
 
         def hand_over() -> None:
             self._publisher.handed_over[call.id] = channel
-            del self._calls[str(call.id)]  # the SDK is told of cancellations, and answers
+            del self._calls[str(call.id)]  # the SDK gets cancellations, and answers
             self._to_sdk(message)
 
         context = self._context(call)
