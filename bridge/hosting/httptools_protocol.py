@@ -258,7 +258,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             self._write(answer, keeps_alive=running.keep_alive)
 
     def _continue_in_asgi(self, running: _Running, scope: Any) -> None:
-        """Answer a request in ASGI, while its call goes on."""
+        """Answer a request in ASGI, while its call continues."""
         path = scope["path"].encode()
         scope |= {"method": "POST", "raw_path": path, "state": self.app_state.copy(), REQUEST: running.work.request}
         running.is_handed_over = True

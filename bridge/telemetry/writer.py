@@ -156,7 +156,7 @@ class BackgroundWriter:
             if self._complained_at is None or now - self._complained_at >= COMPLAINT_SECONDS:
                 self._complained_at = now
                 _logger.error(  # noqa: TRY400 - the traceback says nothing more
-                    "the %s cannot be written: %s; calls go on, %d lines wait and at most %d will",
+                    "the %s cannot be written: %s; calls continue, %d lines are queued, of at most %d",
                     self._name,
                     error,
                     self._unwritten(),

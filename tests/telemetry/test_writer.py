@@ -95,7 +95,7 @@ def test_a_full_disk_is_told_and_what_waited_is_written_when_there_is_room_again
         writer.close()
     assert output.lines == ["first", "second"]
     first, last = caplog.messages
-    assert first.startswith("the audit log cannot be written: [Errno 28] No space left on device; calls go on")
+    assert first.startswith("the audit log cannot be written: [Errno 28] No space left on device; calls continue")
     assert last == "the audit log is written again"
 
 

@@ -80,7 +80,7 @@ def http_app(
     """Make a Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
     Run it with any ASGI server; its lifespan must run (see `mount` for an app inside another). A client of the modern
-    era that closes its request cancels the call; in the handshake era the call goes on until it is cancelled.
+    era that closes its request cancels the call; in the handshake era the call continues until it is cancelled.
 
     Args:
         tools: A ToolBox, whose changes are announced to clients, or anything that a ToolBox takes.
