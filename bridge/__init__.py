@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from bridge.service.guardrails.outcomes import Refuse, Reprompt, Retry, Rewrite
     from bridge.service.guardrails.tools import ToolInputGuardrailRequest, ToolOutputGuardrailRequest, guarded
     from bridge.service.interface import MemoryId
+    from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory import ChatMemory, by_encoding, message_window, token_window
     from bridge.service.memory_store import ChatMemoryStore, InMemoryStore, StoredMessages
     from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
@@ -131,7 +132,15 @@ if TYPE_CHECKING:
     from bridge.telemetry.switch import enable_telemetry
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
     from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters, LogLevel
-    from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
+    from bridge.tools.execution import (
+        AfterTool,
+        BeforeTool,
+        ErrorHandler,
+        ExecutionPolicy,
+        UnknownToolHandler,
+        execute,
+        execute_timed,
+    )
     from bridge.tools.function import specifications_from, tool, tools_from
     from bridge.tools.questions import (
         Answer,
@@ -164,21 +173,31 @@ if TYPE_CHECKING:
         ToolProviderRequest,
     )
     from bridge.tools.toolbox import ToolBox
-    from bridge.tools.transform import filtered, prefixed, renamed, respecified, safe_names, wrapped
+    from bridge.tools.transform import (
+        CallNext,
+        ToolMiddleware,
+        filtered,
+        prefixed,
+        renamed,
+        respecified,
+        safe_names,
+        wrapped,
+    )
 
 __all__ = [
-    "AiMessage", "Answer", "AnthropicChatModel", "ApprovalPolicy", "ArgumentProblem", "ArgumentsError", "Audio",
-    "BedrockChatModel", "BeforeToolExecution", "BlockingContext", "BlockingToolProvider", "BridgeError", "Caller",
-    "ChatEvent", "ChatMemory", "ChatMemoryStore", "ChatMessage", "ChatModel", "ChatModelCall", "ChatModelError",
-    "ChatModelListener", "ChatRequest", "ChatRequestParameters", "ChatResponse", "ClientCredentials",
-    "ClientHandlers", "CompleteResponse", "CompleteToolCall", "ConfigError", "Connection", "ConnectionState",
-    "ConnectionStatus", "Content", "Decision", "DefinitionError", "Elicitation", "ElicitationAnswer",
-    "ExecutionPolicy", "File", "FinishReason", "GuardrailError", "HttpTransport", "IdentityAssertion", "Image",
-    "InMemoryStore", "InputGuardrailRequest", "InputRequired", "IntermediateResponse", "InvocationContext",
-    "InvocationError", "InvocationListener", "InvocationParameters", "InvocationSuspended",
-    "InvocationTimeoutError", "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError",
-    "MemoryTransport", "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect",
-    "OutcomeUnknownError", "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall",
+    "AfterTool", "AiMessage", "Answer", "AnthropicChatModel", "ApprovalPolicy", "ArgumentProblem", "ArgumentsError",
+    "Audio", "BedrockChatModel", "BeforeTool", "BeforeToolExecution", "BlockingContext", "BlockingToolProvider",
+    "BridgeError", "CallNext", "Caller", "ChatEvent", "ChatMemory", "ChatMemoryStore", "ChatMessage", "ChatModel",
+    "ChatModelCall", "ChatModelError", "ChatModelListener", "ChatRequest", "ChatRequestParameters",
+    "ChatRequestTransformer", "ChatResponse", "ClientCredentials", "ClientHandlers", "CompleteResponse",
+    "CompleteToolCall", "ConfigError", "Connection", "ConnectionState", "ConnectionStatus", "Content", "Decision",
+    "DefinitionError", "Elicitation", "ElicitationAnswer", "ErrorHandler", "ExecutionPolicy", "File",
+    "FinishReason", "GuardrailError", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore",
+    "InputGuardrailRequest", "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError",
+    "InvocationListener", "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError",
+    "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport",
+    "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError",
+    "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall",
     "PromptedToolsChatModel", "Question", "RedisStore", "Refuse", "ReplyError", "Reprompt", "ResourceLink",
     "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer",
     "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError",
@@ -187,16 +206,16 @@ __all__ = [
     "Text", "TokenStream", "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice",
     "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
     "ToolExecutionResultMessage", "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger",
-    "ToolMemoryId", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
-    "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
-    "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
-    "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service", "by_embedding", "by_encoding", "cached",
-    "chat_model_named", "circuit_broken", "compensated", "connect", "enable_telemetry", "execute", "execute_timed",
-    "filtered", "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config",
-    "message_window", "observed", "output_guardrails", "prefixed", "rate_limited", "reference_to", "renamed",
-    "respecified", "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit",
-    "specifications_from", "system_message", "token_window", "tool", "tools_from", "unless_read_only",
-    "user_message", "with_fallback", "wrapped",
+    "ToolMemoryId", "ToolMiddleware", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress",
+    "ToolProvider", "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest",
+    "ToolSpecification", "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange",
+    "UnknownToolError", "UnknownToolHandler", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
+    "by_embedding", "by_encoding", "cached", "chat_model_named", "circuit_broken", "compensated", "connect",
+    "enable_telemetry", "execute", "execute_timed", "filtered", "for_tools", "guarded", "input_guardrails",
+    "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails", "prefixed",
+    "rate_limited", "reference_to", "renamed", "respecified", "resume", "retried", "run", "safe_names",
+    "sampling_with", "set_thread_limit", "specifications_from", "system_message", "token_window", "tool",
+    "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -237,7 +256,6 @@ _NAMES = {
         "FinishReason PartialResponse PartialThinking PartialToolCall ResponseFormat StreamingChatModel TokenUsage "
         "ToolChoice ToolChoiceMode"
     ),
-    "bridge.service.tool_calls": "compensated",
     "bridge.service.events": (
         "BeforeToolExecution IntermediateResponse InvocationListener Result ServiceEvent ToolExecuted ToolLogger "
         "ToolPerformance ToolProgress ToolRequestInspector ToolStatistics"
@@ -248,6 +266,7 @@ _NAMES = {
     "bridge.service.guardrails.outcomes": "Refuse Reprompt Retry Rewrite",
     "bridge.service.guardrails.tools": "ToolInputGuardrailRequest ToolOutputGuardrailRequest guarded",
     "bridge.service.interface": "MemoryId",
+    "bridge.service.loop": "ChatRequestTransformer",
     "bridge.service.memory": "ChatMemory by_encoding message_window token_window",
     "bridge.service.memory_store": "ChatMemoryStore InMemoryStore StoredMessages",
     "bridge.service.messages": "AiMessage ChatMessage SystemMessage ToolExecutionResultMessage UserMessage",
@@ -255,11 +274,14 @@ _NAMES = {
     "bridge.service.resilience": "cached circuit_broken rate_limited retried",
     "bridge.service.templates": "system_message user_message",
     "bridge.service.token_stream": "TokenStream",
+    "bridge.service.tool_calls": "compensated",
     "bridge.service.tool_search": "ToolSearch ToolSearchRequest by_embedding",
     "bridge.telemetry.switch": "enable_telemetry",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
     "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters LogLevel",
-    "bridge.tools.execution": "ExecutionPolicy execute execute_timed",
+    "bridge.tools.execution": (
+        "AfterTool BeforeTool ErrorHandler ExecutionPolicy UnknownToolHandler execute execute_timed"
+    ),
     "bridge.tools.function": "specifications_from tool tools_from",
     "bridge.tools.questions": (
         "Answer Elicitation ElicitationAnswer InputRequired Question Root Roots Sampling SamplingAnswer "
@@ -274,7 +296,7 @@ _NAMES = {
         "ToolProvider ToolProviderRequest"
     ),
     "bridge.tools.toolbox": "ToolBox",
-    "bridge.tools.transform": "filtered prefixed renamed respecified safe_names wrapped",
+    "bridge.tools.transform": "CallNext ToolMiddleware filtered prefixed renamed respecified safe_names wrapped",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

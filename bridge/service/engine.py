@@ -24,6 +24,7 @@ from bridge.service.memory import WindowView
 from bridge.service.memory_store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
+from bridge.telemetry import switch
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import notify
 from bridge.tools.questions import InputRequired
@@ -141,8 +142,12 @@ class Engine:
         if listeners.started:
             await notify(listeners.started, call.message, call.context)
         try:
-            with observed_invocation(call.context):
+            observer = switch.observer()
+            if observer is None:
                 result = await self._within_deadline(call, emit)
+            else:
+                with observed_invocation(observer, call.context):
+                    result = await self._within_deadline(call, emit)
         except BaseException as error:
             if listeners.failed:
                 with anyio.move_on_after(_FAILURE_LISTENERS_SECONDS, shield=True):

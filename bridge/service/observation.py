@@ -5,12 +5,10 @@ The names are in `bridge.telemetry.gen_ai`; this module translates requests and 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import provider_of
-from bridge.telemetry import switch
 from bridge.telemetry.gen_ai import tool_error_type
 from bridge.tools.questions import InputRequired
 
@@ -26,10 +24,9 @@ if TYPE_CHECKING:
 _PAUSES = (InvocationSuspended, InputRequired)
 
 
-def observed_invocation(context: InvocationContext) -> AbstractContextManager[object]:
+def observed_invocation(observer: Observer, context: InvocationContext) -> AbstractContextManager[object]:
     """Observe an invocation for the length of a block."""
-    observer = switch.observer()
-    return nullcontext() if observer is None else observer.gen_ai.agent(context.interface_name or "", _PAUSES)
+    return observer.gen_ai.agent(context.interface_name or "", _PAUSES)
 
 
 async def observed_response(

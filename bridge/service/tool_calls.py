@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from bridge.service.approval import ApprovalPolicy
     from bridge.service.events import Emit
+    from bridge.telemetry.observer import Observer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.executors import LateResult
@@ -104,33 +105,28 @@ class ToolCalls:
     def _execute(
         self, request: ToolExecutionRequest, refusal: ArgumentsError | None = None
     ) -> Awaitable[ToolExecution]:
-        tool = self.tools.find(request.name)
-        if self.emit is None:
-            return self._observed(tool, request, self.context, refusal)
-        return self._execute_and_emit(self.emit, tool, request, refusal)
-
-    async def _execute_and_emit(
-        self, emit: Emit, tool: Tool | None, request: ToolExecutionRequest, refusal: ArgumentsError | None
-    ) -> ToolExecution:
-        await emit(BeforeToolExecution(request))
-        if tool is None or not tool.interactive:
-            return await self._observed(tool, request, self.context, refusal)
-        events = ProgressEvents(request, emit)
-        try:
-            return await self._observed(tool, request, self.context.fork(on_progress=events.report), refusal)
-        finally:
-            events.close()
-
-    def _observed(
-        self,
-        tool: Tool | None,
-        request: ToolExecutionRequest,
-        context: InvocationContext,
-        refusal: ArgumentsError | None,
-    ) -> Awaitable[ToolExecution]:
-        execution = execute_timed(self.tools, request, context, self.policy, refusal=refusal)
         observer = switch.observer()
-        return execution if observer is None else observed_execution(observer, execution, request, tool, context)
+        if self.emit is None and observer is None:
+            return execute_timed(self.tools, request, self.context, self.policy, refusal=refusal)
+        return self._execute_with_events(request, refusal, observer)
+
+    async def _execute_with_events(
+        self, request: ToolExecutionRequest, refusal: ArgumentsError | None, observer: Observer | None
+    ) -> ToolExecution:
+        tool, context, events = self.tools.find(request.name), self.context, None
+        if self.emit is not None:
+            await self.emit(BeforeToolExecution(request))
+            if tool is not None and tool.interactive:
+                events = ProgressEvents(request, self.emit)
+                context = context.fork(on_progress=events.report)
+        try:
+            execution = execute_timed(self.tools, request, context, self.policy, refusal=refusal)
+            if observer is None:
+                return await execution
+            return await observed_execution(observer, execution, request, tool, context)
+        finally:
+            if events is not None:
+                events.close()
 
     def may_start(self, request: ToolExecutionRequest) -> bool:
         """Return True if the call needs no approval."""

@@ -29,6 +29,7 @@ from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.coercion import paths_of_non_finite
 from bridge.tools.content import Block, File, Text
 from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
+from bridge.tools.specification import _EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -131,7 +132,8 @@ class ResultWriter:
             raise self._unsendable(value, error) from error
         if not self._is_scalar:
             self._refuse_non_finite(value, raw, self._adapter)
-        return ToolExecutionResult((Text(raw.decode()),), {_WRAPPER: data} if self._wraps else data, value=returned)
+        structured = {_WRAPPER: data} if self._wraps else data
+        return ToolExecutionResult((Text(raw.decode()),), structured, False, _EMPTY, _EMPTY, None, returned)
 
     def _write_nothing(self, value: Any) -> ToolExecutionResult:
         return value if isinstance(value, ToolExecutionResult) else ToolExecutionResult((Text(SUCCESS),))
