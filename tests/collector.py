@@ -89,7 +89,7 @@ def collecting() -> Iterator[Collector]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         collector = Collector(server.server_address[1])
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield collector

@@ -75,7 +75,7 @@ def serving(provider: Provider) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"

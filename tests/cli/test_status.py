@@ -109,7 +109,7 @@ class Guard(BaseHTTPRequestHandler):
 
 def test_a_server_that_wants_credentials_says_so(run: Run, directory: Path) -> None:
     with HTTPServer(("127.0.0.1", 0), Guard) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         write(directory, guarded={"url": f"http://127.0.0.1:{server.server_port}/mcp"})
         done = run("status", "mcp.json", "--json")
         server.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -23,7 +24,7 @@ DEADLINE_SECONDS = 20
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and ends the streams of an app before it waits for them, as ``bridge serve`` does."""
+    """Says when it listens, ends at once, and ends the streams of an app before that, as ``bridge serve`` does."""
 
     def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
         super().__init__(config)
@@ -32,7 +33,16 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
         self.listens.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._is_over.wait()
+
+    def end(self) -> None:
+        """Have it end; from any thread."""
+        self._loop.call_soon_threadsafe(self._is_over.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if hasattr(self._app.state, "shutdown"):
@@ -60,7 +70,7 @@ def serving(app: Starlette, *, http: Any = "h11") -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.end()
             thread.join(DEADLINE_SECONDS)
             assert not thread.is_alive(), "the server did not end"
 

@@ -32,7 +32,7 @@ class Echo(socketserver.BaseRequestHandler):
 @contextmanager
 def echo() -> Iterator[int]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield server.server_address[1]

@@ -50,7 +50,7 @@ class Handler(socketserver.StreamRequestHandler):
 @contextmanager
 def served() -> Iterator[Server]:
     with Server() as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield server
