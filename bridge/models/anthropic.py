@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
 from bridge.models.anthropic_replies import ReplyReader, StreamReader
-from bridge.models.clients import ClientPerLoop
+from bridge.models.clients import ClientPerLoop, check_options
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import utf8_text
 from bridge.models.profiles.profile import ANTHROPIC
 from bridge.models.provider_schemas import ProviderToolWriter, ResponseFormatWriter, describe_format
 from bridge.service.chat_model import ToolChoiceMode
+from bridge.tools.checks import require_count
 from bridge.types import without_none
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class AnthropicChatModel:
             with ``metadata={"cache_control": {"type": "ephemeral"}}``.
 
     Raises:
+        DefinitionError: An argument is invalid.
         MissingExtraError: The package ``anthropic`` is not installed.
         ChatModelError: There are no credentials.
     """
@@ -84,6 +86,8 @@ class AnthropicChatModel:
         strict_tools: bool = False,
         tool_metadata_keys: tuple[str, ...] = (),
     ) -> None:
+        check_options(model_name=model_name, timeout_seconds=timeout_seconds, max_retries=max_retries, url=base_url)
+        require_count(max_output_tokens, "max_output_tokens")
         self.model_name = model_name
         make = partial(_client, base_url, api_key, timeout_seconds, max_retries)
         self._clients = ClientPerLoop(client, make)

@@ -16,6 +16,7 @@ from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, PROVIDER, MessageWriter
 from bridge.models.bedrock_replies import ReplyReader, StreamReader, request_id_of
 from bridge.models.bedrock_request import BlockingRequest, watch
+from bridge.models.clients import check_options
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import json_text, utf8_text
 from bridge.models.profiles.profile import BEDROCK
@@ -69,6 +70,7 @@ class BedrockChatModel:
         cache_tools: Add the ``cachePoint`` in a tool's metadata after its definition.
 
     Raises:
+        DefinitionError: An argument is invalid.
         MissingExtraError: The package ``boto3`` is not installed.
         ChatModelError: There is no region.
     """
@@ -88,6 +90,7 @@ class BedrockChatModel:
         strict_tools: bool = False,
         cache_tools: bool = False,
     ) -> None:
+        check_options(model_name=model_name, timeout_seconds=timeout_seconds, max_retries=max_retries, url=endpoint_url)
         self.model_name = model_name
         self._owns_client = client is None
         self._client = client or _client(region_name, endpoint_url, timeout_seconds, max_retries)

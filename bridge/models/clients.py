@@ -12,8 +12,25 @@ from weakref import WeakKeyDictionary
 
 from anyio import lowlevel
 
+from bridge.errors import DefinitionError
+from bridge.text import short_repr
+from bridge.tools.checks import require_count, require_seconds, require_type
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def check_options(*, model_name: object, timeout_seconds: object, max_retries: object, url: object) -> None:
+    """Check the options that the models of all providers have.
+
+    Raises:
+        DefinitionError: An option is invalid.
+    """
+    if not isinstance(model_name, str) or not model_name:
+        raise DefinitionError(f"model_name must be the provider's name of a model, not {short_repr(model_name)}")
+    require_seconds(timeout_seconds, "timeout_seconds", optional=False)
+    require_count(max_retries, "max_retries", least=0)
+    require_type(url, str | None, "the URL", "text, or None")
 
 
 class _Client(Protocol):

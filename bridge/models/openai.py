@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.clients import ClientPerLoop
+from bridge.models.clients import ClientPerLoop, check_options
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import utf8_text
 from bridge.models.openai_messages import PROVIDER, MessageWriter
@@ -23,6 +23,7 @@ from bridge.models.openai_replies import ReplyReader, StreamReader
 from bridge.models.profiles.profile import OPENAI, Profile
 from bridge.models.provider_schemas import ProviderToolWriter, ResponseFormatWriter, format_name
 from bridge.service.chat_model import ToolChoiceMode
+from bridge.tools.checks import require_type
 from bridge.types import without_none
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class OpenAiChatModel:
         dialect: Differences of the server from OpenAI's API.
 
     Raises:
+        DefinitionError: An argument is invalid.
         MissingExtraError: The package ``openai`` is not installed.
         ChatModelError: There is no API key.
     """
@@ -98,6 +100,8 @@ class OpenAiChatModel:
         max_retries: int = 2,
         dialect: OpenAiDialect | None = None,
     ) -> None:
+        check_options(model_name=model_name, timeout_seconds=timeout_seconds, max_retries=max_retries, url=base_url)
+        require_type(dialect, OpenAiDialect | None, "dialect", "an OpenAiDialect, or None")
         self.model_name = model_name
         make = partial(_client, base_url, api_key, timeout_seconds, max_retries)
         self._clients = ClientPerLoop(client, make)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
+from bridge.tools.checks import listed, require_type
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ class ProviderToolWriter:
     """
 
     def __init__(self, profile: Profile, *, strict: bool = False, metadata_keys: tuple[str, ...] = ()) -> None:
+        require_type(strict, bool, "strict mode", "True or False")
         self._profile = profile
         self._strict = strict
-        self._metadata_keys = metadata_keys
+        self._metadata_keys = listed(metadata_keys, "metadata keys", "the key of a tool's metadata")
         self._remembered = lru_cache(_MAX_REMEMBERED)(self._rewrite)
 
     def offers(self, request: ChatRequest, names: Mapping[str, str]) -> ProviderTools:

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge import portal
-from bridge.errors import DefinitionError, ToolError
+from bridge.errors import DefinitionError, ToolError, UnknownToolError
 from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.engine import Engine
@@ -36,9 +36,12 @@ from bridge.service.interface import methods_of
 from bridge.service.loop import DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE, DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
 from bridge.service.memory import ProvidedMemories
 from bridge.service.token_stream import TokenStream
+from bridge.service.tool_search import ToolSearch
 from bridge.service.toolset import Toolset
+from bridge.text import short_repr
+from bridge.tools.checks import listed, require_callable, require_type
 from bridge.tools.context import InvocationContext
-from bridge.tools.execution import LOCAL
+from bridge.tools.execution import LOCAL, ExecutionPolicy
 from bridge.tools.tool import ReturnBehavior
 from bridge.tools.toolbox import ToolBox
 
@@ -54,12 +57,10 @@ if TYPE_CHECKING:
     from bridge.service.interface import ServiceMethod
     from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory import ChatMemory, ChatMemoryProvider
-    from bridge.service.tool_search import ToolSearch
-    from bridge.tools.execution import AfterTool, BeforeTool, ExecutionPolicy
+    from bridge.tools.execution import AfterTool, BeforeTool
     from bridge.tools.tool import ProviderFunction, Tool, ToolProvider
 
 T = TypeVar("T")
-_Callback = TypeVar("_Callback", bound=Callable[..., Any])
 
 _ENGINE = "__bridge_engine__"
 _CALLED_BY = "_bridge_called_by"
@@ -83,7 +84,7 @@ def ai_service(
     before_tool: BeforeTool | Iterable[BeforeTool] = (),
     after_tool: AfterTool | Iterable[AfterTool] = (),
     reveal_errors: bool = True,
-    listeners: Iterable[InvocationListener] = (),
+    listeners: Iterable[InvocationListener] | InvocationListener = (),
     approval: ApprovalPolicy | None = None,
     input_guardrails: Iterable[InputGuardrail] | InputGuardrail = (),
     output_guardrails: Iterable[OutputGuardrail] | OutputGuardrail = (),
@@ -138,14 +139,19 @@ def ai_service(
         An instance of the interface.
 
     Raises:
-        DefinitionError: The interface, the tools and the models are incompatible.
+        DefinitionError: The interface, the tools and the models are incompatible, or an argument is invalid.
         NameClashError: Two tools have the same name.
     """
     if not isinstance(interface, type):
         raise DefinitionError(f"{interface!r} is not an interface; give a Protocol or a class with abstract methods")
     if memory is not None and memory_provider is not None:
         raise DefinitionError("give memory or memory_provider, not both")
+    require_type(policy, ExecutionPolicy, "policy", "an ExecutionPolicy")
+    require_type(reveal_errors, bool, "reveal_errors", "True or False")
+    require_type(tool_search, ToolSearch | None, "tool_search", "a ToolSearch(), or None")
     template = system_message if isinstance(system_message, str) else None
+    if template is None and system_message is not None:
+        require_callable(system_message, 1, "system_message that is not text", "the memory id")
     guardrails = Guardrails(
         input=checked_guardrails(input_guardrails, "input_guardrails"),
         output=checked_guardrails(output_guardrails, "output_guardrails"),
@@ -154,6 +160,10 @@ def ai_service(
     methods = methods_of(interface, template, inspect.currentframe(), guardrails)
     chat_model, streaming_chat_model = _models(chat_model, streaming_chat_model, methods)
     toolbox, providers = _sources(tools)
+    providers += listed(tool_providers, "tool_providers", "a ToolProvider")
+    for provider in providers:
+        if not hasattr(provider, "provide_tools") or isinstance(provider, type):
+            require_callable(provider, 1, "an item of tool_providers without provide_tools", "the ToolProviderRequest")
     combined_listeners = Listeners(listeners)
     engine = Engine(
         methods=methods,
@@ -162,8 +172,16 @@ def ai_service(
             streaming_chat_model=streaming_chat_model,
             policy=replace(
                 policy,
-                before=(*policy.before, *_each(before_tool), *combined_listeners.before_tool),
-                after=(*policy.after, *_each(after_tool), *combined_listeners.after_tool),
+                before=(
+                    *policy.before,
+                    *listed(before_tool, "before_tool", "a function of the request and the context"),
+                    *combined_listeners.before_tool,
+                ),
+                after=(
+                    *policy.after,
+                    *listed(after_tool, "after_tool", "a function of the execution and the context"),
+                    *combined_listeners.after_tool,
+                ),
                 reveal_errors=reveal_errors and policy.reveal_errors,
             ),
             listeners=combined_listeners,
@@ -177,7 +195,7 @@ def ai_service(
         ),
         toolset=Toolset(
             toolbox,
-            (*providers, *tool_providers),
+            providers,
             approval=approval,
             search=tool_search,
             admit=functools.partial(_refuse_immediate, methods.values()),
@@ -185,9 +203,11 @@ def ai_service(
         memory=memory,
         memory_provider=None if memory_provider is None else ProvidedMemories(memory_provider),
         system=system_message if callable(system_message) else None,
-        parameters=parameters or ChatRequestParameters(),
+        parameters=ChatRequestParameters() if parameters is None else parameters,
         timeout_seconds=timeout_seconds,
     )
+    if not providers and not isinstance(tools, ToolBox):
+        _refuse_unknown_choice(engine)
     return _instance(interface, engine)
 
 
@@ -284,8 +304,12 @@ def _models(
     chat_model: ChatModel | None, streaming_chat_model: StreamingChatModel | None, methods: Mapping[str, ServiceMethod]
 ) -> tuple[ChatModel | None, StreamingChatModel | None]:
     """Return both models; one of them may implement both protocols."""
+    _require_model(chat_model, "chat_model", "chat", "stream")
+    _require_model(streaming_chat_model, "streaming_chat_model", "stream")
     if streaming_chat_model is None and hasattr(chat_model, "stream"):
         streaming_chat_model = chat_model  # type: ignore[assignment]  # implements both protocols
+    if not hasattr(chat_model, "chat"):
+        chat_model = None
     if chat_model is None and hasattr(streaming_chat_model, "chat"):
         chat_model = streaming_chat_model  # type: ignore[assignment]  # implements both protocols
     if chat_model is None and streaming_chat_model is None:
@@ -294,6 +318,27 @@ def _models(
         if method.streams and streaming_chat_model is None:
             raise DefinitionError(f"{method.source} returns TokenStream; give a streaming_chat_model")
     return chat_model, streaming_chat_model
+
+
+def _require_model(model: object, what: str, *methods: str) -> None:
+    """Raise unless an object is a model with at least one of the methods, or None."""
+    if isinstance(model, str):
+        raise DefinitionError(
+            f'{what} must be a chat model, not {model!r}; give one, such as chat_model_named("openai:gpt-5.1")'
+        )
+    if model is not None and (isinstance(model, type) or not any(hasattr(model, method) for method in methods)):
+        raise DefinitionError(
+            f"{what} must be a chat model with the method {' or '.join(map(repr, methods))}, not {short_repr(model)}"
+        )
+
+
+def _refuse_unknown_choice(engine: Engine) -> None:
+    choice = engine.parameters.tool_choice
+    if choice is not None and choice.tool_name is not None:
+        try:
+            engine.toolset.fixed().box.get(choice.tool_name)
+        except UnknownToolError as error:
+            raise DefinitionError(f"parameters choose a tool that the service does not have: {error}") from error
 
 
 def _sources(tools: object) -> tuple[ToolBox, list[Any]]:
@@ -307,11 +352,7 @@ def _sources(tools: object) -> tuple[ToolBox, list[Any]]:
     return ToolBox(*(source for source in sources if not hasattr(source, "provide_tools"))), providers
 
 
-def _each(callbacks: _Callback | Iterable[_Callback]) -> Iterable[_Callback]:
-    return (callbacks,) if callable(callbacks) else callbacks
-
-
-def _concurrent(value: bool | int | Executor) -> float:
+def _concurrent(value: Any) -> float:
     if isinstance(value, Executor):
         from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - slow to import
 
@@ -320,7 +361,7 @@ def _concurrent(value: bool | int | Executor) -> float:
         return math.inf
     if value is True:
         return math.inf
-    if value is not False and value < 1:
+    if value is not False and (not isinstance(value, int) or value < 1):
         raise DefinitionError(
             f"execute_tools_concurrently must be True, False, at least 1 or an Executor, not {value!r}"
         )

@@ -46,6 +46,7 @@ from bridge.service.serialization import (
     response_to_json,
 )
 from bridge.text import short_repr
+from bridge.tools.checks import require_callable, require_type
 from bridge.types import Json, optional_field, require_text, without_none
 
 if TYPE_CHECKING:
@@ -108,7 +109,13 @@ def unless_read_only(tool: Tool) -> bool:
 
 
 def for_tools(*names: str) -> Callable[[Tool], bool]:
-    """Require approval for the tools with these names."""
+    """Require approval for the tools with these names.
+
+    Raises:
+        DefinitionError: A name is not text.
+    """
+    for name in names:
+        require_type(name, str, "a name for for_tools", "the name of a tool")
     return lambda tool: tool.name in names
 
 
@@ -120,6 +127,10 @@ class ApprovalPolicy:
     applies: Callable[[Tool], bool] = unless_read_only
     """Returns True for tools whose calls need approval."""
 
+    def __post_init__(self) -> None:
+        require_callable(self.approve, 3, "approve", "the request, the tool and the context")
+        require_callable(self.applies, 1, "applies", "the tool")
+
     async def decide(self, request: ToolExecutionRequest, tool: Tool, context: InvocationContext) -> Decision | None:
         """Return the decision about a call; None if it needs no approval, or if its arguments cannot be parsed."""
         if not self.applies(tool) or (parsed := with_parsed_arguments(request)) is None:
@@ -128,6 +139,8 @@ class ApprovalPolicy:
         decision = await answer if inspect.isawaitable(answer) else answer
         if isinstance(decision, bool):
             return Decision.yes() if decision else Decision.no()
+        if not isinstance(decision, Decision):
+            raise DefinitionError(f"approve returned {short_repr(decision)}; return a Decision, True or False")
         return decision
 
     def guarded(self, tool: Tool) -> Tool:

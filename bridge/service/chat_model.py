@@ -6,20 +6,27 @@ implement them for providers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from pydantic_core import from_json
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+from bridge.errors import DefinitionError
+from bridge.service.messages import ChatMessage
+from bridge.text import short_repr
+from bridge.tools.checks import require_count, require_type
+from bridge.tools.specification import ToolSpecification
 
-    from bridge.service.messages import AiMessage, ChatMessage
-    from bridge.tools.specification import ToolSpecification
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from bridge.service.messages import AiMessage
     from bridge.tools.tool import ToolExecutionRequest
 
 _EMPTY: Mapping[str, Any] = {}
+_MESSAGE_TYPES: tuple[type, ...] = get_args(ChatMessage)
 
 
 class ToolChoiceMode(Enum):
@@ -39,6 +46,11 @@ class ToolChoice:
     mode: ToolChoiceMode = ToolChoiceMode.AUTO
     tool_name: str | None = None
     """The tool for the mode NAMED."""
+
+    def __post_init__(self) -> None:
+        require_type(self.mode, ToolChoiceMode, "mode", "a ToolChoiceMode, such as ToolChoiceMode.REQUIRED")
+        if self.mode is ToolChoiceMode.NAMED:
+            require_type(self.tool_name, str, "tool_name", "the name of a tool for the mode NAMED")
 
     AUTO: ClassVar[ToolChoice]
     """The model decides; the default."""
@@ -69,6 +81,9 @@ class ResponseFormat:
     strict: bool = True
     """Request strict adherence if the provider supports it for this schema."""
 
+    def __post_init__(self) -> None:
+        require_type(self.schema, Mapping, "schema", "a JSON Schema as a mapping")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
@@ -76,7 +91,7 @@ class ChatRequest:
 
     messages: tuple[ChatMessage, ...]
     tool_specifications: tuple[ToolSpecification, ...] = ()
-    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    tool_choice: ToolChoice = ToolChoice.AUTO
     response_format: ResponseFormat | None = None
     """None for text."""
     model_name: str | None = None
@@ -87,6 +102,33 @@ class ChatRequest:
     stop_sequences: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Provider-specific parameters, added to its request unchanged."""
+
+    def __post_init__(self) -> None:
+        if self._is_plain():
+            return
+        _make_tuple(self, "messages", _MESSAGE_TYPES, "a message, such as UserMessage.of(…)")
+        _make_tuple(self, "tool_specifications", (ToolSpecification,), "a ToolSpecification")
+        if self.response_format is not None:
+            require_type(self.response_format, ResponseFormat, "response_format", "a ResponseFormat, or None")
+        _check_parameters(self, may_miss=False)
+
+    def _is_plain(self) -> bool:
+        """Return True for what the loop builds for each model call, if nothing else is specified."""
+        messages, tools = self.messages, self.tool_specifications
+        return (
+            type(messages) is tuple
+            and type(tools) is tuple
+            and (not messages or type(messages[-1]) in _MESSAGE_TYPES)
+            and (not tools or type(tools[-1]) is ToolSpecification)
+            and type(self.tool_choice) is ToolChoice
+            and self.response_format is None
+            and self.model_name is None
+            and self.temperature is None
+            and self.top_p is None
+            and self.max_output_tokens is None
+            and self.stop_sequences == ()
+            and self.extra is _EMPTY
+        )
 
 
 class FinishReason(Enum):
@@ -242,7 +284,35 @@ def _sum(first: int | None, second: int | None) -> int | None:
     return second if first is None else first if second is None else first + second
 
 
-_AUTO = ToolChoice()
+def _make_tuple(owner: object, name: str, kinds: tuple[type, ...], item: str) -> None:
+    """Make an attribute a tuple, and check the types of its items."""
+    values = getattr(owner, name)
+    if type(values) is not tuple:
+        if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+            raise DefinitionError(f"{name} must be a list, each item {item}, not {short_repr(values)}")
+        values = tuple(values)
+        object.__setattr__(owner, name, values)
+        for value in values:
+            require_type(value, kinds, f"an item of {name}", item)
+    elif values and type(values[-1]) not in kinds:  # the others are not checked: a tuple is made for each model request
+        require_type(values[-1], kinds, f"an item of {name}", item)
+
+
+def _check_parameters(owner: ChatRequest | ChatRequestParameters, *, may_miss: bool) -> None:
+    if type(owner.tool_choice) is not ToolChoice and not (may_miss and owner.tool_choice is None):
+        require_type(owner.tool_choice, ToolChoice, "tool_choice", "a ToolChoice, such as ToolChoice.REQUIRED")
+    if owner.model_name is not None:
+        require_type(owner.model_name, str, "model_name", "text, or None")
+    value: Any
+    for name, value in (("temperature", owner.temperature), ("top_p", owner.top_p)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
+            raise DefinitionError(f"{name} must be a number of at least 0, or None, not {short_repr(value)}")
+    if owner.max_output_tokens is not None:
+        require_count(owner.max_output_tokens, "max_output_tokens", optional=True)
+    if owner.stop_sequences != () and not (may_miss and owner.stop_sequences is None):
+        _make_tuple(owner, "stop_sequences", (str,), "text")
+    if owner.extra is not _EMPTY:
+        require_type(owner.extra, Mapping, "extra", "a mapping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +332,9 @@ class ChatRequestParameters:
     extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Provider-specific parameters."""
 
+    def __post_init__(self) -> None:
+        _check_parameters(self, may_miss=True)
+
     def over(self, others: ChatRequestParameters) -> ChatRequestParameters:
         """Return these parameters, with unspecified ones taken from others."""
         specified = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
@@ -278,4 +351,4 @@ _NAMES = tuple(field.name for field in fields(ChatRequestParameters))
 
 def after_first_response(choice: ToolChoice) -> ToolChoice:
     """Return the choice for responses after the first; a forced call is not repeated."""
-    return choice if choice.mode in {ToolChoiceMode.AUTO, ToolChoiceMode.NONE} else _AUTO
+    return choice if choice.mode in {ToolChoiceMode.AUTO, ToolChoiceMode.NONE} else ToolChoice.AUTO

@@ -15,16 +15,17 @@ import anyio
 
 from bridge.errors import DefinitionError, InvocationTimeoutError
 from bridge.service.answer import answer_of
-from bridge.service.approval import InvocationSuspended
+from bridge.service.approval import Decision, InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
 from bridge.service.events import Result
 from bridge.service.guardrails.messages import HeldAnswer, InputGuardrailRequest
 from bridge.service.loop import Invocation, LoopSettings
-from bridge.service.memory import WindowView
+from bridge.service.memory import ChatMemory, WindowView
 from bridge.service.memory_store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
 from bridge.telemetry import switch
+from bridge.tools.checks import require_seconds, require_type
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import notify
 from bridge.tools.questions import InputRequired
@@ -32,10 +33,10 @@ from bridge.tools.questions import InputRequired
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridge.service.approval import Decision, SuspendedInvocation
+    from bridge.service.approval import SuspendedInvocation
     from bridge.service.events import Emit
     from bridge.service.interface import ServiceMethod
-    from bridge.service.memory import ChatMemory, ProvidedMemories
+    from bridge.service.memory import ProvidedMemories
     from bridge.service.toolset import Toolset
 
 _FAILURE_LISTENERS_SECONDS = 5.0
@@ -72,6 +73,11 @@ class Engine:
     timeout_seconds: float | None = None
     """Maximum duration of an invocation."""
 
+    def __post_init__(self) -> None:
+        require_type(self.memory, ChatMemory | None, "memory", "a ChatMemory, such as ChatMemory(), or None")
+        require_type(self.parameters, ChatRequestParameters, "parameters", "ChatRequestParameters, or None")
+        require_seconds(self.timeout_seconds, "timeout_seconds")
+
     def call(
         self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None = None
     ) -> MethodCall:
@@ -106,6 +112,12 @@ class Engine:
             raise DefinitionError(
                 f"the invocation was suspended in '{state.service}.{state.method}', which this service does not have"
             )
+        for index, decision in decisions.items():
+            require_type(
+                decision, Decision, f"the decision on the call {index!r}", "a Decision, such as Decision.yes()"
+            )
+            if index not in state.pending:
+                raise DefinitionError(f"no call {index!r} waits for a decision; those that wait are {[*state.pending]}")
         message = state.turn[0]
         assert isinstance(message, UserMessage)
         return MethodCall(

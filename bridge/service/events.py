@@ -14,6 +14,7 @@ callbacks of an `ExecutionPolicy`:
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from bridge.service.chat_model import (
     PartialToolCall,
     TokenUsage,
 )
+from bridge.tools.checks import listed, require_callable, require_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -159,8 +161,10 @@ class Listeners:
 
     __slots__ = ("after_tool", "before_tool", "completed", "failed", "model_request", "model_response", "started")
 
-    def __init__(self, listeners: Iterable[InvocationListener] = ()) -> None:
-        listeners = tuple(listeners)
+    def __init__(self, listeners: Iterable[InvocationListener] | InvocationListener = ()) -> None:
+        listeners = listed(listeners, "listeners", "an InvocationListener")
+        for listener in listeners:
+            require_type(listener, InvocationListener, "an item of listeners", "an instance of an InvocationListener")
         self.started = _overridden(listeners, "on_invocation_started")
         self.model_request = _overridden(listeners, "on_model_request")
         self.model_response = _overridden(listeners, "on_model_response")
@@ -172,8 +176,11 @@ class Listeners:
 
 def _overridden(listeners: tuple[InvocationListener, ...], name: str) -> tuple[Callable[..., Any], ...]:
     inherited = getattr(InvocationListener, name)
+    arguments = len(inspect.signature(inherited).parameters) - 1
     return tuple(
-        getattr(listener, name) for listener in listeners if getattr(type(listener), name, None) is not inherited
+        require_callable(getattr(listener, name), arguments, f"{type(listener).__name__}.{name}", "see the base class")
+        for listener in listeners
+        if getattr(type(listener), name) is not inherited
     )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
-from bridge.service.approval import InvocationSuspended, SuspendedInvocation
+from bridge.service.approval import ApprovalPolicy, InvocationSuspended, SuspendedInvocation
 from bridge.service.chat_model import (
     ChatRequest,
     ChatRequestParameters,
@@ -35,13 +35,14 @@ from bridge.service.messages import AiMessage, ToolExecutionResultMessage
 from bridge.service.observation import observed_response
 from bridge.service.tool_calls import Compensations, ToolCalls, returns_immediately, run_concurrently
 from bridge.telemetry import switch
+from bridge.tools.checks import require_callable, require_count, require_seconds, require_type
 from bridge.tools.execution import LOCAL, ExecutionPolicy, notify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
-    from bridge.service.approval import ApprovalPolicy, Decision
+    from bridge.service.approval import Decision
     from bridge.service.chat_model import ChatModel, ChatResponse, ResponseFormat, StreamingChatModel
     from bridge.service.events import Emit
     from bridge.service.memory import WindowView
@@ -82,6 +83,17 @@ class LoopSettings:
     """Runs functions that are not asynchronous; None for the shared worker threads."""
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS
     """Maximum wait for the model's response, or for the next event of a stream."""
+
+    def __post_init__(self) -> None:
+        require_type(self.policy, ExecutionPolicy, "policy", "an ExecutionPolicy")
+        require_type(self.approval, ApprovalPolicy | None, "approval", "an ApprovalPolicy(approve=…), or None")
+        if self.chat_request_transformer is not None:
+            require_callable(
+                self.chat_request_transformer, 2, "chat_request_transformer", "the request and the context"
+            )
+        require_count(self.max_tool_round_trips, "max_tool_round_trips", least=0)
+        require_count(self.max_tool_calls_per_response, "max_tool_calls_per_response", optional=True)
+        require_seconds(self.model_timeout_seconds, "model_timeout_seconds")
 
 
 class Invocation:
@@ -125,7 +137,7 @@ class Invocation:
         self.tools = tools
         self._settings = settings
         # Record each call before the other callbacks: if one raises, the call is still undone.
-        self._policy = replace(settings.policy, after=(self._record_for_undo, *settings.policy.after))
+        self._policy = settings.policy.observed_first_by(self._record_for_undo)
         self._source = source
         self._parameters = parameters
         self._response_format = response_format

@@ -33,6 +33,7 @@ from bridge.errors import DefinitionError
 from bridge.redis import is_redis_url
 from bridge.service.memory_store import DEFAULT_MEMORY_ID, InMemoryStore, memory_key
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.tools.checks import require_callable, require_count, require_methods, require_type
 from bridge.tools.content import File, Text
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def message_window(max_messages: int) -> Window:
     Raises:
         DefinitionError: The maximum is less than 1.
     """
-    return Window(limit=_positive(max_messages), weigh=_one, page_messages=min(max_messages, _MAX_PAGE_MESSAGES))
+    require_count(max_messages, "max_messages")
+    return Window(limit=max_messages, weigh=_one, page_messages=min(max_messages, _MAX_PAGE_MESSAGES))
 
 
 def token_window(max_tokens: int, estimate: TokenEstimator = estimate_tokens) -> Window:
@@ -138,9 +140,11 @@ def token_window(max_tokens: int, estimate: TokenEstimator = estimate_tokens) ->
         estimate: Returns the number of tokens of a message.
 
     Raises:
-        DefinitionError: The maximum is less than 1.
+        DefinitionError: The maximum is less than 1, or the estimate is not a function of a message.
     """
-    page = min(max(_positive(max_tokens) // _TOKENS_PER_MESSAGE, 10), _MAX_PAGE_MESSAGES)
+    require_count(max_tokens, "max_tokens")
+    require_callable(estimate, 1, "estimate", "the message")
+    page = min(max(max_tokens // _TOKENS_PER_MESSAGE, 10), _MAX_PAGE_MESSAGES)
     return Window(limit=max_tokens, weigh=estimate, page_messages=page)
 
 
@@ -245,12 +249,6 @@ def _one(_: ChatMessage) -> int:
     return 1
 
 
-def _positive(limit: int) -> int:
-    if limit < 1:
-        raise DefinitionError(f"the limit of a window must be at least 1, not {limit!r}")
-    return limit
-
-
 _DEFAULT_WINDOW = message_window(100)
 
 
@@ -264,6 +262,7 @@ class ChatMemory:
         memory_id: Id of the conversation: text, a number, or another value that JSON can identify.
 
     Raises:
+        DefinitionError: The store, the window or the memory id has another type.
         MissingExtraError: The store is a Redis URL and the package ``redis`` is not installed.
         ValueError: The URL is invalid.
     """
@@ -277,12 +276,21 @@ class ChatMemory:
     ) -> None:
         if isinstance(store, str | Path):
             store = _opened(store)
+        if store is not None:
+            require_methods(store, "store", "read", "append", "delete", taken="a ChatMemoryStore, a path or a URL")
+        require_type(window, Window, "window", "message_window(…) or token_window(…)")
+        memory_key(memory_id)
         self.store: ChatMemoryStore = InMemoryStore() if store is None else store
         self.window = window
         self.memory_id = memory_id
 
     def of(self, memory_id: Any) -> ChatMemory:
-        """Return another conversation in the same store."""
+        """Return another conversation in the same store.
+
+        Raises:
+            DefinitionError: The id cannot be serialized as JSON.
+        """
+        memory_key(memory_id)
         other = copy(self)
         other.memory_id = memory_id
         return other
@@ -325,7 +333,7 @@ class ProvidedMemories:
     """
 
     def __init__(self, provider: ChatMemoryProvider, max_memories: int = MAX_PROVIDED_MEMORIES) -> None:
-        self._provider = provider
+        self._provider = require_callable(provider, 1, "memory_provider", "the memory id")
         self._max_memories = max_memories
         self._memories: OrderedDict[str, ChatMemory] = OrderedDict()
         self._lock = Lock()

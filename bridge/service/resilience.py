@@ -23,6 +23,7 @@ from anyio import get_cancelled_exc_class, lowlevel
 
 from bridge.errors import ArgumentsError, DefinitionError, MissingExtraError, ToolError
 from bridge.text import with_count
+from bridge.tools.checks import require_callable, require_count, require_seconds
 from bridge.tools.function import tools_from
 from bridge.tools.tool import ToolExecutionResult
 
@@ -59,11 +60,14 @@ def rate_limited(
         DefinitionError: The source is not one tool, or the rate is invalid.
         MissingExtraError: The package ``throttled-py`` is not installed.
     """
-    if calls < 1 or per_seconds < 1 or not float(per_seconds).is_integer():
+    require_count(calls, "calls")
+    period: Any = per_seconds  # untyped programs may pass any type
+    if not isinstance(period, int | float) or period < 1 or not float(period).is_integer():
         raise DefinitionError(
             f"rate_limited takes at least 1 call, in a whole number of seconds of at least 1, not {calls!r} in "
             f"{per_seconds!r} seconds"
         )
+    require_callable(key, 1, "key", "the context")
     throttled = _library("rate_limited", "throttled", "throttled-py")
     quota = throttled.rate_limiter.per_duration(timedelta(seconds=per_seconds), calls, burst=calls)
     throttle = throttled.Throttled(using="gcra", quota=quota, store=throttled.store.MemoryStore())
@@ -83,9 +87,11 @@ def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float
         recovery_seconds: Time until one trial call is allowed.
 
     Raises:
-        DefinitionError: The source is not one tool.
+        DefinitionError: The source is not one tool, or a value is invalid.
         MissingExtraError: The package ``circuitbreaker`` is not installed.
     """
+    require_count(failures, "failures")
+    require_seconds(recovery_seconds, "recovery_seconds", optional=False)
     library = _library("circuit_broken", "circuitbreaker", "circuitbreaker")
     tool = _one(source)
     breaker = library.CircuitBreaker(
@@ -117,9 +123,13 @@ def cached(
             needs a key.
 
     Raises:
-        DefinitionError: The source is not one tool.
+        DefinitionError: The source is not one tool, or a value is invalid.
         MissingExtraError: The package ``cachetools`` is not installed.
     """
+    require_seconds(ttl_seconds, "ttl_seconds", optional=False)
+    require_count(max_entries, "max_entries")
+    if key is not None:
+        require_callable(key, 1, "key", "the context")
     library = _library("cached", "cachetools", "cachetools")
     tool = _one(source)
     key = key or (_whole_context_key if tool.interactive else _context_key)
@@ -144,9 +154,14 @@ def retried(
         max_wait_seconds: Maximum wait.
 
     Raises:
-        DefinitionError: The source is not one tool.
+        DefinitionError: The source is not one tool, or a value is invalid.
         MissingExtraError: The package ``tenacity`` is not installed.
     """
+    require_count(attempts, "attempts")
+    if when is not None:
+        require_callable(when, 1, "when", "the exception")
+    require_seconds(first_wait_seconds, "first_wait_seconds", optional=False, may_be_zero=True)
+    require_seconds(max_wait_seconds, "max_wait_seconds", optional=False, may_be_zero=True)
     library = _library("retried", "tenacity", "tenacity")
     tool = _one(source)
     retrying = library.AsyncRetrying(

@@ -116,8 +116,8 @@ class ArgumentReader:
 
     Args:
         tool_name: The tool's name, for errors.
-        adapter: Adapter of a TypedDict of the parameters, with the published names as aliases. It fills in all defaults
-            except the function's own.
+        adapter: Adapter of a TypedDict of the parameters, with the published names as aliases. See
+            `bridge.tools.schema.signature.Signature.adapter`.
         schema: JSON Schema (2020-12) of the parameters; enums include their members' values by name under
             `bridge.tools.coercion.MEMBERS`.
     """

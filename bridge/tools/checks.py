@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import DefinitionError
@@ -12,10 +12,10 @@ from bridge.text import short_repr, with_count
 if TYPE_CHECKING:
     from types import UnionType
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F")
 
 
-def require_type(value: object, kinds: type | UnionType, what: str, taken: str) -> None:
+def require_type(value: object, kinds: type | UnionType | tuple[type, ...], what: str, taken: str) -> None:
     """Check the type of a declared value.
 
     Args:

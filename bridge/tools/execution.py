@@ -32,6 +32,7 @@ from bridge.errors import (
     UnknownToolError,
 )
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.checks import listed, require_callable, require_count, require_seconds, require_type
 from bridge.tools.content import Text, text_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,30 @@ class ExecutionPolicy:
 
     If False, only the text of `ToolError` is sent; other exceptions are logged and described generically.
     """
+
+    def __post_init__(self) -> None:
+        parts = "the error, the request and the context"
+        for name, count in (("on_arguments_error", 4), ("on_execution_error", 4), ("on_unknown_tool", 3)):
+            if (handler := getattr(self, name)) is not None:
+                require_callable(handler, count, name, f"{parts} and the attempt" if count > 3 else parts)  # noqa: PLR2004
+        for name, received in (("before", "the request and the context"), ("after", "the execution and the context")):
+            callbacks = listed(getattr(self, name), name, f"a function of {received}")
+            object.__setattr__(self, name, callbacks)
+            for callback in callbacks:
+                require_callable(callback, 2, f"a callback in {name}", received)
+        require_seconds(self.timeout_seconds, "timeout_seconds")
+        require_count(self.max_output_chars, "max_output_chars", optional=True)
+        require_count(self.max_attempts, "max_attempts")
+        require_type(self.propagate, bool, "propagate", "True or False")
+        require_type(self.reveal_errors, bool, "reveal_errors", "True or False")
+
+    def observed_first_by(self, observer: AfterTool) -> ExecutionPolicy:
+        """Return the policy with an observer before its own, without checking it again."""
+        policy = object.__new__(ExecutionPolicy)
+        for name in ExecutionPolicy.__slots__:
+            object.__setattr__(policy, name, getattr(self, name))
+        object.__setattr__(policy, "after", (observer, *self.after))
+        return policy
 
 
 LOCAL = ExecutionPolicy()

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_count, require_seconds, require_type
 from bridge.tools.executors import CallableExecutor
-from bridge.tools.specification import ToolAnnotations
+from bridge.tools.specification import ToolAnnotations, ToolSpecification
 
 if TYPE_CHECKING:
     from bridge.tools.content import UserMessage
     from bridge.tools.context import InvocationContext
     from bridge.tools.executors import ExecutorFunction
-    from bridge.tools.specification import ToolSpecification
 
 __all__ = [
     "ProviderFunction",
@@ -131,6 +130,11 @@ class Tool:
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        require_type(self.specification, ToolSpecification, "specification", "a ToolSpecification")
+        require_type(self.return_behavior, ReturnBehavior, "return_behavior", "a ReturnBehavior")
+        require_type(self.policy, ToolPolicy, "policy", "a ToolPolicy")
+        for name in ("interactive", "always_visible", "trusted"):
+            require_type(getattr(self, name), bool, name, "True or False")
         if not hasattr(self.executor, "execute"):
             object.__setattr__(self, "executor", CallableExecutor(self.executor, self.name))
 

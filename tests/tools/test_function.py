@@ -193,12 +193,13 @@ async def test_a_default_stands_in_for_what_is_missing_and_for_null() -> None:
 
 
 async def test_a_default_that_can_be_changed_is_not_shared_between_calls() -> None:
-    def grow(values: Annotated[list[int], P(default=[])]) -> int:
-        values.append(1)
-        return len(values)
+    def grow(values: Annotated[list[int], P(default=[])], own: list[int] = [], pair: tuple[list[int]] = ([],)) -> str:  # noqa: B006 - copied
+        for each in (values, own, *pair):
+            each.append(1)
+        return f"{values} {own} {pair}"
 
     found = only(grow)
-    assert [await call(found), await call(found)] == ["1", "1"]
+    assert [await call(found), await call(found)] == ["[1] [1] ([1],)"] * 2
 
 
 async def test_a_result_made_by_hand_is_the_result() -> None:

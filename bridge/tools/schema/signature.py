@@ -59,7 +59,10 @@ class Signature:
     description: str | None
     """The docstring without its sections."""
     adapter: TypeAdapter[dict[str, Any]]
-    """Validates arguments by published name into keyword arguments; fills in all defaults except the function's own."""
+    """Validates arguments by published name into keyword arguments.
+
+    Fills in copies of all defaults, except the function's own that are immutable.
+    """
     internal_schema: dict[str, Any]
     """Schema that the adapter accepts, with the names of enum members."""
     schema: dict[str, Any]
@@ -234,7 +237,7 @@ def _adapter(
         field: dict[str, Any] = {"alias": parameter.published_name}
         if parameter.description is not None:
             field["description"] = parameter.description
-        if parameter.default is not MISSING and not parameter.python_default:
+        if parameter.default is not MISSING and (not parameter.python_default or _is_mutable(parameter)):
             field["default"] = parameter.default
         presence: Any = Required if parameter.required else NotRequired
         items[parameter.name] = presence[Annotated[parameter.annotation, Field(**field)]]
@@ -242,3 +245,14 @@ def _adapter(
     shape = with_config(ConfigDict(**TOP_LEVEL, extra=extra_arguments))(make("Arguments", items))
     shape.__module__ = MADE_HERE
     return TypeAdapter(shape)
+
+
+def _is_mutable(parameter: Parameter) -> bool:
+    """Return True if calls must not share the default; pydantic copies a default that is not hashable."""
+    if parameter.json_default is MISSING:
+        return False
+    try:
+        hash(parameter.default)
+    except TypeError:
+        return True
+    return False
