@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from bridge.server.fast_path import FastPath, protocol_error, refusal
-from bridge.server.protocol import ProtocolError, result_message
+from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, result_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import INPUT_REQUIRED, TOOL_ERROR
 from bridge.telemetry.instruments import Peer
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.server.methods.method import Method, PlainRequest
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
+    from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
@@ -103,7 +104,7 @@ class ObservedResponder:
             response, failed = await self._run(request, context, written)
         except (ProtocolError, InputRequired) as error:
             if request.is_passed_on(error) and isinstance(error, InputRequired):
-                operation.end(INPUT_REQUIRED)
+                _end_asking(operation, request, error)
                 return b"", 0
             found = protocol_error(self._method, request, error)
             operation.end_with_code(found.code, found.message)
@@ -137,3 +138,15 @@ class ObservedResponder:
         self._observer.answered(
             self._series_of(request.version), request.id, request.params.get("_meta"), seconds, code
         )
+
+
+def _end_asking(operation: ServerOperation, request: PlainRequest, asked: InputRequired) -> None:
+    """End the operation of a call that asks, which the SDK's server answers with the questions or an error."""
+    from bridge.server.channel import missing_capability  # noqa: PLC0415 - imports the SDK
+
+    if not request.modern:
+        operation.end_with_code(INTERNAL_ERROR)
+    elif any(missing_capability(each, request.capabilities) is not None for each in asked.questions.values()):
+        operation.end_with_code(MISSING_CAPABILITY)
+    else:
+        operation.end(INPUT_REQUIRED)

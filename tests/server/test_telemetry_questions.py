@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp_types import ElicitResult, ErrorData
 
 from bridge.server.http.app import http_app
@@ -31,6 +31,15 @@ ASKED = {"mcp.method.name": "elicitation/create", "mcp.protocol.version": "2025-
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+async def test_a_question_that_a_client_cannot_be_asked_is_a_failure_of_its_call() -> None:
+    watched = Watched()
+    with enabled(watched.observer), serving(http_app(ToolBox(GREET))) as origin:
+        async with Client(f"{origin}/mcp", mode="2026-07-28") as client:
+            with pytest.raises(MCPError, match="capability"):
+                await client.call_tool("greet", {})
+    assert [record["error"] for record in watched.records] == ["-32021"]
 
 
 async def greeted(mode: Any, answer: ElicitResult | ErrorData) -> tuple[Watched, list[Any]]:
