@@ -10,11 +10,12 @@ import asyncio
 import os
 import stat
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -27,46 +28,77 @@ FULL_BYTES = 4 * 1024 * 1024
 """Maximum bytes that wait to be written before writers have to wait."""
 
 
-class InputPipe(Protocol):
+class InputPipe(ABC):
     """Reads bytes until their end, or until closed."""
 
+    def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_data = on_data
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+
+    @abstractmethod
     def pause(self) -> None:
         """Pause reading."""
-        ...
 
+    @abstractmethod
     def resume(self) -> None:
         """Resume reading."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Stop reading."""
-        ...
 
 
-class OutputPipe(Protocol):
+class OutputPipe(ABC):
     """Writes lines completely and in order."""
 
-    waiting_bytes: int
-    """Bytes that wait to be written."""
-    broken: bool
-    """True once the reader has closed the pipe; further lines are dropped."""
+    def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_drained = on_drained
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._drained = anyio.Event()
+        self.waiting_bytes = 0
+        """Bytes that wait to be written."""
+        self.broken = False
+        """True once the reader has closed the pipe; further lines are dropped."""
 
     @property
     def is_full(self) -> bool:
         """True when the buffer is full; await `drained()`."""
-        ...
-
-    def write(self, line: bytes) -> None:
-        """Write a line, or buffer it until the reader takes it."""
-        ...
+        return self.waiting_bytes > FULL_BYTES
 
     async def drained(self) -> None:
         """Wait until everything is written, or the pipe is broken."""
-        ...
+        while self.waiting_bytes:
+            await self._drained.wait()
 
+    @abstractmethod
+    def write(self, line: bytes) -> None:
+        """Write a line, or buffer it until the reader takes it."""
+
+    @abstractmethod
     def close(self) -> None:
         """Stop writing."""
-        ...
+
+    def _count_written(self, written_bytes: int) -> None:
+        self.waiting_bytes -= written_bytes
+        if not self.waiting_bytes:
+            self._notify_drained()
+
+    def _break(self) -> None:
+        if not self.broken:
+            self.broken = True
+            self.waiting_bytes = 0
+            self._notify_drained()
+            self._on_broken()
+
+    def _notify_drained(self) -> None:
+        self._drained.set()
+        self._drained = anyio.Event()
+        self._on_drained()
 
 
 def open_input(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> InputPipe:
@@ -96,13 +128,9 @@ def _is_watchable(fd: int) -> bool:
     return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
-class _LoopInput:
+class _LoopInput(InputPipe):
     def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        self._fd = fd
-        self._on_data = on_data
-        self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
-        self._closed = False
+        super().__init__(fd, on_data, on_end)
         self.resume()
 
     def pause(self) -> None:
@@ -130,14 +158,11 @@ class _LoopInput:
             self._on_end()
 
 
-class _ThreadInput:
+class _ThreadInput(InputPipe):
     def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        self._fd = fd
-        self._on_data = on_data
-        self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
+        super().__init__(fd, on_data, on_end)
         self._wanted = Event()
-        self._paused = self._closed = False
+        self._paused = False
         self._wanted.set()
         Thread(target=self._run, name="bridge-stdin", daemon=True).start()
 
@@ -176,45 +201,7 @@ class _ThreadInput:
             self._wanted.set()
 
 
-class _Output:
-    """Counts the buffered bytes, and notifies when there are none."""
-
-    def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
-        self._fd = fd
-        self._on_drained = on_drained
-        self._on_broken = on_broken
-        self._loop = asyncio.get_running_loop()
-        self._drained = anyio.Event()
-        self.waiting_bytes = 0
-        self.broken = False
-
-    @property
-    def is_full(self) -> bool:
-        return self.waiting_bytes > FULL_BYTES
-
-    async def drained(self) -> None:
-        while self.waiting_bytes:
-            await self._drained.wait()
-
-    def _count_written(self, written_bytes: int) -> None:
-        self.waiting_bytes -= written_bytes
-        if not self.waiting_bytes:
-            self._tell_drained()
-
-    def _break(self) -> None:
-        if not self.broken:
-            self.broken = True
-            self.waiting_bytes = 0
-            self._tell_drained()
-            self._on_broken()
-
-    def _tell_drained(self) -> None:
-        self._drained.set()
-        self._drained = anyio.Event()
-        self._on_drained()
-
-
-class _LoopOutput(_Output):
+class _LoopOutput(OutputPipe):
     def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
         super().__init__(fd, on_drained, on_broken)
         self._waiting: deque[memoryview] = deque()
@@ -266,7 +253,7 @@ class _LoopOutput(_Output):
             return 0
 
 
-class _ThreadOutput(_Output):
+class _ThreadOutput(OutputPipe):
     def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
         super().__init__(fd, on_drained, on_broken)
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
