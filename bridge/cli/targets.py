@@ -145,7 +145,7 @@ def _url_target(text: str) -> UrlTarget:
     except ValueError:
         host = None
     if not host:
-        raise TargetError(f"{text!r} is no URL of a server: it names no host")
+        raise TargetError(f"{text!r} is not the URL of a server: it has no host")
     return UrlTarget(text)
 
 
