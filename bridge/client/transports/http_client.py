@@ -73,7 +73,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         headers: Headers of every request.
         connect_seconds: Maximum seconds for a TCP connection.
         auth: Authentication of the requests; None for none.
-        learn: Called with each request before it is sent; None for nothing.
+        learn: Called with each request of a message that succeeded, and its response; None for nothing.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
         headers: dict[str, str],
         connect_seconds: float,
         auth: httpx2.Auth | None = None,
-        learn: Callable[[httpx2.Request], None] | None = None,
+        learn: Callable[[httpx2.Request, httpx2.Response], None] | None = None,
     ) -> None:
         super().__init__(
             headers={"accept-encoding": "gzip", **headers},
@@ -114,9 +114,10 @@ class TrackedHttpClient(httpx2.AsyncClient):
                 self._events.start_soon(self._send_in_background, _with_sent_id(request, outgoing))
                 return httpx2.Response(202, request=request)
             outgoing = None
-        if self._learn is not None:
-            self._learn(request)
-        return await self._post(request, options, outgoing)
+        response = await self._post(request, options, outgoing)
+        if self._learn is not None and response.is_success:
+            self._learn(request, response)
+        return response
 
     async def _post(
         self, request: httpx2.Request, options: dict[str, Any], outgoing: OutgoingRequest | None

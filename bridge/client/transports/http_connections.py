@@ -38,6 +38,10 @@ class HttpConnections:
         port: Its port.
         tls: TLS settings; None for plain HTTP.
         connect_seconds: Maximum seconds to open a connection.
+
+    Attributes:
+        address: Address and port that `host` was reached at; None to resolve it. A host may have addresses that do not
+            respond, and asyncio tries one after the other.
     """
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, connect_seconds: float) -> None:
@@ -48,6 +52,7 @@ class HttpConnections:
         self._idle: deque[_Connection] = deque()
         self._open: set[_Connection] = set()
         self._is_closed = False
+        self.address: tuple[str, int] | None = None
 
     async def send(self, request: bytes) -> HttpResponse:
         """Send one request and return its response; a success in JSON is read to its end.
@@ -85,15 +90,22 @@ class HttpConnections:
         if self._is_closed:
             raise httpx2.ConnectError("the connection is closed")
         loop = asyncio.get_running_loop()
+        host, port = (self._host, self._port) if self.address is None else self.address[:2]
+        address, self.address = self.address, None
         try:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(self, loop), self._host, self._port, ssl=self._tls
+                    lambda: _Connection(self, loop),
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=self._host if self._tls is not None else None,
                 )
         except TimeoutError as error:
             raise httpx2.ConnectTimeout("connecting takes too long") from error
         except OSError as error:
             raise httpx2.ConnectError(str(error)) from error
+        self.address = address
         return connection
 
     def opened(self, connection: _Connection) -> None:

@@ -129,12 +129,14 @@ class PlainRequests:
         self._connections.close()
         self._template = self._sign_in = None
 
-    def learn(self, request: httpx2.Request) -> None:
+    def learn(self, request: httpx2.Request, response: httpx2.Response) -> None:
         """Take a request that the SDK sends as the template: the last one of the handshake, or the first after it."""
         version = request.headers.get("mcp-protocol-version", "")
         is_ready = self._client is not None and self._template is not None
         if is_ready or version not in KNOWN_PROTOCOL_VERSIONS:
             return
+        if (network_stream := response.extensions.get("network_stream")) is not None:
+            self._connections.address = network_stream.get_extra_info("server_addr")
         meta = from_json(request.content).get("params", {}).get("_meta", {})
         left_out = _OWN_HEADERS if self._sign_in is None else _OWN_HEADERS | _SIGNATURE_HEADERS
         lines = [b"POST " + request.url.raw_path + b" HTTP/1.1"]
