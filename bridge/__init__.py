@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from bridge.models.openai import OpenAiChatModel, OpenAiDialect
     from bridge.models.prompted import PromptedToolsChatModel
     from bridge.models.sampling import sampling_with
+    from bridge.portal import call_blocking
     from bridge.service.ai_service import ai_service, resume
     from bridge.service.approval import (
         ApprovalPolicy,
@@ -176,6 +177,7 @@ if TYPE_CHECKING:
     from bridge.tools.transform import (
         CallNext,
         ToolMiddleware,
+        backed_up,
         filtered,
         prefixed,
         renamed,
@@ -210,10 +212,10 @@ __all__ = [
     "ToolProvider", "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest",
     "ToolSpecification", "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange",
     "UnknownToolError", "UnknownToolHandler", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
-    "by_embedding", "by_encoding", "cached", "chat_model_named", "circuit_broken", "compensated", "connect",
-    "enable_telemetry", "execute", "execute_timed", "filtered", "for_tools", "guarded", "input_guardrails",
-    "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails", "prefixed",
-    "rate_limited", "reference_to", "renamed", "respecified", "resume", "retried", "run", "safe_names",
+    "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_model_named", "circuit_broken",
+    "compensated", "connect", "enable_telemetry", "execute", "execute_timed", "filtered", "for_tools", "guarded",
+    "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails",
+    "prefixed", "rate_limited", "reference_to", "renamed", "respecified", "resume", "retried", "run", "safe_names",
     "sampling_with", "set_thread_limit", "specifications_from", "system_message", "token_window", "tool",
     "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
@@ -247,6 +249,7 @@ _NAMES = {
     "bridge.models.openai": "OpenAiChatModel OpenAiDialect",
     "bridge.models.prompted": "PromptedToolsChatModel",
     "bridge.models.sampling": "sampling_with",
+    "bridge.portal": "call_blocking",
     "bridge.service.ai_service": "ai_service resume",
     "bridge.service.approval": (
         "ApprovalPolicy Decision InvocationSuspended SuspendedInvocation Verdict for_tools unless_read_only"
@@ -296,7 +299,9 @@ _NAMES = {
         "ToolProvider ToolProviderRequest"
     ),
     "bridge.tools.toolbox": "ToolBox",
-    "bridge.tools.transform": "CallNext ToolMiddleware filtered prefixed renamed respecified safe_names wrapped",
+    "bridge.tools.transform": (
+        "CallNext ToolMiddleware backed_up filtered prefixed renamed respecified safe_names wrapped"
+    ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -110,8 +110,10 @@ _thread_local = local()
 """The ThreadScope of each thread."""
 
 
-def run(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
-    """Run an asynchronous function from synchronous code and wait for it.
+def call_blocking(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+    """Run an asynchronous function from synchronous code and wait for it: ``call_blocking(model.chat, request)``.
+
+    All calls of a program without an event loop run in the same one, so that connections can be reused.
 
     Args:
         function: The function.

@@ -25,7 +25,7 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.auth.identity import RequestUser
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.publisher import Publisher
-from bridge.tools.function import one_tool
+from bridge.tools.function import one_tool, tools_from
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.tools.context import Caller, InvocationContext
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
-__all__ = ["Call", "Reply", "Script", "ScriptedChatModel", "connected", "failing", "recorded"]
+__all__ = ["Call", "Reply", "Script", "ScriptedChatModel", "connected", "failing", "recorded", "recorded_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,22 @@ def recorded(source: object) -> tuple[Tool, Sequence[Call]]:
     """
     tool, calls = one_tool(source), list[Call]()
     return replace(tool, executor=_Recording(tool.executor, calls)), calls
+
+
+def recorded_all(*sources: object) -> tuple[list[Tool], Sequence[Call]]:
+    """Wrap several tools so that their calls are recorded in one list.
+
+    Args:
+        sources: Tools, functions, objects with tools, or iterables of these (see `bridge.tools_from`).
+
+    Returns:
+        The wrapped tools, and the list of their calls in order of completion.
+
+    Raises:
+        DefinitionError: A source has no tools.
+    """
+    calls: list[Call] = []
+    return [replace(tool, executor=_Recording(tool.executor, calls)) for tool in tools_from(sources)], calls
 
 
 def failing(source: object, times: int, error: Exception | None = None) -> Tool:

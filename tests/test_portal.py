@@ -18,14 +18,14 @@ async def double(number: int) -> int:
 
 
 def test_plain_code_gets_what_an_asynchronous_function_returns() -> None:
-    assert portal.run(double, 21) == 42
+    assert portal.call_blocking(double, 21) == 42
 
 
 def test_there_is_one_portal_thread() -> None:
     async def thread() -> threading.Thread:
         return threading.current_thread()
 
-    assert portal.run(thread) is portal.run(thread) is not threading.current_thread()
+    assert portal.call_blocking(thread) is portal.call_blocking(thread) is not threading.current_thread()
 
 
 class Outcome(BaseException):
@@ -38,9 +38,9 @@ def test_what_the_function_raises_is_raised_and_the_portal_goes_on(error: BaseEx
         raise error
 
     with pytest.raises(type(error)) as caught:
-        portal.run(fail)
+        portal.call_blocking(fail)
     assert caught.value is error
-    assert portal.run(double, 1) == 2
+    assert portal.call_blocking(double, 1) == 2
 
 
 def test_the_callers_context_variables_are_seen() -> None:
@@ -50,7 +50,7 @@ def test_the_callers_context_variables_are_seen() -> None:
     async def read() -> str:
         return variable.get()
 
-    assert portal.run(read) == "the caller's"
+    assert portal.call_blocking(read) == "the caller's"
 
 
 @pytest.mark.anyio
@@ -61,16 +61,16 @@ async def test_in_a_worker_thread_the_event_loop_that_waits_for_it_is_used() -> 
     async def note() -> None:
         seen.append(threading.current_thread())
 
-    await anyio.to_thread.run_sync(portal.run, note)
+    await anyio.to_thread.run_sync(portal.call_blocking, note)
     assert seen == [threading.current_thread()]
 
 
 def test_the_portals_own_thread_is_told_that_it_would_wait_for_itself() -> None:
     async def nested() -> int:
-        return portal.run(double, 1)
+        return portal.call_blocking(double, 1)
 
     with pytest.raises(RuntimeError, match="use its asynchronous form there"):
-        portal.run(nested)
+        portal.call_blocking(nested)
 
 
 def test_a_process_ends_although_something_still_runs_in_the_portal() -> None:
@@ -84,7 +84,7 @@ async def forever():
         await anyio.sleep_forever()
     finally:
         print("stopped")
-threading.Thread(target=lambda: portal.run(forever), daemon=True).start()
+threading.Thread(target=lambda: portal.call_blocking(forever), daemon=True).start()
 running.wait()
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
@@ -98,9 +98,9 @@ import os
 from bridge import portal
 async def pid():
     return os.getpid()
-portal.run(pid)
+portal.call_blocking(pid)
 child = os.fork()
-assert portal.run(pid) == os.getpid()
+assert portal.call_blocking(pid) == os.getpid()
 if child:
     assert os.waitpid(child, 0)[1] == 0
 """
@@ -119,7 +119,7 @@ async def forever():
     finally:
         cancelled.set()
 try:
-    portal.run(forever)
+    portal.call_blocking(forever)
 except KeyboardInterrupt:
     assert cancelled.wait(30)
     print("interrupted")

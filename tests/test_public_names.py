@@ -42,12 +42,12 @@ PUBLIC = """
     ToolInputGuardrailRequest ToolLimitError ToolLogger ToolMemoryId ToolMiddleware ToolOutputGuardrailRequest
     ToolPerformance ToolPolicy ToolProgress ToolProvider ToolProviderRequest ToolRequestInspector ToolSearch
     ToolSearchRequest ToolSpecification ToolStatistics ToolTimeoutError ToolUse ToolUseResult ToolsChange
-    UnknownToolError UnknownToolHandler UrlElicitation UserMessage Verdict WireError ai_service by_embedding
-    by_encoding cached chat_model_named circuit_broken compensated connect enable_telemetry execute execute_timed
-    filtered for_tools guarded input_guardrails is_worth_another_model load_config message_window observed
-    output_guardrails prefixed rate_limited reference_to renamed respecified resume retried run safe_names
-    sampling_with set_thread_limit specifications_from system_message token_window tool tools_from unless_read_only
-    user_message with_fallback wrapped
+    UnknownToolError UnknownToolHandler UrlElicitation UserMessage Verdict WireError ai_service backed_up
+    by_embedding by_encoding cached call_blocking chat_model_named circuit_broken compensated connect
+    enable_telemetry execute execute_timed filtered for_tools guarded input_guardrails is_worth_another_model
+    load_config message_window observed output_guardrails prefixed rate_limited reference_to renamed respecified
+    resume retried run safe_names sampling_with set_thread_limit specifications_from system_message token_window
+    tool tools_from unless_read_only user_message with_fallback wrapped
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge import Caller, DefinitionError, InvocationContext, ToolBox, ToolError, ToolExecutionRequest, execute, tool
-from bridge.testing import Call, connected, failing, recorded
+from bridge.testing import Call, connected, failing, recorded, recorded_all
 
 
 @tool
@@ -103,3 +103,25 @@ async def test_a_tool_may_be_told_who_calls(protocol: Any) -> None:
         async with connected(note, protocol=protocol, caller=caller) as provider:
             await execute(provider.tools, ToolExecutionRequest("note"), InvocationContext())
     assert seen == [ada, None]
+
+
+@pytest.mark.anyio
+async def test_several_tools_are_recorded_in_one_list() -> None:
+    class Calculator:
+        @tool
+        def add(self, a: int, b: int) -> int:
+            return a + b
+
+        @tool
+        def multiply(self, a: int, b: int) -> int:
+            return a * b
+
+    tools, calls = recorded_all(Calculator())
+    box = ToolBox(tools)
+    for name in ("multiply", "add", "multiply"):
+        await box.call(name, a=2, b=3)
+    assert [(call.request.name, call.result and call.result.text) for call in calls] == [
+        ("multiply", "6"),
+        ("add", "5"),
+        ("multiply", "6"),
+    ]

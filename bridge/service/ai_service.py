@@ -278,7 +278,7 @@ def _implementation(function: Callable[..., Any], method: ServiceMethod, engine:
         return stream(*arguments, **keywords) if method.streams else await invoke(arguments, keywords)
 
     def synchronous(*arguments: Any, **keywords: Any) -> Any:
-        return portal.run(invoke, arguments, keywords)
+        return portal.call_blocking(invoke, arguments, keywords)
 
     implementation: Any = asynchronous if method.is_async else stream if method.streams else synchronous
     implementation = functools.wraps(function)(implementation)

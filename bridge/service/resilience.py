@@ -24,7 +24,7 @@ from anyio import get_cancelled_exc_class, lowlevel
 from bridge.errors import ArgumentsError, DefinitionError, MissingExtraError, ToolError
 from bridge.text import with_count
 from bridge.tools.checks import require_callable, require_count, require_seconds
-from bridge.tools.function import tools_from
+from bridge.tools.function import one_tool
 from bridge.tools.tool import ToolExecutionResult
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ def rate_limited(
     *,
     per_seconds: float,
     key: Callable[[InvocationContext], str] = lambda _: "everybody",
+    max_wait_seconds: float = 0.0,
 ) -> Tool:
-    """Limit the rate of calls; calls over the limit fail with the number of seconds to wait.
+    """Limit the rate of calls; calls over the limit wait, or fail with the number of seconds to wait.
 
     Args:
         source: A Tool or a function.
@@ -55,6 +56,7 @@ def rate_limited(
         per_seconds: The period, a whole number of seconds; capacity is restored evenly within it.
         key: Returns the key under which calls are counted, such as ``lambda context: context.caller.name``. Defaults to
             one count for all calls.
+        max_wait_seconds: Maximum wait of a call for its turn; 0 lets calls over the limit fail at once.
 
     Raises:
         DefinitionError: The source is not one tool, or the rate is invalid.
@@ -68,11 +70,12 @@ def rate_limited(
             f"{per_seconds!r} seconds"
         )
     require_callable(key, 1, "key", "the context")
+    require_seconds(max_wait_seconds, "max_wait_seconds", optional=False, may_be_zero=True)
     throttled = _library("rate_limited", "throttled", "throttled-py")
     quota = throttled.rate_limiter.per_duration(timedelta(seconds=per_seconds), calls, burst=calls)
     throttle = throttled.Throttled(using="gcra", quota=quota, store=throttled.store.MemoryStore())
-    tool = _one(source)
-    return replace(tool, executor=_RateLimited(tool.executor, throttle, key))
+    tool = one_tool(source)
+    return replace(tool, executor=_RateLimited(tool.executor, throttle, key, max_wait_seconds))
 
 
 def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float = 60.0) -> Tool:
@@ -93,7 +96,7 @@ def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float
     require_count(failures, "failures")
     require_seconds(recovery_seconds, "recovery_seconds", optional=False)
     library = _library("circuit_broken", "circuitbreaker", "circuitbreaker")
-    tool = _one(source)
+    tool = one_tool(source)
     breaker = library.CircuitBreaker(
         failure_threshold=failures, recovery_timeout=recovery_seconds, expected_exception=_is_failure, name=tool.name
     )
@@ -131,7 +134,7 @@ def cached(
     if key is not None:
         require_callable(key, 1, "key", "the context")
     library = _library("cached", "cachetools", "cachetools")
-    tool = _one(source)
+    tool = one_tool(source)
     key = key or (_whole_context_key if tool.interactive else _context_key)
     return replace(tool, executor=_Cached(tool.executor, library.TTLCache(max_entries, ttl_seconds), key))
 
@@ -163,7 +166,7 @@ def retried(
     require_seconds(first_wait_seconds, "first_wait_seconds", optional=False, may_be_zero=True)
     require_seconds(max_wait_seconds, "max_wait_seconds", optional=False, may_be_zero=True)
     library = _library("retried", "tenacity", "tenacity")
-    tool = _one(source)
+    tool = one_tool(source)
     retrying = library.AsyncRetrying(
         stop=library.stop_after_attempt(attempts),
         wait=library.wait_exponential_jitter(
@@ -182,12 +185,16 @@ class _RateLimited:
     executor: ToolExecutor
     throttle: Any
     key: Callable[[InvocationContext], str]
+    max_wait_seconds: float
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        answer = self.throttle.limit(self.key(context))
-        if answer.limited:
-            seconds = max(1, math.ceil(answer.state.retry_after))
-            raise ToolError(f"{request.name!r} was called too often; try again in {with_count(seconds, 'second')}")
+        key, last_turn = self.key(context), anyio.current_time() + self.max_wait_seconds
+        while (answer := self.throttle.limit(key)).limited:
+            wait_seconds = answer.state.retry_after
+            if anyio.current_time() + wait_seconds > last_turn:
+                seconds = max(1, math.ceil(wait_seconds))
+                raise ToolError(f"{request.name!r} was called too often; try again in {with_count(seconds, 'second')}")
+            await anyio.sleep(wait_seconds)
         return await self.executor.execute(request, context)
 
 
@@ -328,13 +335,6 @@ class _Retried:
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         result: ToolExecutionResult = await self.retrying.copy()(self.executor.execute, request, context)
         return result
-
-
-def _one(source: object) -> Tool:
-    tools = tools_from(source)
-    if len(tools) != 1:
-        raise DefinitionError(f"expected one tool, but {source!r} has {len(tools)}; wrap each of them")
-    return tools[0]
 
 
 def _library(feature: str, module: str, package: str) -> Any:

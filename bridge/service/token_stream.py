@@ -133,7 +133,7 @@ class TokenStream:
 
     def start_and_wait(self) -> Result[str] | None:
         """Run `start` from synchronous code."""
-        return portal.run(self.start)
+        return portal.call_blocking(self.start)
 
     def __aiter__(self) -> EventIterator:
         self._iteration = None
@@ -143,10 +143,10 @@ class TokenStream:
         """Iterate over the events from synchronous code."""
         events = EventIterator(self._invoke_with_callbacks)
         try:
-            while (event := portal.run(_next, events)) is not None:
+            while (event := portal.call_blocking(_next, events)) is not None:
                 yield event
         finally:
-            portal.run(events.aclose)
+            portal.call_blocking(events.aclose)
 
     async def __aenter__(self) -> EventIterator:
         """Return the events as an iterator; leaving the block waits until the invocation has stopped."""

@@ -7,6 +7,7 @@ A renamed tool keeps its executor, and executors of remote tools store the remot
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
 
-from bridge.errors import DefinitionError
+from bridge.errors import ArgumentsError, DefinitionError
 from bridge.tools.function import one_tool, tools_found_in
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from bridge.tools.context import InvocationContext
+
+_logger = logging.getLogger("bridge.tools")
 
 _HASH_CHARS = 8
 
@@ -114,6 +117,53 @@ def wrapped(tools: object, middleware: ToolMiddleware) -> Iterator[Tool]:
         replace(tool, executor=_Wrapped(tool.executor, middleware), interactive=True)  # the middleware may ask
         for tool in tools_found_in(tools)
     )
+
+
+def backed_up(source: object, *fallbacks: object) -> Tool:
+    """Run other tools in place of one that fails, in order: ``backed_up(primary, secondary, "No data at present.")``.
+
+    Failures are exceptions, except for invalid arguments, and results with ``is_error``, such as those of remote tools.
+    If all fail, the last failure applies. The tool's timeout covers the fallbacks as well.
+
+    Args:
+        source: A Tool or a function.
+        fallbacks: Tools or functions that take the same arguments, or text that is the result.
+
+    Raises:
+        DefinitionError: The source or a fallback is not one tool, or there is no fallback.
+    """
+    if not fallbacks:
+        raise DefinitionError("backed_up needs a fallback: a Tool, a function, or text")
+    tool = one_tool(source)
+    others = (_Answer(each) if isinstance(each, str) else one_tool(each).executor for each in fallbacks)
+    return replace(tool, executor=_BackedUp((tool.executor, *others)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    text: str
+
+    async def execute(self, *_: object) -> ToolExecutionResult:
+        return ToolExecutionResult.of_text(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _BackedUp:
+    executors: tuple[ToolExecutor, ...]
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        *first, last = self.executors
+        for executor in first:
+            try:
+                result = await executor.execute(request, context)
+            except ArgumentsError:
+                raise
+            except Exception as error:  # noqa: BLE001 - any failure
+                _logger.warning("the tool %r failed (%s); a fallback follows", request.name, error)
+            else:
+                if not result.is_error:
+                    return result
+        return await last.execute(request, context)
 
 
 def _changed(tool: Tool, change: Callable[[ToolSpecification], ToolSpecification]) -> ToolSpecification:

@@ -40,6 +40,7 @@ Claude Code, are read as well: see [Configuration](../clients/configuration.md).
 ROOMS = {
     "tools": "Tools",
     "client": "Clients",
+    "portal": "AI services",
     "service": "AI services",
     "models": "Chat models",
     "telemetry": "AI services",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge import DefinitionError, InvocationContext, ToolProgress, tool
-from bridge.portal import run
+from bridge import DefinitionError, InvocationContext, ToolProgress, call_blocking, tool
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, ask, assistant, call, calls
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ async def test_functions_run_in_it_together_and_keep_their_context(way: str, poo
     def work(context: InvocationContext) -> str:
         both.wait()
         context.blocking.progress(1)
-        return f"{threading.current_thread().name[:3]} {run(in_the_loop) == loop_thread}"
+        return f"{threading.current_thread().name[:3]} {call_blocking(in_the_loop) == loop_thread}"
 
     async def in_the_loop() -> int:
         return threading.get_ident()
@@ -59,7 +58,7 @@ async def test_a_service_inside_a_tool_uses_its_own_threads(way: str, pool: Thre
 
     @tool
     def outer() -> str:
-        return run(inner.chat, "Go").tool_executions[0].result.text
+        return call_blocking(inner.chat, "Go").tool_executions[0].result.text
 
     service = assistant(calls(call("outer")), "Done.", tools=[outer], execute_tools_concurrently=pool)
     result = await ask(service, way)

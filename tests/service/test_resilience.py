@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import Caller, InvocationContext, InvocationParameters, ToolBox, ToolError, execute, tool
+from bridge import Caller, InvocationContext, InvocationParameters, ToolBox, ToolError, backed_up, execute, tool
 from bridge.errors import DefinitionError, MissingExtraError
 from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
 from bridge.tools.execution import LOCAL, ExecutionPolicy
-from bridge.tools.tool import ToolExecutionRequest
+from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from tests.service.fakes import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
-    from bridge.tools.tool import Tool, ToolExecutionResult
+    from bridge.tools.tool import Tool
 
 pytestmark = pytest.mark.anyio
 
@@ -327,3 +327,48 @@ async def test_a_library_that_is_not_installed_is_said(
 async def test_a_guard_stands_around_one_tool() -> None:
     with pytest.raises(DefinitionError, match=r"expected one tool, but .* has 2"):
         retried([Shop(), Shop()])
+
+
+async def test_a_rate_limit_waits_for_its_turn_but_no_longer_than_told() -> None:
+    shop = Shop()
+    patient = rate_limited(shop, 20, per_seconds=1, max_wait_seconds=1)  # a call's place comes back after 50 ms
+    results = [await run(patient) for _ in range(22)]
+    assert not any(each.is_error for each in results)
+    impatient = rate_limited(shop, 1, per_seconds=3600, max_wait_seconds=5)
+    assert [(await run(impatient)).is_error for _ in range(2)] == [False, True]
+    with pytest.raises(DefinitionError, match="max_wait_seconds must be a number of seconds of at least 0"):
+        rate_limited(shop, 1, per_seconds=1, max_wait_seconds=-1)
+
+
+async def test_fallbacks_run_in_order_until_one_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    ran: list[str] = []
+
+    def source(name: str, error: Exception | None = None) -> Any:
+        @tool(name="price")
+        async def price(item: str) -> str | ToolExecutionResult:
+            ran.append(name)
+            if error is not None:
+                raise error
+            return ToolExecutionResult.error("remote failure") if name == "remote" else f"{item} at {name}"
+
+        return price
+
+    broken = source("first", ConnectionError("gone"))
+    for fallbacks, text, order in (
+        ([source("second"), source("third")], "tea at second", ["first", "second"]),
+        (
+            [source("remote"), source("second", ToolError("busy")), "No price."],
+            "No price.",
+            ["first", "remote", "second"],
+        ),
+        ([source("second", ToolError("busy"))], "busy", ["first", "second"]),
+    ):
+        ran.clear()
+        result = await run(backed_up(broken, *fallbacks), item="tea")
+        assert (result.text, ran, result.is_error) == (text, order, text == "busy")
+    assert "the tool 'price' failed (gone); a fallback follows" in caplog.text
+    ran.clear()
+    assert (await run(backed_up(broken, "No price."), unknown=1)).is_error
+    assert ran == []
+    with pytest.raises(DefinitionError, match="needs a fallback"):
+        backed_up(broken)

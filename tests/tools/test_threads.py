@@ -233,7 +233,7 @@ async def test_what_a_function_runs_in_the_event_loop_ends_when_its_caller_leave
     def work() -> None:
         for function in (forever, answer):
             try:
-                portal.run(function)
+                portal.call_blocking(function)
                 outcomes.append("returned")
             except BaseException as error:  # noqa: BLE001 - whatever the event loop says
                 outcomes.append("cancelled" if "Cancel" in type(error).__name__ else repr(error))
@@ -247,5 +247,5 @@ async def test_what_a_function_runs_in_the_event_loop_ends_when_its_caller_leave
         await anyio.to_thread.run_sync(ended.wait, PATIENCE_SECONDS)
         assert outcomes == ["cancelled", "cancelled"]
         for _ in range(3):
-            assert await run_in_thread(lambda: portal.run(answer)) == 42
-            assert await anyio.to_thread.run_sync(lambda: portal.run(answer)) == 42
+            assert await run_in_thread(lambda: portal.call_blocking(answer)) == 42
+            assert await anyio.to_thread.run_sync(lambda: portal.call_blocking(answer)) == 42

@@ -5,22 +5,52 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, Required, get_args, get_origin, get_type_hints
 
 from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
 _NOT_PARAMETERS = frozenset({"attribute", "attributes"})
 """Sections that docstring_parser lists as parameters, but that describe something else."""
 
 _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final[Any] = _Missing()
+"""Sentinel for a missing default."""
+
+
+@dataclass(frozen=True, slots=True)
+class P:
+    """Describes a parameter (LangChain4j's @P): ``city: Annotated[str, P("The city's name")]``.
+
+    On a field of a model, dataclass or TypedDict, only the description may be given.
+    """
+
+    description: str | None = None
+    """Description for the model."""
+    name: str | None = None
+    """Published name; defaults to the parameter's own."""
+    required: bool | None = None
+    """True if callers must pass it; defaults to True for parameters without default.
+
+    False without a default means None.
+    """
+    default: Any = MISSING
+    """Value used if the argument is missing, or null where the type does not accept null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +102,41 @@ def attribute_descriptions(owner: type) -> dict[str, str]:
         if base.__module__.partition(".")[0] not in {"builtins", "enum", "typing", "pydantic", "abc"}:
             described.update(_attribute_docstrings(base))
     return described
+
+
+def field_descriptions(owner: type) -> dict[str, str]:
+    """Return the descriptions that `P` gives to fields of a class.
+
+    Raises:
+        DefinitionError: `P` has more than a description, which only applies to parameters.
+    """
+    described: dict[str, str] = {}
+    for name, mark in _marks_of_fields(owner):
+        if mark.name is not None or mark.required is not None or mark.default is not MISSING:
+            raise DefinitionError(
+                f"the field {name!r} of {owner.__qualname__!r} has {mark!r}, of which only the description applies to "
+                "fields; give a default as Python does, and another name with pydantic's Field(alias=…)"
+            )
+        if mark.description is not None:
+            described[name] = mark.description
+    return described
+
+
+def _marks_of_fields(owner: Any) -> Iterator[tuple[str, P]]:
+    fields = getattr(owner, "__pydantic_fields__", None)
+    if fields is None:
+        with suppress(NameError, TypeError):  # a name that is only known where the class is defined
+            hints = get_type_hints(owner, include_extras=True)
+            yield from ((name, mark) for name, hint in hints.items() for mark in _marks_in(hint))
+        return
+    yield from ((name, mark) for name, field in fields.items() for mark in field.metadata if isinstance(mark, P))
+
+
+def _marks_in(hint: Any) -> Iterator[P]:
+    if get_origin(hint) in (Required, NotRequired):
+        hint = get_args(hint)[0]
+    if get_origin(hint) is Annotated:
+        yield from (mark for mark in get_args(hint)[1:] if isinstance(mark, P))
 
 
 def _attribute_docstrings(owner: type) -> dict[str, str]:

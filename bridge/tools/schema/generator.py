@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 
 from bridge.errors import DefinitionError
 from bridge.tools.coercion import MEMBERS
-from bridge.tools.schema.annotations import attribute_descriptions
+from bridge.tools.schema.annotations import attribute_descriptions, field_descriptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,6 +129,9 @@ class _Generator(GenerateJsonSchema):
 
 def _with_descriptions(result: JsonSchemaValue, kind: type, keys: Mapping[str, str] | None = None) -> JsonSchemaValue:
     properties = result.get("properties", {})
+    for name, text in field_descriptions(kind).items():
+        if (item := properties.get(keys.get(name, name) if keys else name)) is not None:
+            item["description"] = text
     if any("description" not in item for item in properties.values()):
         for name, text in attribute_descriptions(kind).items():
             item = properties.get(keys.get(name, name) if keys else name)

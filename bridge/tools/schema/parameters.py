@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -14,38 +14,15 @@ from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.schema.annotations import MISSING, P
 from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, schema_error_text
+
+__all__ = ["MISSING", "P", "Parameter", "ToolMemoryId", "injected_attribute", "parameter_of"]
 
 _EXACT = (bool, int, str)
 """Types whose instances are used as defaults without validation."""
 
 _DEFAULTS = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
-
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final[Any] = _Missing()
-"""Sentinel for a missing default."""
-
-
-@dataclass(frozen=True, slots=True)
-class P:
-    """Describes a parameter (LangChain4j's @P): ``city: Annotated[str, P("The city's name")]``."""
-
-    description: str | None = None
-    """Description for the model."""
-    name: str | None = None
-    """Published name; defaults to the parameter's own."""
-    required: bool | None = None
-    """True if callers must pass it; defaults to True for parameters without default.
-
-    False without a default means None.
-    """
-    default: Any = MISSING
-    """Value used if the argument is missing, or null where the type does not accept null."""
 
 
 class ToolMemoryId:

@@ -202,6 +202,8 @@ def _shape(
     try:
         adapter = _adapter(parameters, extra_arguments)
         schema = internal_schema(adapter)
+    except DefinitionError as error:
+        raise DefinitionError(f"{source}: {error}") from None
     except SCHEMA_ERRORS as error:
         for parameter in parameters:
             _refuse_shapeless(parameter, source)

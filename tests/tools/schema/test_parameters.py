@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, make_dataclass, replace
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, NotRequired, Optional
 
 import pytest
-from pydantic import BaseModel, Field
-from typing_extensions import TypeAliasType
+from pydantic import BaseModel, Field, create_model
+from typing_extensions import TypeAliasType, TypedDict
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.function import tools_from
 from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injected_attribute, parameter_of
 
 
@@ -192,3 +193,47 @@ def test_a_default_factory_is_refused() -> None:
 )
 def test_the_annotation_tells_what_the_context_gives(annotation: Any, attribute: str | None) -> None:
     assert injected_attribute(annotation) == attribute
+
+
+@dataclass
+class Order:
+    item: Annotated[str, P("What is ordered")]
+    count: Annotated[int, P("How many")] = 1
+
+
+class Address(BaseModel):
+    street: Annotated[str, P("Street and number")] = Field(alias="streetAddress")
+
+
+class Options(TypedDict):
+    gift: NotRequired[Annotated[bool, P("Wrap it")]]
+
+
+def test_p_describes_fields() -> None:
+    def buy(order: Order, to: Address, options: Options) -> None: ...
+
+    definitions = tools_from(buy)[0].specification.parameters["$defs"]
+    described = {
+        name: shape["description"] for each in definitions.values() for name, shape in each["properties"].items()
+    }
+    assert described == {
+        "item": "What is ordered",
+        "count": "How many",
+        "streetAddress": "Street and number",
+        "gift": "Wrap it",
+    }
+
+
+@pytest.mark.parametrize("mark", [P(name="sku"), P(required=False), P(default="tea")])
+def test_more_of_p_than_the_description_is_refused_on_fields(mark: P) -> None:
+    model = create_model("Line", item=(Annotated[str, mark], "tea"))
+    line = make_dataclass("Line", [("item", Annotated[str, mark])])
+    typed_dict: Any = TypedDict
+    shape = typed_dict("Line", {"item": Annotated[str, mark]})
+    for kind in (model, line, shape):
+
+        def buy(lines: Any) -> None: ...
+
+        buy.__annotations__["lines"] = list[kind]  # type: ignore[valid-type]  # made by the test
+        with pytest.raises(DefinitionError, match=r"function '.*buy'.*the field 'item' of 'Line' has P\("):
+            tools_from(buy)
