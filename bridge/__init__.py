@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         ToolChoice,
         ToolChoiceMode,
     )
+    from bridge.service.compensation import compensated
     from bridge.service.events import (
         BeforeToolExecution,
         IntermediateResponse,
@@ -128,7 +129,6 @@ if TYPE_CHECKING:
     from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
     from bridge.service.templates import system_message, user_message
     from bridge.service.token_stream import TokenStream
-    from bridge.service.tool_calls import compensated
     from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding
     from bridge.telemetry.switch import enable_telemetry
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
@@ -277,7 +277,7 @@ _NAMES = {
     "bridge.service.resilience": "cached circuit_broken rate_limited retried",
     "bridge.service.templates": "system_message user_message",
     "bridge.service.token_stream": "TokenStream",
-    "bridge.service.tool_calls": "compensated",
+    "bridge.service.compensation": "compensated",
     "bridge.service.tool_search": "ToolSearch ToolSearchRequest by_embedding",
     "bridge.telemetry.switch": "enable_telemetry",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",

@@ -89,6 +89,7 @@ def ai_service(
     input_guardrails: Iterable[InputGuardrail] | InputGuardrail = (),
     output_guardrails: Iterable[OutputGuardrail] | OutputGuardrail = (),
     max_guardrail_retries: int = DEFAULT_MAX_GUARDRAIL_RETRIES,
+    compensate_on_tool_errors: bool = False,
     execute_tools_concurrently: bool | int | Executor = False,
     max_tool_round_trips: int = 100,
     max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE,
@@ -127,6 +128,9 @@ def ai_service(
         input_guardrails: Check the user's messages, in order; see `bridge.service.guardrails.messages`.
         output_guardrails: Check the answers, in order.
         max_guardrail_retries: Maximum further answers that output guardrails may request in one invocation.
+        compensate_on_tool_errors: Undo the successful calls of `compensated` tools after a response in which a tool
+            failed, tell the model, and go on (LangChain4j's compensateOnToolErrors). By default they are undone if the
+            invocation fails.
         execute_tools_concurrently: Run the tools of one response concurrently; a number limits the concurrency. An
             executor of threads runs the functions that are not asynchronous, in place of the shared worker threads; it
             is not shut down.
@@ -189,6 +193,7 @@ def ai_service(
             approval=approval,
             max_tool_round_trips=max_tool_round_trips,
             max_tool_calls_per_response=max_tool_calls_per_response,
+            compensate_on_tool_errors=compensate_on_tool_errors,
             concurrent_tools=_concurrent(execute_tools_concurrently),
             executor=execute_tools_concurrently if isinstance(execute_tools_concurrently, Executor) else None,
             model_timeout_seconds=model_timeout_seconds,

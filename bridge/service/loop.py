@@ -30,10 +30,11 @@ from bridge.service.chat_model import (
     after_first_response,
     provider_of,
 )
+from bridge.service.compensation import Compensations, not_undone
 from bridge.service.events import IntermediateResponse, Listeners
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
 from bridge.service.observation import observed_response
-from bridge.service.tool_calls import Compensations, ToolCalls, returns_immediately, run_concurrently
+from bridge.service.tool_calls import ToolCalls, returns_immediately, run_concurrently
 from bridge.telemetry import switch
 from bridge.tools.checks import require_callable, require_count, require_seconds, require_type
 from bridge.tools.execution import LOCAL, ExecutionPolicy, notify
@@ -77,6 +78,8 @@ class LoopSettings:
     """Maximum tool calls in one response; None for no limit."""
     chat_request_transformer: ChatRequestTransformer | None = None
     """Changes each request to the model; the memory keeps the messages as they were."""
+    compensate_on_tool_errors: bool = False
+    """Undo the successful calls as soon as a tool fails, instead of when the invocation fails."""
     concurrent_tools: float = 1
     """Maximum tools of one response that run at the same time."""
     executor: Executor | None = None
@@ -91,6 +94,7 @@ class LoopSettings:
             require_callable(
                 self.chat_request_transformer, 2, "chat_request_transformer", "the request and the context"
             )
+        require_type(self.compensate_on_tool_errors, bool, "compensate_on_tool_errors", "True or False")
         require_count(self.max_tool_round_trips, "max_tool_round_trips", least=0)
         require_count(self.max_tool_calls_per_response, "max_tool_calls_per_response", optional=True)
         require_seconds(self.model_timeout_seconds, "model_timeout_seconds")
@@ -177,13 +181,13 @@ class Invocation:
         self.responses += state.responses
         self.executions += state.executions
         self._round_trips = sum(response.message.has_tool_execution_requests for response in self.responses)
-        for execution in (*state.executions, *state.executed.values()):
+        for execution in (*not_undone(state.executions, state.turn), *state.executed.values()):
             self.compensations.note(self.tools.box.find(execution.request.name), execution)
         calls = self._calls(executed=dict(state.executed), decisions={**state.decisions, **decisions})
         uncertain = state.responses[-1].doubtful_call if state.responses else None
         calls.cut_off = None if uncertain in calls.decisions else uncertain
         await self._run_calls(calls, message.tool_execution_requests)
-        if not self._collect_results(calls):
+        if not await self._collect_results(calls):
             await self.run()
 
     def rewrite_answer(self, message: AiMessage) -> None:
@@ -206,7 +210,7 @@ class Invocation:
             return True
         calls.cut_off = self._cut_off(self.responses[-1])
         await self._run_calls(calls, requests)
-        return self._collect_results(calls)
+        return await self._collect_results(calls)
 
     async def _next_request(self) -> ChatRequest:
         messages = self.view.messages()
@@ -330,11 +334,16 @@ class Invocation:
             for index, request in missing.items():
                 await calls.run(index, request)
 
-    def _collect_results(self, calls: ToolCalls) -> bool:
+    async def _collect_results(self, calls: ToolCalls) -> bool:
         """Record the results of a response's calls; return True if they are the answer."""
         executions = [calls.executed[index] for index in sorted(calls.executed)]
         self.executions += executions
-        self.view.add(*(ToolExecutionResultMessage.of(execution.request, execution.result) for execution in executions))
+        messages: Sequence[ToolExecutionResultMessage] = [
+            ToolExecutionResultMessage.of(execution.request, execution.result) for execution in executions
+        ]
+        if self._settings.compensate_on_tool_errors and calls.has_failed:
+            messages = await self.compensations.undo_after_errors(self.tools.offer.undoing, messages)
+        self.view.add(*messages)
         if returns_immediately(self.tools.box, executions):
             self.immediate = executions
             return True

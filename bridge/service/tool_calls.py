@@ -1,66 +1,46 @@
-"""Execution of the tool calls of one response, and compensation.
+"""Execution of the tool calls of one response.
 
 Calls run one after another by default, or concurrently up to a limit. With streaming, concurrent calls start as soon as
 they are complete. Results keep the order of the calls. A failing tool does not affect the others, and an exception that
 stops the invocation is raised after they finish; only cancellation stops them.
-
-Compensation undoes the successful calls of an invocation that fails, in reverse order:
-
-    tools = [compensated(book_flight, "cancel_flight"), cancel_flight, charge_card]
 """
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
-from threading import Lock
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio import get_cancelled_exc_class
-from anyio.lowlevel import current_token
 
-from bridge.errors import ArgumentProblem, ArgumentsError, DefinitionError
-from bridge.portal import call_soon, run_in_portal, start_detached
+from bridge.errors import ArgumentProblem, ArgumentsError, UnknownToolError
 from bridge.service.approval import Decision, Verdict, approve_call, with_parsed_arguments
 from bridge.service.events import BeforeToolExecution, ProgressEvents, ToolExecuted
 from bridge.service.observation import observed_execution
 from bridge.telemetry import switch
-from bridge.tools.execution import LOCAL, execute, execute_timed
+from bridge.tools.execution import execute_timed
 from bridge.tools.executors import late_results
-from bridge.tools.function import tools_from
 from bridge.tools.threads import own_executor
 from bridge.tools.tool import ReturnBehavior, Tool, ToolExecution, ToolExecutionRequest, ToolExecutionResult
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Executor
 
     from bridge.service.approval import ApprovalPolicy
+    from bridge.service.compensation import Compensations
     from bridge.service.events import Emit
     from bridge.telemetry.observer import Observer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.executors import LateResult
     from bridge.tools.toolbox import ToolBox
 
 _T = TypeVar("_T")
 
 Start = Callable[[int, "ToolExecutionRequest"], None]
 """Starts a call by its index in the response."""
-
-
-_logger = logging.getLogger("bridge.service")
-
-UNDO_SECONDS = 60.0
-"""Maximum duration of all compensation in an invocation, in seconds; cancellation waits for it."""
-Undo = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
-"""Undoes one execution of a tool."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,6 +129,15 @@ class ToolCalls:
                 self.decisions[index] = decision
         return all(decision.verdict is not Verdict.LATER for decision in self.decisions.values())
 
+    @property
+    def has_failed(self) -> bool:
+        """True if a tool ran and failed."""
+        return any(
+            execution.result.is_error and not isinstance(execution.error, ArgumentsError | UnknownToolError)
+            for index, execution in self.executed.items()
+            if (decision := self.decisions.get(index)) is None or decision.verdict is not Verdict.NO
+        )
+
     def missing(self, requests: Sequence[ToolExecutionRequest]) -> Mapping[int, ToolExecutionRequest]:
         """Return the calls without a result."""
         return {index: request for index, request in enumerate(requests) if index not in self.executed}
@@ -230,151 +219,3 @@ def returns_immediately(tools: ToolBox, executions: Sequence[ToolExecution]) -> 
 
 def _behavior(tool: Tool | None) -> ReturnBehavior:
     return ReturnBehavior.TO_LLM if tool is None else tool.return_behavior
-
-
-@dataclass(frozen=True, slots=True)
-class CompensatedTool(Tool):
-    """A tool whose successful calls can be undone; see `compensated`."""
-
-    undo: Undo | str = field(kw_only=True)
-    """Function that undoes a successful call, or the name of a tool."""
-
-
-def compensated(source: object, undo: Undo | str) -> CompensatedTool:
-    """Undo a tool's successful calls if the invocation fails later.
-
-    Args:
-        source: A Tool or a function.
-        undo: A function of the execution and the context, or the name of another tool of the service, which is then
-            hidden from the model. That tool is called with the arguments of the call and the fields of its structured
-            result, by name; unknown ones are dropped if it does not accept them.
-
-    Raises:
-        DefinitionError: The source is not one tool.
-    """
-    tools = tools_from(source)
-    if len(tools) != 1:
-        raise DefinitionError(f"expected one tool, but {source!r} has {len(tools)}; use compensated on one of them")
-    values = {attribute.name: getattr(tools[0], attribute.name) for attribute in fields(Tool)}
-    return CompensatedTool(values.pop("specification"), values.pop("executor"), undo=undo, **values)
-
-
-def undoing_names(tools: Collection[Tool], *, may_miss: bool) -> frozenset[str]:
-    """Return the names of tools that undo others; they are hidden from the model.
-
-    Args:
-        tools: All tools of a service.
-        may_miss: Accept missing tools, since a provider may add them later.
-
-    Raises:
-        DefinitionError: A tool that is needed to undo another one is missing.
-    """
-    tool_by_undo_name = {
-        tool.undo: tool.name for tool in tools if isinstance(tool, CompensatedTool) and isinstance(tool.undo, str)
-    }
-    missing = [] if may_miss else sorted(tool_by_undo_name.keys() - {tool.name for tool in tools})
-    if missing:
-        raise DefinitionError(
-            f"the tool {tool_by_undo_name[missing[0]]!r} is undone by {missing[0]!r}, which the service does not have; "
-            "add that tool, or give a function"
-        )
-    return frozenset(tool_by_undo_name)
-
-
-class Compensations:
-    """Successful calls of one invocation that can be undone.
-
-    A function in a worker thread may succeed after its call was given up because of a time limit. It is undone with the
-    others, or at once if the invocation has failed already.
-    """
-
-    __slots__ = ("_context", "_done", "_lock", "_undo_late")
-
-    def __init__(self, context: InvocationContext) -> None:
-        self._context = context
-        self._done: list[tuple[Undo | str, ToolExecution]] = []
-        self._lock = Lock()
-        self._undo_late: Callable[[], Coroutine[Any, Any, None]] | None = None
-        """Set once the invocation has failed and its calls were undone."""
-
-    def note(self, tool: Tool | None, execution: ToolExecution) -> None:
-        """Record an execution."""
-        if isinstance(tool, CompensatedTool) and not execution.result.is_error:
-            self._done.append((tool.undo, execution))
-
-    def observer(self, tool: Tool | None) -> LateResult | None:
-        """Return a function that records results which come after their call was given up; None if not needed."""
-        if not isinstance(tool, CompensatedTool):
-            return None
-        started_at, start, token = datetime.now(UTC), perf_counter(), current_token()
-
-        def note_late(request: ToolExecutionRequest, result: ToolExecutionResult) -> None:
-            execution = ToolExecution(
-                request=request, result=result, started_at=started_at, duration_seconds=perf_counter() - start
-            )
-            with self._lock:
-                self.note(tool, execution)
-                undo = self._undo_late
-            if undo is None:
-                return
-            try:
-                call_soon(token, lambda: start_detached(undo, "undo of a late tool call"))
-            except RuntimeError:  # the event loop is closed
-                run_in_portal(undo)
-
-        return note_late
-
-    async def undo(self, tools: ToolBox, cause: BaseException) -> None:
-        """Undo all calls, last first, and late ones from now on.
-
-        Failures are logged and added as notes to the cause.
-        """
-        await self._undo_all(tools, cause)
-        with self._lock:
-            self._undo_late = partial(self._undo_all, tools, cause)
-            is_late = bool(self._done)
-        if is_late:
-            await self._undo_late()
-
-    async def _undo_all(self, tools: ToolBox, cause: BaseException) -> None:
-        if not self._done:
-            return
-        with anyio.move_on_after(UNDO_SECONDS, shield=True) as scope:
-            while self._done:
-                undo, execution = self._done.pop()
-                try:
-                    await self._undo(undo, execution, tools)
-                except Exception as error:  # noqa: BLE001 - continue with the other calls
-                    _report_failure(execution, f"{error!s} ({type(error).__name__})", cause, error)
-        if scope.cancelled_caught:
-            _report_failure(execution, f"not finished within {UNDO_SECONDS:g} seconds", cause, None)
-
-    async def _undo(self, undo: Undo | str, execution: ToolExecution, tools: ToolBox) -> None:
-        if not isinstance(undo, str):
-            outcome = undo(execution, self._context)
-            if inspect.isawaitable(outcome):
-                await outcome
-            return
-        arguments = execution.request.arguments
-        values = {**({} if isinstance(arguments, str) else arguments), **_structured(execution)}
-        parameters = tools.get(undo).specification.parameters
-        if parameters.get("additionalProperties") is False:
-            values = {name: value for name, value in values.items() if name in parameters.get("properties", {})}
-        request = ToolExecutionRequest(undo, values)
-        context = self._context.fork()
-        context.deadline = None  # it may have passed; the undo has a limit of its own
-        with approve_call(request):  # covered by the approval of the original call
-            result = await execute(tools, request, context, LOCAL)
-        if result.is_error:
-            raise RuntimeError(result.text)
-
-
-def _structured(execution: ToolExecution) -> Mapping[str, Any]:
-    content = execution.result.structured_content
-    return content if isinstance(content, Mapping) else {}
-
-
-def _report_failure(execution: ToolExecution, reason: str, cause: BaseException, error: Exception | None) -> None:
-    message = f"the call of the tool {execution.request.name!r} could not be undone: {reason}"
-    cause.add_note(message)
-    _logger.error("%s", message, exc_info=error)

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.service.tool_calls import undoing_names
+from bridge.service.compensation import undoing_names
 from bridge.tools.function import tools_found_in
 from bridge.tools.tool import ToolProviderRequest
 from bridge.tools.toolbox import ToolBox

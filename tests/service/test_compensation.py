@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,16 +12,16 @@ import pytest
 
 from bridge import ToolError, ToolPolicy, tool, tools_from
 from bridge.errors import ChatModelError, DefinitionError, InvocationTimeoutError, ToolLimitError
-from bridge.service.ai_service import ai_service
-from bridge.service.approval import ApprovalPolicy
-from bridge.service.tool_calls import compensated
+from bridge.service.ai_service import ai_service, resume
+from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation, for_tools
+from bridge.service.compensation import compensated
 from bridge.service.tool_search import ToolSearch
 from bridge.tools.execution import ExecutionPolicy
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls
 
 if TYPE_CHECKING:
     from bridge.service.messages import AiMessage
-    from bridge.tools.tool import Tool, ToolExecution
+    from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -290,3 +291,93 @@ async def test_a_late_success_of_an_invocation_that_succeeds_stays(way: str) -> 
         assert (await ask(service, way)).content == "It takes longer."
         desk.may_book.set()
     assert desk.undone == []
+
+
+@pytest.mark.parametrize("concurrently", [False, True])
+async def test_earlier_successes_are_undone_when_a_tool_fails_and_the_model_goes_on(
+    way: str, concurrently: bool
+) -> None:
+    trip = Trip()
+    model = FakeModel(
+        calls(call("book_flight", city="Rome")),
+        calls(call("book_hotel", city="Rome"), call("book_hotel", city="Atlantis")),
+        calls(call("book_flight", city="Oslo")),
+        "Oslo it is.",
+    )
+    service = ai_service(
+        Assistant,
+        chat_model=model,
+        tools=trip.tools(),
+        compensate_on_tool_errors=True,
+        execute_tools_concurrently=concurrently,
+    )
+    result = await ask(service, way)
+    assert result.content == "Oslo it is."
+    assert trip.done == ["flight to Rome", "hotel in Rome", "no hotel H-1", "no flight F-Rome", "flight to Oslo"]
+    assert model.requests[2].messages[-1].text == (
+        "no such place\nSince a tool failed, the earlier successful calls were undone: book_hotel, book_flight."
+    )
+    assert [execution.result.is_error for execution in result.tool_executions] == [False, False, True, False]
+
+
+async def test_what_was_undone_is_not_undone_again_when_the_invocation_fails_or_resumes() -> None:
+    trip = Trip()
+
+    async def pay() -> None: ...
+
+    service = assistant(
+        calls(call("book_flight", city="Rome"), call("book_hotel", city="Atlantis")),
+        calls(call("book_flight", city="Oslo")),
+        calls(call("pay")),
+        ERROR,
+        tools=[*trip.tools(), pay],
+        compensate_on_tool_errors=True,
+        approval=ApprovalPolicy(approve=lambda *_: Decision.later(), applies=for_tools("pay")),
+    )
+    with pytest.raises(InvocationSuspended) as suspended:
+        await service.chat("Hello")
+    state = SuspendedInvocation.from_json(json.loads(json.dumps(suspended.value.state.to_json())))
+    with pytest.raises(ChatModelError):
+        await resume(service, state, {0: Decision.yes()})
+    assert trip.done == ["flight to Rome", "no flight F-Rome", "flight to Oslo", "no flight F-Oslo"]
+
+
+@pytest.mark.parametrize(
+    "refused", [call("book_hotel", town="Rome"), call("book_hotle", city="Rome"), call("book_hotel", city="Bonn")]
+)
+async def test_a_call_that_did_not_run_undoes_nothing(refused: ToolExecutionRequest) -> None:
+    trip = Trip()
+    service = assistant(
+        calls(call("book_flight", city="Rome")),
+        calls(refused),
+        "Only a flight.",
+        tools=trip.tools(),
+        compensate_on_tool_errors=True,
+        approval=ApprovalPolicy(approve=lambda request, *_: request.arguments.get("city") != "Bonn"),
+    )
+    assert (await service.chat("Hello")).content == "Only a flight."
+    assert trip.done == ["flight to Rome"]
+
+
+async def test_a_failed_undo_is_told_to_the_model_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def book() -> str:
+        return "B"
+
+    def refuse(execution: ToolExecution, context: object) -> None:
+        raise KeyError("too late")
+
+    trip = Trip()
+    model = FakeModel(calls(call("book"), call("book_hotel", city="Atlantis")), "Sorry.")
+    service = ai_service(
+        Assistant, chat_model=model, tools=[compensated(book, refuse), *trip.tools()], compensate_on_tool_errors=True
+    )
+    await service.chat("Hello")
+    note = "the call of the tool 'book' could not be undone: 'too late' (KeyError)"
+    assert (model.requests[1].messages[-1].text or "").splitlines()[-1] == note
+    assert note in caplog.text
+
+
+@pytest.mark.parametrize("undo", [None, 3, lambda execution: None])
+def test_an_undo_is_a_name_or_a_function_of_two_values(undo: Any) -> None:
+    with pytest.raises(DefinitionError, match="undo that is not the name of a tool"):
+        compensated(Trip().book_flight, undo)
