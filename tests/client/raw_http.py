@@ -7,11 +7,16 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import anyio
+
 from bridge.client import HttpTransport, ServerConfig
+from tests.client.conftest import opened as opened_at_all
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable
 
+    from bridge.client.connection.connection import Connection
     from bridge.types import Json
 
 MODERN = "2026-07-28"
@@ -49,17 +54,18 @@ class RawServer:
         connections: Number of connections that were opened.
     """
 
-    def __init__(self, era: str, answer: Callable[[Request], list[bytes | None]]) -> None:
+    def __init__(self, era: str, answer: Callable[[Request], list[bytes | None]], *, scheme: str = "http") -> None:
         self.requests: list[Request] = []
         self.connections = 0
         self.port = 0
         self._is_modern = era == MODERN
         self._era = era
         self._answer = answer
+        self._scheme = scheme
 
     def config(self, **settings: Any) -> ServerConfig:
         """Configuration of this server."""
-        transport = HttpTransport(f"http://127.0.0.1:{self.port}/mcp", kind="http", headers={"X-Key": "key"})
+        transport = HttpTransport(f"{self._scheme}://localhost:{self.port}/mcp", kind="http", headers={"X-Key": "key"})
         protocol: Any = self._era
         return ServerConfig(name="raw", transport=transport, protocol=protocol, **settings)
 
@@ -124,12 +130,69 @@ def json_of(call_id: Any, result: Json, *, headers: dict[str, str] | None = None
 
 
 @asynccontextmanager
-async def raw_server(era: str, answer: Callable[[Request], list[bytes | None]]) -> AsyncIterator[RawServer]:
+async def raw_server(
+    era: str, answer: Callable[[Request], list[bytes | None]], *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawServer]:
     """Serve on a free port."""
-    made = RawServer(era, answer)
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made = RawServer(era, answer, scheme="http" if tls is None else "https")
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
     made.port = server.sockets[0].getsockname()[1]
     try:
         yield made
     finally:
         server.close()
+
+
+DONE: Json = {"content": [{"type": "text", "text": "done"}], "resultType": "complete"}
+
+
+def event(message: Any, *, newline: str = "\n", **fields: str) -> bytes:
+    lines = [*(f"{name}: {value}" for name, value in fields.items()), f"data: {json.dumps(message) if message else ''}"]
+    return (newline.join(lines) + newline * 2).encode()
+
+
+def response(call_id: Any, result: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": call_id, "result": result}
+
+
+def progress(token: Any, value: float) -> Json:
+    params = {"progressToken": token, "progress": value, "total": 2, "message": "on"}
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+
+def stream(*events: bytes | None, chunked: bool = True) -> list[bytes | None]:
+    """An event stream; it is cut off before an event that is None."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    if not chunked:
+        return [head + b"\r\n", *events, None]
+    pieces = [each and b"%x\r\n%b\r\n" % (len(each), each) for each in events]
+    if pieces[-1] is not None:
+        pieces[-1] += b"0\r\n\r\n"
+    return [head + b"Transfer-Encoding: chunked\r\n\r\n", *pieces]
+
+
+class Heard:
+    """A channel that records what the caller hears."""
+
+    def __init__(self) -> None:
+        self.progressed: list[tuple[float, float | None, str | None]] = []
+        self.logged: list[Any] = []
+        self.has_logged = anyio.Event()
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.progressed.append((progress, total, message))
+
+    async def log(self, level: str, data: Any, logger: str | None) -> None:
+        self.logged.append(data)
+        self.has_logged.set()
+
+    async def ask(self, questions: Any) -> Any:
+        raise AssertionError
+
+
+@asynccontextmanager
+async def opened(config: ServerConfig) -> AsyncIterator[Connection]:
+    """A connection that has sent a request over the SDK, and sends calls without it."""
+    async with opened_at_all(config) as connection:
+        await connection.request("ping")
+        yield connection
