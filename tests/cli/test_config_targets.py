@@ -112,7 +112,7 @@ def test_where_no_server_is_there_that_is_a_failure(run: Run, directory: Path) -
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"one": DEAD, "two": DEAD}}))
     done = run("list", "mcp.json")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.endswith("bridge: none of the 2 servers is there\n")
+    assert done.stderr.endswith("bridge: none of the 2 servers is available\n")
 
 
 def test_a_configuration_that_cannot_be_used_is_told_with_all_its_problems(run: Run, directory: Path) -> None:
