@@ -76,6 +76,7 @@ ONLINE = [
     "booking",
     "error_recovery",
     "experts",
+    "guarded_service",
     "imported_tools",
     "parallel_tools",
     "published_service",
