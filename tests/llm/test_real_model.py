@@ -8,14 +8,30 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from bridge import ChatRequest, ChatRequestParameters, Result, ToolChoice, UserMessage, ai_service, tool, tools_from
+from bridge import (
+    ChatMemory,
+    ChatRequest,
+    ChatRequestParameters,
+    InputGuardrailRequest,
+    OpenAiChatModel,
+    OutputGuardrailRequest,
+    Result,
+    Retry,
+    Rewrite,
+    ToolChoice,
+    ToolSearch,
+    UserMessage,
+    ai_service,
+    tool,
+    tools_from,
+    with_fallback,
+)
 from bridge.models.prompted import PromptedToolsChatModel
 from bridge.service.chat_model import CompleteResponse, FinishReason, PartialResponse
 from bridge.testing import connected
 
 if TYPE_CHECKING:
     from bridge import ToolExecution
-    from bridge.models.openai import OpenAiChatModel
     from bridge.service.chat_model import ChatEvent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.llm]
@@ -41,6 +57,19 @@ Answer: {"action": {"tool": "weather", "arguments": {"city": "Rome"}}}
 Question: The tool weather gave:
 cloudy
 Answer: {"action": {"reply": "The weather is cloudy."}}"""
+
+
+SEARCHES = """\
+Question: 3 plus 4
+Answer: {"action": {"tool": "search_tools", "arguments": {"query": "add numbers"}}}
+
+Question: The tool search_tools gave:
+[{"name": "add", "description": "Add two numbers."}]
+Answer: {"action": {"tool": "add", "arguments": {"a": 3, "b": 4}}}
+
+Question: The tool add gave:
+7
+Answer: {"action": {"reply": "The answer is 7."}}"""
 
 
 @dataclass(frozen=True)
@@ -143,3 +172,38 @@ async def test_a_tool_that_is_asked_for_by_name_is_called(model: OpenAiChatModel
     assert call.name == "add"
     assert isinstance(call.arguments, dict)
     assert call.arguments.keys() == {"a", "b"}
+
+
+async def test_a_conversation_uses_guardrails_a_search_and_a_fallback(model: OpenAiChatModel) -> None:
+    judged: list[str] = []
+
+    def in_digits(request: InputGuardrailRequest) -> Rewrite:
+        return Rewrite(request.text.replace("twelve", "12"))
+
+    def with_the_sum(request: OutputGuardrailRequest) -> Retry | Rewrite:
+        judged.append(request.text)
+        return Rewrite(f"{request.text} (checked)") if request.tool_executions else Retry("no tool was called")
+
+    unreachable = OpenAiChatModel("gemma", base_url="http://127.0.0.1:1/v1", api_key="none", max_retries=0)
+    memory = ChatMemory()
+    assistant = ai_service(
+        Assistant,
+        chat_model=PromptedToolsChatModel(with_fallback(unreachable, model)),
+        tools=[add, weather],
+        tool_search=ToolSearch(max_results=1),
+        memory=memory,
+        system_message=lambda _: SEARCHES,
+        max_tool_round_trips=4,
+        parameters=DETERMINED,
+        input_guardrails=in_digits,
+        output_guardrails=with_the_sum,
+    )
+    result = await assistant.answer("twelve plus 30")
+    await unreachable.aclose()
+    found, sum_ = map(shown, result.tool_executions)
+    assert found[0] == "search_tools"
+    assert sum_ == ("add", {"a": 12, "b": 30}, "42")
+    assert "42" in judged[-1]
+    assert result.content == f"{judged[-1]} (checked)"
+    messages = await memory.messages()
+    assert (messages[0].text, messages[-1].text) == ("12 plus 30", result.content)
