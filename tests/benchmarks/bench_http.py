@@ -28,18 +28,20 @@ def server() -> Iterator[HttpServer]:
 
 
 @pytest.mark.parametrize(
-    ("tool", "kind"),
+    ("tool", "kind", "meta"),
     [
-        ("add", "async tool"),
-        ("add_in_place", "sync tool, run_in_thread=False"),
-        ("add_in_thread", "sync tool in a thread"),
-        ("add_and_tell", "async tool, through the SDK"),
+        ("add", "async tool", {}),
+        ("add_in_place", "sync tool, run_in_thread=False", {}),
+        ("add_in_thread", "sync tool in a thread", {}),
+        ("add_in_context", "async tool with a context", {}),
+        ("add_and_report", "async tool, progress not asked for", {}),
+        ("add_and_report", "async tool, progress asked for, through the SDK", {"progressToken": 1}),
     ],
 )
 @pytest.mark.parametrize("era", Era)
-def bench_call(meter: Meter, server: HttpServer, era: Era, tool: str, kind: str) -> None:
+def bench_call(meter: Meter, server: HttpServer, era: Era, tool: str, kind: str, meta: dict[str, int]) -> None:
     with server.connect() as connection:
-        raw = server.post(call(era, tool), era)
+        raw = server.post(call(era, tool, **meta), era)
         assert says_three(answer := connection.answer(raw)), answer
         meter.measure(
             f"tools/call, {era.name.lower()}: {kind}",

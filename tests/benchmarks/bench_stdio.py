@@ -87,7 +87,8 @@ def bench_calls_sent_together(meter: Meter, server: StdioServer, era: Era) -> No
         ("add", "async tool"),
         ("add_in_place", "sync tool, run_in_thread=False"),
         ("add_in_thread", "sync tool in a thread"),
-        ("add_and_tell", "async tool, through the SDK"),
+        ("add_in_context", "async tool with a context"),
+        ("add_and_report", "async tool, progress not asked for"),
     ],
 )
 def bench_call(meter: Meter, server: StdioServer, era: Era, tool: str, kind: str) -> None:

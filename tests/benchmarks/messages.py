@@ -41,9 +41,12 @@ def request(era: Era, method: str, request_id: int = 1, **params: Any) -> dict[s
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
 
 
-def call(era: Era, tool: str, request_id: int = 1) -> dict[str, Any]:
-    """A call that adds 1 and 2."""
-    return request(era, "tools/call", request_id, name=tool, arguments={"a": 1, "b": 2})
+def call(era: Era, tool: str, request_id: int = 1, **meta: Any) -> dict[str, Any]:
+    """A call that adds 1 and 2, with more in its ``_meta``."""
+    message = request(era, "tools/call", request_id, name=tool, arguments={"a": 1, "b": 2})
+    if meta:
+        message["params"]["_meta"] = message["params"].get("_meta", {}) | meta
+    return message
 
 
 def line(message: dict[str, Any]) -> bytes:

@@ -24,6 +24,13 @@ def add_in_place(a: int, b: int) -> int:
 
 
 @tool
-async def add_and_tell(a: int, b: int, context: InvocationContext) -> int:
-    """Add two numbers; it could talk back to its caller, so that its calls go through the SDK."""
+async def add_in_context(a: int, b: int, context: InvocationContext) -> int:
+    """Add two numbers; it could talk back to its caller."""
+    return a + b
+
+
+@tool
+async def add_and_report(a: int, b: int, context: InvocationContext) -> int:
+    """Add two numbers, and report progress, which the caller may have asked for."""
+    await context.progress(1, 2)
     return a + b
