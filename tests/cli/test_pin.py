@@ -160,7 +160,7 @@ def test_what_cannot_be_done_is_said(
 @pytest.mark.parametrize("words", [("list", "calculator.py"), ("call", "calculator.py", "add", "a=1")])
 def test_a_lock_file_for_tools_of_this_process_is_wrong_usage(run: Run, words: tuple[str, ...]) -> None:
     done = run(*words, "--pins", "nosuch.lock")
-    assert (done.returncode, "--pins holds servers" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "--pins needs a server" in done.stderr) == (2, True), done.stderr
     assert run(*words, env={"BRIDGE_PINS": "nosuch.lock"}).returncode == 0, "it may be meant for others"
 
 
