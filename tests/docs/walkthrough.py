@@ -88,6 +88,7 @@ class Walkthrough:
             (self._folder / name).symlink_to(ROOT / name)
         self._exit.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ResourceWarning)  # pages do not close their models, as short programs do not
+        self._exit.callback(gc.collect)  # once the modules are forgotten; no later test meets what a page has left
         self._model = self._exit.enter_context(running_chat_api())
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "XDG_", "PYTHON"))}
         self._environment = kept | {
@@ -118,7 +119,6 @@ class Walkthrough:
                 self._stop(number)
         finally:
             self._names.clear()
-            gc.collect()
             self._exit.close()
 
     def _forget_modules(self) -> None:
