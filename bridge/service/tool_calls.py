@@ -67,20 +67,30 @@ class ToolCalls:
         if decision is not None and decision.verdict is Verdict.NO:
             execution = _refused(request, decision.words)
         else:
-            observer = late_results.set(self.compensations.observer(self.tools.find(request.name)))
-            executor = own_executor.set(self.executor)
-            try:
-                if decision is None:
-                    execution = await self._execute(request, _cut_off(request) if index == self.cut_off else None)
-                else:
-                    with approve_call(request):
-                        execution = await self._execute(request)
-            finally:
-                own_executor.reset(executor)
-                late_results.reset(observer)
+            late = self.compensations.observer(self.tools.find(request.name))
+            if late is late_results.get() and self.executor is own_executor.get():
+                execution = await self._decided(index, request, decision)
+            else:
+                observer, executor = late_results.set(late), own_executor.set(self.executor)
+                try:
+                    execution = await self._decided(index, request, decision)
+                finally:
+                    own_executor.reset(executor)
+                    late_results.reset(observer)
         self.executed[index] = execution
         if self.emit is not None:
             await self.emit(ToolExecuted(execution))
+
+    def _decided(
+        self, index: int, request: ToolExecutionRequest, decision: Decision | None
+    ) -> Awaitable[ToolExecution]:
+        if decision is None:
+            return self._execute(request, _cut_off(request) if index == self.cut_off else None)
+        return self._approved(request)
+
+    async def _approved(self, request: ToolExecutionRequest) -> ToolExecution:
+        with approve_call(request):
+            return await self._execute(request)
 
     def _execute(
         self, request: ToolExecutionRequest, refusal: ArgumentsError | None = None

@@ -7,7 +7,7 @@ once; from then on callbacks, executors and executions receive the same immutabl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bridge.errors import ArgumentProblem, ArgumentsError
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _EMPTY: Mapping[str, Any] = {}
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def _refuse_change(value: object, *_: object, **__: object) -> NoReturn:
@@ -48,7 +50,9 @@ class FrozenArray(list[Any]):
 
 
 def _frozen(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, dict | Mapping):
         return FrozenObject({name: _frozen(item) for name, item in value.items()})
     return FrozenArray(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
@@ -87,8 +91,8 @@ class ToolExecutionRequest:
             return self
         try:
             if isinstance(given, str):
-                return replace(self, arguments=_frozen(parse_arguments(self.name, given)), arguments_text=given)
-            return replace(self, arguments=_frozen(given))
+                return ToolExecutionRequest(self.name, _frozen(parse_arguments(self.name, given)), self.id, given)
+            return ToolExecutionRequest(self.name, _frozen(given), self.id, self.arguments_text)
         except RecursionError:
             raise ArgumentsError(self.name, [ArgumentProblem("", "should be nested less deeply")]) from None
 

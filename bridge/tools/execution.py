@@ -204,7 +204,9 @@ async def notify(observers: Iterable[Callable[..., Any]], *arguments: Any) -> No
     """Call observers one after another; their exceptions are logged."""
     for observer in observers:
         try:
-            await _call(observer, *arguments)
+            answer = observer(*arguments)
+            if answer is not None and inspect.isawaitable(answer):
+                await answer
         except Exception:
             _logger.exception("the observer %r failed; what it observed continues", observer)
 
