@@ -73,7 +73,7 @@ async def main() -> None:
 
     # Results have the order of the calls, whichever is first.
     calls = result.intermediate_responses[0].message.tool_execution_requests
-    assert [execution.request for execution in result.tool_executions] == list(calls)
+    assert [execution.request.id for execution in result.tool_executions] == [call.id for call in calls]
     assert {execution.result.text for execution in result.tool_executions} == {f"{city}: sunny" for city in CITIES}
 
 
